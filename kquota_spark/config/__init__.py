@@ -1,0 +1,1 @@
+"""What the operator sets: frozen dataclasses, and a loader that reports every problem of a file at once."""

@@ -1,0 +1,193 @@
+"""Reads a YAML file into `Settings`, checking every key; all problems are reported at once.
+
+Each problem is one line, `file: path.to.key: problem, expected ...`. Values may name the environment as
+`${NAME}`, so that secrets stay out of the file. Duplicate keys and aliases are refused: the first hides a
+mistake, the second can blow a small file up to gigabytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import typing
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from zoneinfo import ZoneInfo
+
+import yaml
+
+from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.errors import UserError
+
+_T = TypeVar("_T")
+_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_MAX_BYTES = 1_000_000
+_POSITIVE = {
+    "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
+    "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
+    "known_through_interval", "heartbeat_interval", "allowed_lateness", "judge_lateness",
+}  # fmt: skip
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML without duplicate keys and aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.value in seen:
+                problem = f"key {key_node.value!r} stands here twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def load_settings(path: Path) -> Settings:
+    """Read and check a settings file.
+
+    Raises:
+        UserError: the file cannot be read, or one line per problem found in it.
+    """
+    return read_yaml_as(Settings, path)
+
+
+def read_yaml_as(target: type[_T], path: Path) -> _T:
+    """Read a YAML file into the dataclass `target`; see `load_settings` for the errors."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected a settings file")
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or "not YAML in UTF-8"
+        raise UserError(f"{path}: {where}{problem}") from error
+    problems: list[str] = []
+    value = _read(target, {} if data is None else data, "", problems)
+    if problems:
+        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+    return typing.cast("_T", value)
+
+
+def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
+    """Convert `value` to the type `wanted`; problems are appended, and None returned for them."""
+    if is_dataclass(wanted):
+        return _read_dataclass(wanted, value, where, problems)
+    if isinstance(value, str):
+        value = _with_environment(value, where, problems)
+    if wanted is Duration:
+        return _read_duration(value, where, problems)
+    origin = typing.get_origin(wanted)
+    if origin is Literal:
+        choices = typing.get_args(wanted)
+        if value not in choices:
+            problems.append(f"{where}: {value!r}, expected one of {', '.join(choices)}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list):
+            problems.append(f"{where}: {_shown(value)}, expected a list")
+            return ()
+        inner = typing.get_args(wanted)[0]
+        return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, dict):
+            problems.append(f"{where}: {_shown(value)}, expected a mapping of names to texts")
+            return {}
+        return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
+    return _read_scalar(wanted, value, where, problems)
+
+
+def _scalar(value: Any) -> Any:
+    """Kafka properties are texts; YAML's numbers and booleans become what Kafka writes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _read_scalar(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
+    right = isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))
+    if not right:
+        expected = {int: "a whole number", str: "a text", bool: "true or false"}[wanted]
+        problems.append(f"{where}: {_shown(value)}, expected {expected}")
+        return None
+    name = where.rpartition(".")[2]
+    if name in _POSITIVE and value < 1:
+        problems.append(f"{where}: {value}, expected 1 or more")
+    if name == "log_time_zone":
+        _check_time_zone(value, where, problems)
+    return value
+
+
+def _check_time_zone(value: str, where: str, problems: list[str]) -> None:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError):
+        problems.append(f"{where}: {value!r} is no time zone, expected a name such as UTC or Europe/Berlin")
+
+
+def _read_duration(value: Any, where: str, problems: list[str]) -> int | None:
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None or match.group(2) not in _UNITS_MS:
+        expected = f"a number with a unit ({', '.join(_UNITS_MS)}), e.g. 10 s"
+        problems.append(f"{where}: {_shown(value)}, expected {expected}")
+        return None
+    milliseconds = round(float(match.group(1)) * _UNITS_MS[match.group(2)])
+    if where.rpartition(".")[2] in _POSITIVE and milliseconds < 1:
+        problems.append(f"{where}: {_shown(value)}, expected 1 ms or more")
+    return milliseconds
+
+
+def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
+    if not isinstance(value, dict):
+        problems.append(f"{where or 'file'}: {_shown(value)}, expected a mapping of keys")
+        return None
+    hints = typing.get_type_hints(wanted)
+    prefix = f"{where}." if where else ""
+    for key in value:
+        if key not in hints:
+            near = get_close_matches(str(key), hints, n=1)
+            hint = f", did you mean {near[0]}?" if near else f", expected one of {', '.join(hints)}"
+            problems.append(f"{prefix}{key}: unknown key{hint}")
+    known = {
+        field.name: _read(hints[field.name], value[field.name], prefix + field.name, problems)
+        for field in fields(wanted)
+        if field.name in value
+    }
+    missing = [f.name for f in fields(wanted) if f.name not in known and _has_no_default(f)]
+    problems.extend(f"{prefix}{name}: missing" for name in missing)
+    return None if problems else wanted(**known)
+
+
+def _has_no_default(field: Any) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _with_environment(value: str, where: str, problems: list[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in os.environ:
+            problems.append(f"{where}: environment variable {name} is not set")
+        return os.environ.get(name, "")
+
+    return _VARIABLE.sub(replace, value)
+
+
+def _shown(value: Any) -> str:
+    """A value for a message: short, and never a nested structure."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return "nothing" if value is None else repr(value)[:60]
+
+

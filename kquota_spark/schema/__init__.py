@@ -1,0 +1,1 @@
+"""Every table and column, declared once, for Spark, Arrow and people."""

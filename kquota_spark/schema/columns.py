@@ -1,0 +1,94 @@
+"""How a table is declared, and its two renderings: a Spark DDL string and an Arrow schema.
+
+Types are written in Spark's DDL because the job is the main writer; readers and the watcher, which run
+without a JVM, get the same declaration as Arrow. Neither pyspark nor a JVM is needed to import this.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, Spark DDL type, and what it means (units included)."""
+
+    name: str
+    type: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One Delta table: its name, what one row is, its columns and the columns it is partitioned by."""
+
+    name: str
+    grain: str
+    columns: tuple[Column, ...]
+    partition_by: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Column names in table order; the last `select` of the transform that makes this table."""
+        return [column.name for column in self.columns]
+
+    @property
+    def ddl(self) -> str:
+        """The schema as Spark DDL."""
+        return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
+
+    def arrow_schema(self) -> pa.Schema:
+        """The schema as Arrow, for the parser's batches and for deltalake."""
+        import pyarrow as pa
+
+        return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in self.columns])
+
+
+_FIELD = re.compile(r"\s*(\w+)\s*:\s*")
+
+
+def _split_top_level(text: str) -> list[str]:
+    """Split `a:int,b:array<struct<c:int,d:int>>` at the commas outside angle brackets."""
+    parts, depth, start = [], 0, 0
+    for index, char in enumerate(text):
+        depth += (char == "<") - (char == ">")
+        if char == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    return [*parts, text[start:]]
+
+
+def arrow_type(ddl: str) -> pa.DataType:
+    """The Arrow type of a Spark DDL type, for the types that our tables use.
+
+    Raises:
+        KeyError: for a type that no table uses yet.
+    """
+    import pyarrow as pa
+
+    simple = {
+        "string": pa.string(),
+        "boolean": pa.bool_(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "double": pa.float64(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+    }
+    ddl = ddl.strip()
+    if ddl.startswith("array<"):
+        return pa.list_(arrow_type(ddl[len("array<") : -1]))
+    if ddl.startswith("struct<"):
+        fields = []
+        for part in _split_top_level(ddl[len("struct<") : -1]):
+            match = _FIELD.match(part)
+            if match is None:
+                raise KeyError(ddl)
+            fields.append(pa.field(match.group(1), arrow_type(part[match.end() :])))
+        return pa.struct(fields)
+    return simple[ddl]

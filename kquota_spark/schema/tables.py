@@ -1,0 +1,199 @@
+"""The tables of the audit. One declaration each; `kquota doctor --schema` and the README print from here."""
+
+from __future__ import annotations
+
+from kquota_spark.schema.columns import Column, Table
+
+CLUSTER_ID = Column("cluster_id", "string", "name of the Kafka cluster, from the configuration")
+EVENT_DATE = Column("event_date", "date", "UTC date of the row's time; partition, and the unit of retention")
+BROKER_ID = Column("broker_id", "int", "broker that handled the request; quotas are per broker")
+QUOTA_TYPE = Column("quota_type", "string", "produce or fetch")
+USER = Column("user", "string", "principal name without its type, as Kafka matches it; not sanitised")
+CLIENT_ID = Column("client_id", "string", "client.id as sent; may be empty")
+
+POINT = (
+    "struct<record_time_ms:bigint,log_time_ms:bigint,connection_hash:bigint,correlation_id:int,"
+    "amount:bigint,observed_throttle_ms:int,kind:int>"
+)
+"""One request as the replay needs it; sorted in this very order. `kind` is `model.replay.PointKind`."""
+
+REQUESTS = Table(
+    "requests",
+    "one message of the log topic: a request, a line that could not be read, or a shipper's heartbeat",
+    (
+        CLUSTER_ID,
+        EVENT_DATE,
+        Column("kind", "string", "request, unreadable or heartbeat"),
+        Column("topic", "string", "Kafka topic the line was read from"),
+        Column("partition", "int", "its partition"),
+        Column("kafka_offset", "bigint", "its offset: topic, partition and offset are the row's identity"),
+        Column("kafka_timestamp_ms", "bigint", "when the line reached Kafka, epoch ms"),
+        BROKER_ID,
+        Column("log_time_ms", "bigint", "time of the log line (response sent), epoch ms"),
+        Column("record_time_ms", "bigint", "when the broker recorded the request in its quota, epoch ms"),
+        Column("is_out_of_time", "boolean", "record time too far after the Kafka timestamp: kept, not judged"),
+        Column("principal_type", "string", "type of the principal; ignored by quotas"),
+        USER,
+        CLIENT_ID,
+        Column("api_key", "int", "Kafka API key: 0 produce, 1 fetch"),
+        Column("api_version", "int", "API version"),
+        Column("api_name", "string", "API name as logged, e.g. PRODUCE"),
+        Column("quota_type", "string", "produce or fetch where a bandwidth quota counts it; null otherwise"),
+        Column("point_kind", "int", "how the replay treats it (model.replay.PointKind); null if not counted"),
+        Column("charged_bytes", "bigint", "bytes the bandwidth quota was charged; null if not counted"),
+        Column("request_time_percent", "double", "handler time as percent of one thread-second"),
+        Column("observed_throttle_ms", "int", "throttle the broker logged, ms (larger of its two fields)"),
+        Column("is_from_follower", "boolean", "a replica's fetch: no client quota counts it"),
+        Column("is_forwarded", "boolean", "the controller's copy of a forwarded request: not counted twice"),
+        Column("connection", "string", "connection id as logged"),
+        Column("correlation_id", "int", "correlation id of the request"),
+        Column("software_name", "string", "client library"),
+        Column("software_version", "string", "its version"),
+        Column("topics", "array<string>", "topic names (or ids) a produce or fetch touched, at most 32"),
+        Column("reason", "string", "why a line could not be read; null for readable ones"),
+        Column("raw_text", "string", "text of an unreadable line, cut; null where it may hold secrets"),
+    ),
+    partition_by=("event_date",),
+)
+
+USAGE = Table(
+    "usage",
+    "one second of one (broker, user, client_id, quota_type)",
+    (
+        CLUSTER_ID,
+        EVENT_DATE,
+        BROKER_ID,
+        QUOTA_TYPE,
+        USER,
+        CLIENT_ID,
+        Column("second", "timestamp", "start of the second, UTC"),
+        Column("tile", "int", "0, or the number of the part where a second has more than 10,000 requests"),
+        Column("amount", "bigint", "bytes charged in the second, duplicates removed"),
+        Column("requests", "bigint", "requests in the second, duplicates removed"),
+        Column("duplicates", "bigint", "copies of lines that were delivered more than once"),
+        Column("rate_per_s", "double", "bytes per second over this second; for charts, never for a verdict"),
+        Column("observed_throttle_ms", "bigint", "sum of the throttles the broker logged, ms"),
+        Column("points", f"array<{POINT}>", "the requests as the replay needs them, in order"),
+        Column("source", "string", "log"),
+    ),
+    partition_by=("event_date",),
+)
+
+DECISIONS = Table(
+    "decisions",
+    "one second of one quota bucket of one broker",
+    (
+        CLUSTER_ID,
+        EVENT_DATE,
+        BROKER_ID,
+        QUOTA_TYPE,
+        Column("bucket_user", "string", "user tag of the bucket; empty when the bucket is a client id's"),
+        Column("bucket_client_id", "string", "client-id tag of the bucket; empty when it is a user's"),
+        Column("second", "timestamp", "start of the second, UTC"),
+        Column("level", "int", "1 to 8: which level of Kafka's precedence set the limit; null if none did"),
+        Column("rule", "string", "entity that set the limit, e.g. users/alice/clients/<default>"),
+        Column("rule_version", "bigint", "version of that entity's quotas (zxid in ZooKeeper mode)"),
+        Column("limit_per_s", "double", "limit in force, bytes per second per broker; null if unlimited"),
+        Column("rate_per_s", "double", "highest rate the broker measured in this second, bytes per second"),
+        Column("quota_used_percent", "double", "100 * rate / limit; violated only above 100; null if unlimited"),
+        Column("amount", "bigint", "bytes charged in this second"),
+        Column("requests", "bigint", "requests in this second"),
+        Column("throttle_ms", "bigint", "longest throttle by the replay, ms"),
+        Column("observed_throttle_ms", "bigint", "longest throttle the broker logged, ms"),
+        Column("throttled_requests", "bigint", "requests with a throttle above 0 by the replay"),
+        Column("observed_throttled_requests", "bigint", "requests with a throttle above 0 in the log"),
+        Column("total_throttle_ms", "bigint", "sum of the throttles by the replay, ms"),
+        Column("requests_judged", "bigint", "verdicts compared with the broker's: certain and observable"),
+        Column("requests_agreeing", "bigint", "of these, throttled or not as the broker did"),
+        Column("false_positive", "bigint", "throttled by the replay, not by the broker"),
+        Column("false_negative", "bigint", "throttled by the broker, not by the replay"),
+        Column("judged_throttled", "bigint", "judged requests that the broker throttled"),
+        Column("judged_near_limit", "bigint", "judged requests with a rate within 5 % of the limit"),
+        Column("uncertain", "bigint", "requests whose verdict a clock error of 2 ms could flip; not judged"),
+        Column("uncertain_wrong", "bigint", "of these, verdicts that differ from the broker's"),
+        Column("inferred", "bigint", "throttled fetches (their size is not in the log); not judged"),
+        Column("excluded", "bigint", "requests under a request quota, whose throttle is not bandwidth's alone"),
+        Column("late", "bigint", "requests that came after their bucket had been judged further; not folded"),
+        Column("throttle_errors_ms", "array<int>", "replay minus logged throttle, ms, where both throttled"),
+        Column("is_certain", "boolean", "no request of this second is uncertain, late or behind the rules"),
+        Column("is_rules_behind", "boolean", "quota changes were not yet known through this second"),
+        Column("model_variant", "string", "sample ring and its settings, e.g. 3.8+/11x1000ms"),
+        Column("users", "array<string>", "users inside the bucket in this second, at most 20"),
+        Column("client_ids", "array<string>", "client ids inside the bucket in this second, at most 20"),
+    ),
+    partition_by=("event_date",),
+)
+
+VIOLATIONS = Table(
+    "violations",
+    "one episode: a bucket above its limit, without a break longer than the configured gap",
+    (
+        CLUSTER_ID,
+        EVENT_DATE,
+        Column("episode_id", "string", "hash of the bucket and the start: the same in every run"),
+        BROKER_ID,
+        QUOTA_TYPE,
+        Column("bucket_user", "string", "user tag of the bucket"),
+        Column("bucket_client_id", "string", "client-id tag of the bucket"),
+        Column("start_time", "timestamp", "first violated second, UTC"),
+        Column("end_time", "timestamp", "end of the last violated second, UTC; null while the episode is open"),
+        Column("last_second", "timestamp", "last violated second seen so far, UTC"),
+        Column("level", "int", "precedence level of the rule at the start"),
+        Column("rule", "string", "entity that set the limit at the start"),
+        Column("limit_per_s", "double", "smallest limit during the episode, bytes per second per broker"),
+        Column("peak_rate_per_s", "double", "highest rate, bytes per second"),
+        Column("peak_quota_used_percent", "double", "highest percent of the limit"),
+        Column("violated_seconds", "bigint", "seconds of the episode that were above the limit"),
+        Column("throttled_ms", "bigint", "sum of all throttles by the replay, ms"),
+        Column("throttled_requests", "bigint", "requests throttled by the replay"),
+        Column("users", "array<string>", "users inside, at most 20"),
+        Column("client_ids", "array<string>", "client ids inside, at most 20"),
+    ),
+    partition_by=("event_date",),
+)
+
+ENTITY = (
+    Column("entity", "string", "canonical name, e.g. users/alice/clients/<default> (sanitised like a znode path)"),
+    Column("level", "int", "1 to 8, place in Kafka's precedence; 0 for the source's own row in quota_rules"),
+    Column("user", "string", "user part; null where it is absent or the default (see level)"),
+    Column("client_id", "string", "client-id part; null where it is absent or the default (see level)"),
+)
+
+QUOTA_CHANGES = Table(
+    "quota_changes",
+    "one edit of one quota key of one entity; append-only",
+    (
+        CLUSTER_ID,
+        *ENTITY,
+        Column("key", "string", "producer_byte_rate, consumer_byte_rate, request_percentage, ..."),
+        Column("value", "double", "new value; null when the key was removed"),
+        Column("previous_value", "double", "value before; null when the key was not set"),
+        Column("changed_at", "timestamp", "when it changed: the node's own mtime, UTC"),
+        Column("version", "bigint", "the node's mzxid"),
+        Column("source", "string", "zookeeper or file"),
+        Column("observed_at", "timestamp", "when the watcher saw it, UTC"),
+        Column("problem", "string", "why the payload could not be read; null normally"),
+    ),
+)
+
+QUOTA_RULES = Table(
+    "quota_rules",
+    "quotas of one entity over one stretch of time; the stretches of an entity cover all time, so a row with "
+    "null quotas says that it had none then. The row at level 0 says through when the source is known",
+    (
+        CLUSTER_ID,
+        *ENTITY,
+        Column("producer_byte_rate", "double", "bytes per second per broker; null if not set"),
+        Column("consumer_byte_rate", "double", "bytes per second per broker; null if not set"),
+        Column("request_percentage", "double", "percent of one thread per broker; null if not set"),
+        Column("controller_mutation_rate", "double", "mutations per second; null if not set"),
+        Column("valid_from", "timestamp", "brokers enforce it from here on (edit plus the apply lag), UTC"),
+        Column("valid_to", "timestamp", "until here, exclusive; null for the last stretch"),
+        Column("version", "bigint", "the node's mzxid at valid_from; null before the first edit"),
+        Column("known_through", "timestamp", "level 0 only: all edits up to here have been seen, UTC"),
+        Column("source", "string", "zookeeper or file"),
+    ),
+    partition_by=("level",),
+)
+
+TABLES: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, QUOTA_CHANGES, QUOTA_RULES)
