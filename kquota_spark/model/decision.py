@@ -1,0 +1,129 @@
+"""From verdicts to decisions: one row a second of a bucket. The job and the offline replay share this fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from kquota_spark.model.agreement import Agreement
+from kquota_spark.model.points import Point
+from kquota_spark.model.replay import BucketReplay, Governing, Verdict
+
+MAX_NAMES = 20
+
+
+class Stretch(NamedTuple):
+    """Requests of one (user, client id) in one second under one rule: a row of `usage` after GOVERN."""
+
+    second_ms: int
+    user: str
+    client_id: str
+    governing: Governing
+    level: int | None
+    rule: str | None
+    rule_version: int | None
+    points: Sequence[Point]
+
+
+@dataclass(slots=True)
+class Decision:
+    """One second of one bucket; the fields are columns of `decisions`, see there for their meaning."""
+
+    second_ms: int
+    level: int | None = None
+    rule: str | None = None
+    rule_version: int | None = None
+    limit_per_s: float | None = None
+    rate_per_s: float = 0.0
+    quota_used_percent: float | None = None
+    amount: int = 0
+    requests: int = 0
+    throttle_ms: int = 0
+    observed_throttle_ms: int = 0
+    throttled_requests: int = 0
+    observed_throttled_requests: int = 0
+    total_throttle_ms: int = 0
+    late: int = 0
+    agreement: Agreement = field(default_factory=Agreement)
+    users: list[str] = field(default_factory=list)
+    client_ids: list[str] = field(default_factory=list)
+
+    @property
+    def is_certain(self) -> bool:
+        """No request is uncertain or late."""
+        return not (self.agreement.uncertain or self.late)
+
+
+def judge_bucket(
+    replay: BucketReplay, stretches: Iterable[Stretch], verdicts: list[Verdict] | None = None
+) -> list[Decision]:
+    """Fold the seconds of one bucket, in order of time, into decisions.
+
+    Args:
+        replay: state of the bucket; moved on.
+        stretches: in any order, but all there is of each second: a second already folded comes out as late.
+        verdicts: if given, every verdict is appended.
+    """
+    decisions = []
+    ordered = sorted(stretches, key=attrgetter("second_ms"))
+    for second_ms, group in groupby(ordered, key=attrgetter("second_ms")):
+        of_second = list(group)
+        if second_ms < replay.folded_through_ms:
+            decisions.append(_late(second_ms, of_second))
+            continue
+        entries = sorted(
+            (point, index) for index, stretch in enumerate(of_second) for point in stretch.points
+        )
+        judged = replay.judge_second(
+            second_ms, [(point, of_second[index].governing) for point, index in entries]
+        )
+        decisions.append(_decision(second_ms, of_second, [index for _, index in entries], judged))
+        if verdicts is not None:
+            verdicts.extend(judged)
+    return decisions
+
+
+def _late(second_ms: int, of_second: Sequence[Stretch]) -> Decision:
+    decision = Decision(second_ms, late=sum(len(stretch.points) for stretch in of_second))
+    _add_names(decision, of_second)
+    return decision
+
+
+def _add_names(decision: Decision, of_second: Sequence[Stretch]) -> None:
+    decision.users = sorted({stretch.user for stretch in of_second})[:MAX_NAMES]
+    decision.client_ids = sorted({stretch.client_id for stretch in of_second})[:MAX_NAMES]
+
+
+def _decision(
+    second_ms: int, of_second: Sequence[Stretch], indexes: Sequence[int], judged: Sequence[Verdict]
+) -> Decision:
+    """Sums over the second; rate, limit and rule are those of the request furthest above (or below) its limit."""
+    decision = Decision(second_ms)
+    worst, worst_share, worst_rate = 0, -1.0, -1.0
+    for place, verdict in enumerate(judged):
+        point, throttle_ms, rate = verdict.point, verdict.throttle_ms, verdict.rate_per_s
+        decision.amount += point.amount
+        if throttle_ms > 0:
+            decision.throttled_requests += 1
+            decision.total_throttle_ms += throttle_ms
+            decision.throttle_ms = max(decision.throttle_ms, throttle_ms)
+        if point.observed_throttle_ms > 0:
+            decision.observed_throttled_requests += 1
+            decision.observed_throttle_ms = max(decision.observed_throttle_ms, point.observed_throttle_ms)
+        limit = verdict.governing.limit_per_s
+        share = rate / limit if limit else 0.0
+        if (share, rate) > (worst_share, worst_rate):
+            worst, worst_share, worst_rate = place, share, rate
+        decision.agreement.add(verdict)
+    top, stretch = judged[worst], of_second[indexes[worst]]
+    decision.requests = len(judged)
+    decision.rate_per_s, decision.limit_per_s = top.rate_per_s, top.governing.limit_per_s
+    if decision.limit_per_s:
+        decision.quota_used_percent = 100.0 * top.rate_per_s / decision.limit_per_s
+    decision.level, decision.rule, decision.rule_version = stretch.level, stretch.rule, stretch.rule_version
+    _add_names(decision, of_second)
+    return decision
+

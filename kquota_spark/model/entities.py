@@ -1,0 +1,146 @@
+"""Who a quota is set for: entities, their eight levels, and their names in ZooKeeper.
+
+Source: Kafka's `ClientQuotaManager` (class comment: order of precedence), `Sanitizer`, `ZkData`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from urllib.parse import quote, unquote_plus
+
+
+class Default(Enum):
+    """The default entity: a value of its own, so that no user or client called `<default>` can clash with it."""
+
+    DEFAULT = "<default>"
+
+
+DEFAULT = Default.DEFAULT
+
+Name = str | Default | None
+"""A part of an entity: a name, the default, or None where the entity has no such part."""
+
+
+class QuotaKey(Enum):
+    """Configuration keys of user and client-id entities; the value is Kafka's spelling."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+
+
+class QuotaType(Enum):
+    """Bandwidth quotas that the replay judges; the value is what tables carry."""
+
+    PRODUCE = "produce"
+    FETCH = "fetch"
+
+    @property
+    def key(self) -> QuotaKey:
+        """The configuration key that limits this type."""
+        return QuotaKey.PRODUCER_BYTE_RATE if self is QuotaType.PRODUCE else QuotaKey.CONSUMER_BYTE_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A user, a client id, or a pair, each by name or default.
+
+    Raises:
+        ValueError: neither part is given.
+    """
+
+    user: Name = None
+    client_id: Name = None
+
+    def __post_init__(self) -> None:
+        if self.user is None and self.client_id is None:
+            msg = "an entity needs a user or a client id"
+            raise ValueError(msg)
+
+    @property
+    def level(self) -> int:
+        """Place in Kafka's precedence, 1 (user and client id by name) to 8 (default client id)."""
+        return LEVELS.index((_kind(self.user), _kind(self.client_id))) + 1
+
+    def __str__(self) -> str:
+        """Canonical name: the path below /config, e.g. `users/alice/clients/<default>`."""
+        parts = []
+        if self.user is not None:
+            parts.append(f"users/{_node_name(self.user)}")
+        if self.client_id is not None:
+            parts.append(f"clients/{_node_name(self.client_id)}")
+        return "/".join(parts)
+
+    @classmethod
+    def parse(cls, path: str) -> Entity:
+        """The entity of a canonical name.
+
+        Raises:
+            ValueError: the text is not `users/U`, `clients/C` or `users/U/clients/C`.
+        """
+        match path.split("/"):
+            case ["users", user]:
+                return cls(user=_name(user))
+            case ["clients", client_id]:
+                return cls(client_id=_name(client_id))
+            case ["users", user, "clients", client_id]:
+                return cls(user=_name(user), client_id=_name(client_id))
+        msg = f"{path!r} is not users/U, clients/C or users/U/clients/C"
+        raise ValueError(msg)
+
+
+class _Kind(Enum):
+    NAMED = "named"
+    DEFAULT = "default"
+    ABSENT = "absent"
+
+
+def _kind(name: Name) -> _Kind:
+    if name is None:
+        return _Kind.ABSENT
+    return _Kind.DEFAULT if name is DEFAULT else _Kind.NAMED
+
+
+LEVELS: tuple[tuple[_Kind, _Kind], ...] = (
+    (_Kind.NAMED, _Kind.NAMED),
+    (_Kind.NAMED, _Kind.DEFAULT),
+    (_Kind.NAMED, _Kind.ABSENT),
+    (_Kind.DEFAULT, _Kind.NAMED),
+    (_Kind.DEFAULT, _Kind.DEFAULT),
+    (_Kind.DEFAULT, _Kind.ABSENT),
+    (_Kind.ABSENT, _Kind.NAMED),
+    (_Kind.ABSENT, _Kind.DEFAULT),
+)
+"""(user, client id) of each level, most specific first."""
+
+
+def sanitise(name: str) -> str:
+    """A name as Kafka writes it into ZooKeeper nodes and JMX: form encoding, then `+` as %20 and `*` as %2A."""
+    return quote(name, safe=".-_").replace("~", "%7E")
+
+
+def desanitise(text: str) -> str:
+    """The name behind a sanitised text; form decoding, so a raw `+` is a blank.
+
+    Raises:
+        ValueError: the text is no valid encoding of UTF-8 text (Kafka's URLDecoder refuses it too).
+    """
+    for index, char in enumerate(text):
+        if char == "%" and not _is_hex(text[index + 1 : index + 3]):
+            msg = f"{text!r} has a % without two hexadecimal digits"
+            raise ValueError(msg)
+    return unquote_plus(text, errors="strict")
+
+
+def _is_hex(text: str) -> bool:
+    return len(text) == 2 and all(char in "0123456789abcdefABCDEF" for char in text)
+
+
+def _node_name(name: str | Default) -> str:
+    return name.value if isinstance(name, Default) else sanitise(name)
+
+
+def _name(node: str) -> str | Default:
+    return DEFAULT if node == DEFAULT.value else desanitise(node)
