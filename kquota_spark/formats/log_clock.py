@@ -1,0 +1,67 @@
+"""Times of the request log: broker-local text to epoch ms, and the moment the quota was recorded."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+_CACHED_MINUTES = 4_096
+_WAITED_PRODUCE_MS, _WAITED_FETCH_MS = 5.0, 50.0
+
+
+class LogClock:
+    """Reads `2026-11-21 05:40:48,390` in the time zone of the broker's log.
+
+    The zone is resolved once a minute of log time: almost every line is served from a small cache.
+    """
+
+    def __init__(self, zone: str = "UTC") -> None:
+        self._zone = ZoneInfo(zone)
+        self._minutes: dict[bytes, int] = {}
+
+    def epoch_ms(self, text: bytes) -> int:
+        """Epoch ms of a 23-byte log time.
+
+        Raises:
+            ValueError: the text is not such a time.
+        """
+        minute = text[:16]
+        base_ms = self._minutes.get(minute)
+        if base_ms is None:
+            base_ms = self._minute_ms(minute)
+        second, milli = text[17:19], text[20:23]
+        if not (len(text) == 23 and text[16:17] == b":" and second.isdigit() and milli.isdigit()):
+            raise ValueError(text)
+        return base_ms + int(second) * 1_000 + int(milli)
+
+    def _minute_ms(self, minute: bytes) -> int:
+        local = datetime.strptime(minute.decode("ascii"), "%Y-%m-%d %H:%M").replace(tzinfo=self._zone)
+        if len(self._minutes) >= _CACHED_MINUTES:
+            self._minutes.clear()
+        base_ms = round(local.timestamp()) * 1_000
+        self._minutes[minute] = base_ms
+        return base_ms
+
+
+def record_time_ms(
+    log_time_ms: int, send_ms: float, response_queue_ms: float, remote_ms: float, *, has_waited: bool
+) -> int:
+    """When the broker recorded the request in its quota: the best estimate that the log allows.
+
+    The line is written when the response is out, so the time spent after the quota check comes off. A short
+    `remoteTimeMs` is only the way to the response queue (the broker stamps "local complete" inside the check)
+    and comes off too; after a real wait the check came last. Best of 18 estimates over captures of 3.9.1.
+    """
+    before = log_time_ms - send_ms - response_queue_ms - (0.0 if has_waited else remote_ms)
+    return math.floor(before + 0.5)
+
+
+def has_produce_waited(acks: int, remote_ms: float) -> bool:
+    """Whether a produce waited for replicas before its quota was checked (only acks=all can)."""
+    return acks == -1 and remote_ms >= _WAITED_PRODUCE_MS
+
+
+def has_fetch_waited(remote_ms: float) -> bool:
+    """Whether a fetch waited for data before its quota was checked."""
+    return remote_ms >= _WAITED_FETCH_MS

@@ -1,0 +1,294 @@
+"""One line of Kafka's request log (JSON form, 2.8 and later) to one `Request`, or a reason why not.
+
+The only parser there is: `mapInArrow` in the job and the offline commands call `RequestLogParser.parse`.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+
+import msgspec
+
+from kquota_spark.formats import charged_bytes as charged
+from kquota_spark.formats.log_clock import LogClock, has_fetch_waited, has_produce_waited, record_time_ms
+from kquota_spark.model.entities import QuotaType
+from kquota_spark.model.points import PointKind
+
+_MARKER = b"Completed request:"
+_MARKER_BEFORE = 160
+_PRODUCE, _FETCH = 0, 1
+MAX_TOPICS = 32
+MAX_LINE_BYTES = 4 << 20
+_INT32_MAX = 2**31 - 1
+_AMOUNT_MAX = 2**31 - 1  # a request's or response's size is a 32-bit integer on the wire
+
+
+class _Header(msgspec.Struct, rename="camel", gc=False):
+    request_api_key: int
+    request_api_version: int
+    correlation_id: int
+    request_api_key_name: str = ""
+    client_id: str = ""  # absent in header v0
+
+
+class _Software(msgspec.Struct, rename="camel", gc=False, frozen=True):
+    software_name: str = "unknown"
+    software_version: str = "unknown"
+
+
+class _Line(msgspec.Struct, rename="camel", gc=False, kw_only=True):
+    """Fields that every line has."""
+
+    request_header: _Header
+    connection: str
+    principal: str
+    local_time_ms: float
+    remote_time_ms: float
+    response_queue_time_ms: float
+    send_time_ms: float
+    throttle_time_ms: int
+    is_forwarded: bool = False
+    client_information: _Software = _Software()
+
+
+class _Produce(msgspec.Struct, rename="camel", gc=False):
+    acks: int
+    topic_data: list[charged.ProduceTopic]
+    transactional_id: str | None = None
+
+
+class _Throttled(msgspec.Struct, rename="camel", gc=False):
+    throttle_time_ms: int = 0
+
+
+class _ReplicaState(msgspec.Struct, rename="camel", gc=False):
+    replica_id: int = -1
+
+
+class _FetchRequest(msgspec.Struct, rename="camel", gc=False):
+    replica_id: int = -1
+    replica_state: _ReplicaState | None = None
+
+
+class _FetchResponse(msgspec.Struct, rename="camel", gc=False):
+    responses: list[charged.FetchTopic]
+    throttle_time_ms: int = 0
+
+
+class _ProduceLine(_Line, kw_only=True):
+    request: _Produce
+    response: _Throttled | str
+
+
+class _FetchLine(_Line, kw_only=True):
+    request: _FetchRequest
+    response: _FetchResponse | str
+
+
+class _OtherLine(_Line, kw_only=True):
+    response: msgspec.Raw = msgspec.Raw(b'""')
+
+
+@dataclass(slots=True)
+class Request:
+    """What one line says. Bytes and times are exact or the best estimate; see the requests table."""
+
+    log_time_ms: int
+    record_time_ms: int
+    principal_type: str
+    user: str
+    client_id: str
+    api_key: int
+    api_version: int
+    api_name: str
+    quota_type: QuotaType | None
+    point_kind: PointKind | None
+    charged_bytes: int | None
+    request_time_percent: float
+    observed_throttle_ms: int
+    is_from_follower: bool
+    is_forwarded: bool
+    connection: str
+    correlation_id: int
+    software_name: str
+    software_version: str
+    topics: list[str]
+
+    @property
+    def connection_hash(self) -> int:
+        """Stable small number for the connection: orders requests of one millisecond, and finds duplicates."""
+        return zlib.crc32(self.connection.encode("utf-8", "surrogatepass"))
+
+
+class Unreadable(Exception):
+    """A line that is kept with a reason instead of being counted; `str()` is the reason."""
+
+
+class RequestLogParser:
+    """Parses lines; holds the log's time zone and the compiled decoders.
+
+    Args:
+        log_time_zone: zone of the broker's log, e.g. `Europe/Berlin`; the line itself does not say.
+    """
+
+    def __init__(self, log_time_zone: str = "UTC") -> None:
+        self._clock = LogClock(log_time_zone)
+        self._produce = msgspec.json.Decoder(_ProduceLine)
+        self._fetch = msgspec.json.Decoder(_FetchLine)
+        self._other = msgspec.json.Decoder(_OtherLine)
+        self._throttled = msgspec.json.Decoder(_Throttled)
+
+    def parse(self, line: bytes) -> Request:
+        """The request of one line (without its line end).
+
+        Raises:
+            Unreadable: with a short reason that never quotes the line.
+        """
+        if len(line) > MAX_LINE_BYTES:
+            raise Unreadable(f"line longer than {MAX_LINE_BYTES} bytes")
+        at = line.find(_MARKER, 0, _MARKER_BEFORE)
+        if at < 0:
+            raise Unreadable("no 'Completed request:' near the start")
+        end = line.rfind(b"}") + 1
+        start = at + len(_MARKER)
+        if line[start : start + 1] != b"{":
+            raise Unreadable("not the JSON form of the request log (Kafka 2.8 and later)")
+        try:
+            log_time_ms = self._clock.epoch_ms(line[1:24])
+        except ValueError:
+            raise Unreadable("no log time [yyyy-mm-dd hh:mm:ss,mmm] at the start") from None
+        try:
+            return self._decode(line[start:end], log_time_ms)
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"JSON: {_plain(str(error))}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+            raise Unreadable("not valid JSON (cut in half, or not UTF-8)") from None
+
+    def _decode(self, body: bytes, log_time_ms: int) -> Request:
+        # The header stands near the start; the decoder is chosen by it and then checks it.
+        head = body[:200]
+        if b'"requestApiKey":0,' in head:
+            produce = self._produce.decode(body)
+            if produce.request_header.request_api_key == _PRODUCE:
+                return self._of_produce(produce, log_time_ms)
+        elif b'"requestApiKey":1,' in head:
+            fetch = self._fetch.decode(body)
+            if fetch.request_header.request_api_key == _FETCH:
+                return self._of_fetch(fetch, log_time_ms)
+        other = self._other.decode(body)
+        if other.request_header.request_api_key in (_PRODUCE, _FETCH):
+            raise Unreadable("request header is not where Kafka writes it")
+        try:
+            response_ms = self._throttled.decode(other.response).throttle_time_ms
+        except msgspec.ValidationError:
+            response_ms = 0  # no response, or one without a throttle of its own
+        return _request(other, log_time_ms, response_ms, has_waited=False)
+
+    def _of_produce(self, line: _ProduceLine, log_time_ms: int) -> Request:
+        header, request = line.request_header, line.request
+        if header.request_api_version not in charged.PRODUCE_VERSIONS:
+            raise Unreadable(f"PRODUCE v{header.request_api_version} is not known")
+        in_response_ms = 0 if isinstance(line.response, str) else line.response.throttle_time_ms
+        has_waited = has_produce_waited(request.acks, line.remote_time_ms)
+        out = _request(line, log_time_ms, in_response_ms, has_waited=has_waited)
+        out.topics = [topic.name or topic.topic_id or "" for topic in request.topic_data[:MAX_TOPICS]]
+        if not line.is_forwarded:
+            out.quota_type, out.point_kind = QuotaType.PRODUCE, PointKind.PRODUCE
+            out.charged_bytes = _checked_amount(
+                charged.produce_bytes(
+                    header.request_api_version, header.client_id, request.transactional_id, request.topic_data
+                ),
+                min((p.records_size_in_bytes or 0 for t in request.topic_data for p in t.partition_data),
+                    default=0),
+            )  # fmt: skip
+        return out
+
+    def _of_fetch(self, line: _FetchLine, log_time_ms: int) -> Request:
+        header, request, response = line.request_header, line.request, line.response
+        if header.request_api_version not in charged.FETCH_VERSIONS:
+            raise Unreadable(f"FETCH v{header.request_api_version} is not known")
+        topics = [] if isinstance(response, str) else response.responses
+        in_response_ms = 0 if isinstance(response, str) else response.throttle_time_ms
+        has_waited = has_fetch_waited(line.remote_time_ms)
+        out = _request(line, log_time_ms, in_response_ms, has_waited=has_waited)
+        out.topics = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+        state = request.replica_state
+        out.is_from_follower = max(request.replica_id, state.replica_id if state else -1) >= 0
+        if not (line.is_forwarded or out.is_from_follower):
+            out.quota_type = QuotaType.FETCH
+            # A throttled fetch is un-recorded and comes back empty: its size is not in the log.
+            is_answered = out.observed_throttle_ms == 0 and not isinstance(response, str)
+            out.point_kind = PointKind.FETCH if is_answered else PointKind.THROTTLED_FETCH
+            smallest = min((p.records_size_in_bytes or 0 for t in topics for p in t.partitions), default=0)
+            size = charged.fetch_bytes(header.request_api_version, topics) if is_answered else 0
+            out.charged_bytes = _checked_amount(size, smallest)
+        return out
+
+
+def _request(line: _Line, log_time_ms: int, in_response_ms: int, *, has_waited: bool) -> Request:
+    header = line.request_header
+    throttle_ms = max(line.throttle_time_ms, in_response_ms)
+    if not (0 <= throttle_ms <= _INT32_MAX and -_INT32_MAX <= header.correlation_id <= _INT32_MAX):
+        raise Unreadable("a number is outside its 32-bit range")
+    kind, _, name = line.principal.partition(":")
+    return Request(
+        log_time_ms=log_time_ms,
+        record_time_ms=record_time_ms(
+            log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms,
+            has_waited=has_waited,
+        ),
+        principal_type=kind,
+        user=name,
+        client_id=header.client_id,
+        api_key=header.request_api_key,
+        api_version=header.request_api_version,
+        api_name=header.request_api_key_name,
+        quota_type=None,
+        point_kind=None,
+        charged_bytes=None,
+        request_time_percent=line.local_time_ms / 10.0,
+        observed_throttle_ms=throttle_ms,
+        is_from_follower=False,
+        is_forwarded=line.is_forwarded,
+        connection=line.connection,
+        correlation_id=header.correlation_id,
+        software_name=line.client_information.software_name,
+        software_version=line.client_information.software_version,
+        topics=[],
+    )  # fmt: skip
+
+
+def _checked_amount(size: int, smallest_part: int) -> int:
+    if smallest_part < 0 or size > _AMOUNT_MAX:
+        raise Unreadable("a size is negative or beyond 2^31")
+    return size
+
+
+
+def _plain(message: str) -> str:
+    """A decoder's message without anything that might come from the line; field paths of ours stay."""
+    return message[:200]
+
+
+_SENSITIVE = re.compile(
+    rb"sasl|scram|token|password|passwd|secret|jaas|authbytes|salt|hmac|alter_?configs|\.key|credential",
+    re.IGNORECASE,
+)
+_API_KEY = re.compile(rb'"requestApiKey":(\d+),')
+_SENSITIVE_KEYS = {b"17", b"33", b"36", b"38", b"39", b"40", b"41", b"44", b"50", b"51"}
+
+
+def storable_text(line: bytes, limit_bytes: int) -> str | None:
+    """Text of an unreadable line that may be stored: cut, and None where it might hold a secret.
+
+    SASL, delegation token, SCRAM and AlterConfigs requests are recognised by API key where it is there, and
+    by words where the line is cut; when in doubt nothing is kept.
+    """
+    if _SENSITIVE.search(line):
+        return None
+    key = _API_KEY.search(line, 0, 400)
+    if key is not None and key.group(1) in _SENSITIVE_KEYS:
+        return None
+    return line[:limit_bytes].decode("utf-8", "replace").replace("\x00", "\ufffd")

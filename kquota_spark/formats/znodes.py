@@ -1,0 +1,151 @@
+"""Quota nodes of ZooKeeper: names and payloads, read the way a broker reads them.
+
+Source: Kafka 3.9 `ZkData.ConfigEntityZNode`, `Json`, `QuotaConfigHandler`, `Sanitizer`. User nodes also hold
+SCRAM credentials: nothing but quota keys leaves this module, and no problem text quotes a payload.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Never
+
+from kquota_spark.model.entities import Entity, QuotaKey
+
+_LONG = re.compile(r"[+-]?\d+")
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+_INTEGER_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaPayload:
+    """What brokers make of a node's data.
+
+    `left_alone` are the keys that a running broker does not touch because it gave up on the node before them:
+    it goes on with what it had.
+    """
+
+    values: Mapping[QuotaKey, float] = field(default_factory=dict)
+    left_alone: frozenset[QuotaKey] = frozenset()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNames:
+    """Entities by node path, and the problems of the paths that name none."""
+
+    entities: Mapping[str, Entity]
+    problems: Mapping[str, str]
+
+
+def decode_quota_node(data: bytes | None) -> QuotaPayload:
+    """Decode the data of a user or client node; foreign keys such as SCRAM credentials are dropped.
+
+    No data and data that is not JSON are no quotas. A value that is not a JSON text makes brokers refuse the
+    whole node; one that is no number makes them stop there, after the keys before it.
+    """
+    if not data:
+        return QuotaPayload()
+    try:
+        document = _parse(data)
+    except (ValueError, RecursionError):
+        return QuotaPayload(problem="not JSON: brokers read it as no quotas")
+    config = document.get("config") if isinstance(document, dict) else None
+    if not isinstance(config, dict):
+        return QuotaPayload(problem="no object config: brokers read it as no quotas")
+    if not all(isinstance(value, str) for value in config.values()):
+        refusal = "a value in config is not a JSON text: brokers refuse the node and keep the quotas they had"
+        return QuotaPayload(left_alone=frozenset(QuotaKey), problem=refusal)
+    return _read_values(config)
+
+
+def _parse(data: bytes) -> Any:
+    """The first JSON value, like Jackson's `readTree`, which does not look at what follows it."""
+    text = data.decode(json.detect_encoding(data))
+    decoder = json.JSONDecoder(parse_constant=_no_constant)
+    return decoder.raw_decode(text.lstrip(" \t\r\n"))[0]
+
+
+def _no_constant(name: str) -> Never:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+def _read_values(config: Mapping[str, str]) -> QuotaPayload:
+    values: dict[QuotaKey, float] = {}
+    order = list(QuotaKey)  # declared in the order in which QuotaConfigHandler updates its managers
+    for index, key in enumerate(order):
+        if key.value not in config:
+            continue
+        value = _long(config[key.value]) if key in _INTEGER_KEYS else _double(config[key.value])
+        if value is None:
+            kind = "a whole number of 64 bits" if key in _INTEGER_KEYS else "a number"
+            refusal = f"{key.value} is not {kind}: brokers keep what they had for it and the keys after it"
+            return QuotaPayload(values, frozenset(order[index:]), refusal)
+        values[key] = value
+    strange = [key.value for key, value in values.items() if not math.isfinite(value)]
+    return QuotaPayload(values, problem=f"{strange[0]} is not finite" if strange else None)
+
+
+def _long(text: str) -> float | None:
+    """Java's `Long.parseLong`: no blanks, no fraction, no exponent."""
+    if _LONG.fullmatch(text) is None or len(text) > 100:
+        return None
+    value = int(text)
+    return float(value) if -(2**63) <= value < 2**63 else None
+
+
+def _double(text: str) -> float | None:
+    """Java's `Double.parseDouble`, but for its hexadecimal form."""
+    text = text.strip(_JAVA_BLANKS)
+    return (
+        float(text.rstrip("fFdD"))
+        if text.endswith(("f", "F", "d", "D")) and _DOUBLE.fullmatch(text)
+        else (float(text) if _DOUBLE.fullmatch(text) else None)
+    )
+
+
+def name_nodes(paths: Iterable[str]) -> NodeNames:
+    """The entities of node paths below /config, e.g. `users/alice/clients/%3Cx%3E`.
+
+    Brokers look users up by their sanitised name, so a user node in another spelling is never found. Client
+    ids are decoded when they are read, so another spelling works, unless it clashes with the proper one.
+    """
+    entities: dict[str, Entity] = {}
+    problems: dict[str, str] = {}
+    taken: set[Entity] = set()
+    # Proper spellings first: of two nodes for one entity, the proper one counts.
+    for path, entity in sorted(
+        _parsed(paths, problems), key=lambda found: (found[0] != str(found[1]), found[0])
+    ):
+        proper = str(entity)
+        if _user_node(path) != _user_node(proper):
+            problems[path] = f"brokers never find this user: Kafka spells it {_short(proper)}"
+        elif entity in taken:
+            problems[path] = f"clashes with {_short(proper)}, which is the same client id"
+        else:
+            taken.add(entity)
+            entities[path] = entity
+    return NodeNames(entities, problems)
+
+
+def _parsed(paths: Iterable[str], problems: dict[str, str]) -> list[tuple[str, Entity]]:
+    found = []
+    for path in paths:
+        try:
+            found.append((path, Entity.parse(path)))
+        except ValueError as error:
+            problems[path] = f"malformed node name: {_short(str(error))}"
+    return found
+
+
+def _user_node(path: str) -> str:
+    return path.split("/")[1] if path.startswith("users/") else ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}..."
