@@ -1,0 +1,36 @@
+"""The audit: `spark-submit jobs/audit.py --config conf/kquota.yaml`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from kquota_spark.config.loader import load_settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.audit import run_audit
+from kquota_spark.io.hops import HOPS
+
+
+def main() -> int:
+    """Arguments, one call, one exit code."""
+    parser = argparse.ArgumentParser(prog="audit.py", description="Audit Kafka client quotas from the request log.")
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--only", choices=HOPS, action="append", help="run only this query; may be repeated")
+    parser.add_argument("--once", action="store_true", help="work through what is there, then end")
+    parser.add_argument(
+        "--drain", action="store_true", help="--once for input that has ended: close the last seconds too"
+    )
+    options = parser.parse_args()
+    hops = [hop for hop in HOPS if options.only is None or hop in options.only]
+    try:
+        run_audit(load_settings(options.config), hops, is_once=options.once, is_drained=options.drain)
+    except UserError as error:
+        for line in str(error).splitlines():
+            print(f"audit: {line}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

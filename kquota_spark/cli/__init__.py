@@ -1,0 +1,1 @@
+"""The `kquota` command: one file per command group; no command here imports Spark."""

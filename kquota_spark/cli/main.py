@@ -1,0 +1,48 @@
+"""`kquota`: arguments in, one exit code out.
+
+Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage or, for `doctor`, findings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from kquota_spark import __version__
+from kquota_spark.cli import cluster, doctor, read, replay, ship, watch
+from kquota_spark.errors import UserError
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of every command; the command groups add their own."""
+    top = argparse.ArgumentParser(
+        prog="kquota", description="Audit of Apache Kafka client quotas: reads the tables, replays request logs."
+    )
+    top.add_argument("--version", action="version", version=f"kquota {__version__}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for group in (read, doctor, replay, ship, watch, cluster):
+        group.add_commands(commands)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except UserError as error:
+        for line in str(error).splitlines():
+            print(f"kquota: {line}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (kquota ... | head); nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""The job: starts the watcher and the queries, watches over them, and ends as one."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.delta_tables import create_tables, has_rows
+from kquota_spark.io.drain import close_all_windows
+from kquota_spark.io.hops import HOPS, TARGETS, start_hop
+from kquota_spark.io.kafka import require_topic
+from kquota_spark.io.spark import spark_session
+from kquota_spark.io.watch import Watcher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_POLL_S = 0.5
+_REPORT_S = 10.0
+
+
+def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, is_drained: bool) -> None:
+    """Run the queries until stopped, or through what is there.
+
+    Args:
+        settings: the configuration.
+        hops: which queries to run here; the others may run in other applications.
+        is_once: work through what is there and end.
+        is_drained: `is_once`, and close the last seconds too: for input that has ended.
+
+    Raises:
+        UserError: a server, topic, table or jar is missing, or a query failed; one line.
+    """
+    require_topic(settings)
+    create_tables(settings)
+    for hop in hops:
+        _require_checkpoint(settings, hop)
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    watcher = Watcher(settings)
+    watcher.start()
+    try:
+        session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
+        try:
+            if is_once or is_drained:
+                _run_once(session, settings, hops, watcher, stop, is_drained=is_drained)
+            else:
+                _run_on(session, settings, hops, watcher, stop)
+        finally:
+            session.stop()
+    finally:
+        watcher.stop()
+
+
+def _require_checkpoint(settings: Settings, hop: str) -> None:
+    """Rows without a checkpoint would all be read again: refuse to double them."""
+    checkpoint = Path(settings.checkpoints) / hop / "metadata"
+    if "://" in settings.checkpoints or checkpoint.exists() or not has_rows(settings, TARGETS[hop]):
+        return
+    raise UserError(
+        f"checkpoint {checkpoint.parent} is missing, but table {TARGETS[hop]} has rows that would be written "
+        "twice: restore the checkpoint, or give tables: and checkpoints: new paths"
+    )
+
+
+def _run_once(
+    session: SparkSession,
+    settings: Settings,
+    hops: Sequence[str],
+    watcher: Watcher,
+    stop: threading.Event,
+    *,
+    is_drained: bool,
+) -> None:
+    for hop in hops:
+        if stop.is_set():
+            return
+        if hop == "measure" and is_drained:
+            close_all_windows(settings)
+        started_s = time.monotonic()
+        query = start_hop(session, settings, hop, is_once=True)
+        rows = _wait(settings, [query], watcher, stop)
+        print(f"{hop}: {rows:,} rows read in {time.monotonic() - started_s:.1f} s", file=sys.stderr)
+
+
+def _run_on(
+    session: SparkSession, settings: Settings, hops: Sequence[str], watcher: Watcher, stop: threading.Event
+) -> None:
+    queries = [start_hop(session, settings, hop, is_once=False) for hop in hops]
+    print(f"auditing {settings.cluster_id}: {', '.join(hops)}; stop with Ctrl-C", file=sys.stderr)
+    _wait(settings, queries, watcher, stop)
+
+
+def _wait(
+    settings: Settings, queries: list[StreamingQuery], watcher: Watcher, stop: threading.Event
+) -> int:
+    """Wait until all queries have ended or `stop` is set; any failure ends all. Returns the rows read."""
+    totals: dict[str, tuple[int, int]] = {}
+    reported_s = time.monotonic()
+    while not stop.wait(_POLL_S):
+        watcher.check()
+        for query in queries:
+            _raise_failure(settings, query)
+            _count(query, totals)
+        if not any(query.isActive for query in queries):
+            break
+        if time.monotonic() - reported_s > _REPORT_S:
+            reported_s = time.monotonic()
+            print("  ".join(f"{name} {rows:,}" for name, (_, rows) in totals.items()), file=sys.stderr)
+    for query in queries:
+        query.stop()
+    return sum(rows for _, rows in totals.values())
+
+
+def _count(query: StreamingQuery, totals: dict[str, tuple[int, int]]) -> None:
+    """Rows read so far, from the progress reports that have not been counted yet."""
+    name = str(query.name)
+    last, rows = totals.get(name, (-1, 0))
+    for progress in query.recentProgress:
+        if progress["batchId"] > last:
+            last, rows = progress["batchId"], rows + progress["numInputRows"]
+    totals[name] = (last, rows)
+
+
+def _raise_failure(settings: Settings, query: StreamingQuery) -> None:
+    failure = query.exception()
+    if failure is None:
+        return
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("Caused by", "org.", "java.", "pyspark."))]
+    reason = (causes or lines or ["unknown"])[-1 if causes else 0][:400]
+    raise UserError(
+        f"query {query.name} failed and the job was stopped; nothing is lost, the next start resumes at its "
+        f"checkpoint {settings.checkpoints}/{query.name}: {reason}"
+    )

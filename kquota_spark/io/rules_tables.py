@@ -1,0 +1,270 @@
+"""Writes `quota_changes` and `quota_rules` with the deltalake package: no Spark, no JVM.
+
+Order of writing: changes first, then rules. Rules are always derived from changes, and rewritten at each
+start, so a crash between the two repairs itself. Several clusters may share the tables; each writes its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from kquota_spark.errors import UserError
+from kquota_spark.model.entities import DEFAULT, Entity, Name, QuotaKey
+from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
+from kquota_spark.schema.columns import Table
+from kquota_spark.schema.tables import QUOTA_CHANGES, QUOTA_RULES
+
+_log = logging.getLogger(__name__)
+
+Source = Literal["zookeeper", "file"]
+
+_TIDY_INTERVAL_S = 600
+_COMMIT_ATTEMPTS = 10
+_PROPERTIES: Mapping[str, Mapping[str, str]] = {
+    # The watcher commits once a second. Each commit leaves a file behind, kept for readers of older snapshots.
+    QUOTA_RULES.name: {
+        "delta.logRetentionDuration": "interval 1 days",
+        "delta.deletedFileRetentionDuration": "interval 15 minutes",
+        "delta.checkpointInterval": "100",
+    },
+    QUOTA_CHANGES.name: {"delta.checkpointInterval": "100"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProblem:
+    """A node that could not be read as quotas; `node` is its path below /config."""
+
+    node: str
+    entity: Entity | None
+    problem: str
+    changed_at_ms: int
+    version: int
+
+
+class RulesTables:
+    """The two tables as far as one cluster goes, with the history that they hold in memory.
+
+    Raises:
+        UserError: the tables cannot be opened or created.
+    """
+
+    def __init__(self, root: str, cluster_id: str, *, source: Source, apply_lag_ms: int) -> None:
+        self._cluster_id = cluster_id
+        self._source: Source = source
+        self._apply_lag_ms = apply_lag_ms
+        self._mine = f"cluster_id = {_quoted(cluster_id)}"
+        self._changes_table = _open(root, QUOTA_CHANGES)
+        self._rules_table = _open(root, QUOTA_RULES)
+        self._tidied_at_s = time.monotonic()
+        self.changes, self.problems = self._read_changes()
+        self.known_through_ms = self._read_known_through()
+
+    def append(
+        self, changes: Sequence[QuotaChange], problems: Sequence[NodeProblem], observed_at_ms: int
+    ) -> None:
+        """Add edits and problems to `quota_changes`; `write_rules` must follow."""
+        if not changes and not problems:
+            return
+        rows = [self._change_row(change, observed_at_ms) for change in changes]
+        rows += [self._problem_row(problem, observed_at_ms) for problem in problems]
+        self._changes_table = self._commit(self._changes_table, QUOTA_CHANGES, rows, predicate=None)
+        self.changes.extend(changes)
+        self.problems.update({problem.node: (problem.version, problem.problem) for problem in problems})
+
+    def write_rules(self, known_through_ms: int | None) -> None:
+        """Write all stretches and the source's own row in one commit. None leaves known_through where it was."""
+        rules = stretches(self.changes, apply_lag_ms=self._apply_lag_ms)
+        self._write_rules(rules, known_through_ms)
+
+    def write_known_through(self, known_through_ms: int) -> None:
+        """Write the source's own row only: nothing has changed up to this time."""
+        self._advance(known_through_ms)
+        predicate = f"level = 0 AND {self._mine}"
+        self._rules_table = self._commit(
+            self._rules_table, QUOTA_RULES, [self._source_row()], predicate=predicate
+        )
+        if time.monotonic() - self._tidied_at_s >= _TIDY_INTERVAL_S:
+            self.tidy()
+
+    def write_file(self, changes: Sequence[QuotaChange], observed_at_ms: int) -> None:
+        """Write the timeline of a quota file, which knows everything, through the end of time.
+
+        The rules are the file's. An edit that was taken out of the file stays in `quota_changes`, as a record.
+        """
+        recorded = set(self.changes)
+        self.append([change for change in changes if change not in recorded], (), observed_at_ms)
+        self._write_rules(stretches(changes, apply_lag_ms=self._apply_lag_ms), END_MS)
+
+    def tidy(self) -> None:
+        """Remove files and log entries of old commits; files stay for 15 minutes after they were replaced."""
+        self._tidied_at_s = time.monotonic()
+        try:
+            # No hours given: the table's own deletedFileRetentionDuration counts, vacuum takes whole hours only.
+            self._rules_table.vacuum(dry_run=False, enforce_retention_duration=False)
+            self._rules_table.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            # Old files do no harm, and the next round takes them too.
+            _log.warning("%s: old files were not removed: %s", QUOTA_RULES.name, error)
+
+    def _write_rules(self, rules: Iterable[RuleStretch], known_through_ms: int | None) -> None:
+        if known_through_ms is not None:
+            self._advance(known_through_ms)
+        rows = [self._source_row(), *(self._rule_row(rule) for rule in rules)]
+        self._rules_table = self._commit(self._rules_table, QUOTA_RULES, rows, predicate=self._mine)
+
+    def _advance(self, known_through_ms: int) -> None:
+        # A clock that steps back must not take back what is known.
+        self.known_through_ms = max(known_through_ms, self.known_through_ms or 0)
+
+    def _commit(
+        self, table: DeltaTable, declared: Table, rows: list[dict[str, Any]], *, predicate: str | None
+    ) -> DeltaTable:
+        """Append, or replace the rows of `predicate`; again if another cluster's watcher was faster."""
+        data = _arrow(declared, rows)
+        for attempt in range(1, _COMMIT_ATTEMPTS + 1):
+            try:
+                if predicate is None:
+                    write_deltalake(table, data, mode="append")
+                else:
+                    write_deltalake(table, data, mode="overwrite", predicate=predicate)
+            except CommitFailedError:
+                if attempt == _COMMIT_ATTEMPTS:
+                    raise
+                table = DeltaTable(table.table_uri)
+            else:
+                break
+        return table
+
+    def _read_changes(self) -> tuple[list[QuotaChange], dict[str, tuple[int, str]]]:
+        mine = [("cluster_id", "=", self._cluster_id), ("source", "=", self._source)]
+        columns = ["entity", "key", "value", "previous_value", "changed_at", "version", "problem"]
+        changes: list[QuotaChange] = []
+        problems: dict[str, tuple[int, str]] = {}
+        for row in _rows(self._changes_table, columns, mine):
+            if row["key"] is not None:
+                key = QuotaKey(row["key"])
+                entity = Entity.parse(row["entity"])
+                changes.append(
+                    QuotaChange(
+                        entity, key, row["value"], row["previous_value"], row["changed_at"], row["version"]
+                    )
+                )
+            elif row["version"] >= problems.get(row["entity"], (0, ""))[0]:
+                problems[row["entity"]] = (row["version"], row["problem"])
+        return changes, problems
+
+    def _read_known_through(self) -> int | None:
+        mine = [("level", "=", 0), ("cluster_id", "=", self._cluster_id), ("source", "=", self._source)]
+        found = [row["known_through"] for row in _rows(self._rules_table, ["known_through"], mine)]
+        return max((time_ms for time_ms in found if time_ms is not None), default=None)
+
+    def _change_row(self, change: QuotaChange, observed_at_ms: int) -> dict[str, Any]:
+        return _entity_columns(change.entity) | {
+            "cluster_id": self._cluster_id,
+            "key": change.key.value,
+            "value": change.value,
+            "previous_value": change.previous,
+            "changed_at": change.changed_at_ms,
+            "version": change.version,
+            "source": self._source,
+            "observed_at": observed_at_ms,
+        }
+
+    def _problem_row(self, problem: NodeProblem, observed_at_ms: int) -> dict[str, Any]:
+        entity = {} if problem.entity is None else _entity_columns(problem.entity)
+        return entity | {
+            "cluster_id": self._cluster_id,
+            "entity": problem.node,
+            "changed_at": problem.changed_at_ms,
+            "version": problem.version,
+            "source": self._source,
+            "observed_at": observed_at_ms,
+            "problem": problem.problem,
+        }
+
+    def _rule_row(self, rule: RuleStretch) -> dict[str, Any]:
+        return (
+            _entity_columns(rule.entity)
+            | {key.value: value for key, value in rule.values.items()}
+            | {
+                "cluster_id": self._cluster_id,
+                "valid_from": rule.valid_from_ms,
+                "valid_to": rule.valid_to_ms,
+                "version": rule.version,
+                "source": self._source,
+            }
+        )
+
+    def _source_row(self) -> dict[str, Any]:
+        return {
+            "cluster_id": self._cluster_id,
+            "level": 0,
+            "known_through": self.known_through_ms,
+            "version": max((change.version for change in self.changes), default=None),
+            "source": self._source,
+        }
+
+
+def _open(root: str, table: Table) -> DeltaTable:
+    uri = f"{root.rstrip('/')}/{table.name}"
+    try:
+        return DeltaTable.create(
+            uri,
+            table.arrow_schema(),
+            mode="ignore",
+            partition_by=list(table.partition_by),
+            configuration=dict(_PROPERTIES[table.name]),
+        )
+    except (DeltaError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        msg = f"{uri}: cannot be opened as a Delta table: {reason}"
+        raise UserError(msg) from error
+
+
+def _rows(table: DeltaTable, columns: list[str], filters: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
+    """Rows as Python values, times in epoch milliseconds."""
+    found = table.to_pyarrow_table(columns=columns, filters=filters)
+    for index, column in enumerate(found.schema):
+        if pa.types.is_timestamp(column.type):
+            micros = found.column(index).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+            millis = [None if time_us is None else time_us // 1_000 for time_us in micros.to_pylist()]
+            found = found.set_column(index, column.name, pa.array(millis, pa.int64()))
+    return found.to_pylist()
+
+
+def _arrow(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as the table's Arrow columns; times come in epoch milliseconds."""
+    arrays = []
+    schema = table.arrow_schema()
+    for column in schema:
+        values = [row.get(column.name) for row in rows]
+        if pa.types.is_timestamp(column.type):
+            values = [None if time_ms is None else time_ms * 1_000 for time_ms in values]
+        arrays.append(pa.array(values, column.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _entity_columns(entity: Entity) -> dict[str, Any]:
+    return {
+        "entity": str(entity),
+        "level": entity.level,
+        "user": _name_or_none(entity.user),
+        "client_id": _name_or_none(entity.client_id),
+    }
+
+
+def _name_or_none(name: Name) -> str | None:
+    return None if name is DEFAULT or name is None else str(name)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

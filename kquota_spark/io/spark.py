@@ -1,0 +1,107 @@
+"""The Spark session of the job, and its queries' sources and sinks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NEEDED_CLASSES = {
+    "io.delta.sql.DeltaSparkSessionExtension": "delta-spark",
+    "org.apache.spark.sql.kafka010.KafkaSourceProvider": "spark-sql-kafka-0-10",
+}
+
+
+def spark_session(settings: Settings, app_name: str) -> SparkSession:
+    """The session with what the pipeline relies on; master and resources are spark-submit's business.
+
+    Raises:
+        UserError: the Delta or Kafka jars are not on the class path.
+    """
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    if SparkConf().get("spark.master", "local")[:5] == "local":
+        # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        SparkSession.builder.appName(app_name)
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.scheduler.mode", "FAIR")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.sql.shuffle.partitions", settings.stream.shuffle_partitions)
+        # transformWithState needs RocksDB.
+        .config(
+            "spark.sql.streaming.stateStore.providerClass",
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        )
+        # The default of 50 makes every micro-batch of a small table 2 s longer.
+        .config("spark.databricks.delta.snapshotPartitions", "2")
+        # Other readers of the tables (deltalake, DuckDB) cannot all read deletion vectors.
+        .config("spark.databricks.delta.properties.defaults.enableDeletionVectors", "false")
+        .config("spark.sql.streaming.metricsEnabled", "false")
+        .getOrCreate()
+    )
+    _require_jars(session)
+    return session
+
+
+def _require_jars(session: SparkSession) -> None:
+    loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    for name, artifact in _NEEDED_CLASSES.items():
+        try:
+            loader.loadClass(name)
+        except Exception as error:
+            message = (
+                f"the jar of {artifact} is not on Spark's class path: run make setup, "
+                "or give spark-submit the --packages of the README"
+            )
+            raise UserError(message) from error
+
+
+def request_log(session: SparkSession, settings: Settings) -> DataFrame:
+    """The log topic as a stream, headers included."""
+    reader = (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
+        .option("kafka.client.id", settings.kafka.client_id)
+        .option("subscribe", settings.kafka.topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)
+        # A topic of one partition would otherwise keep one core busy and the others idle.
+        .option("minPartitions", settings.stream.shuffle_partitions)
+    )
+    for name, value in settings.kafka.options.items():
+        reader = reader.option(f"kafka.{name}", value)
+    return reader.load()
+
+
+def table_stream(session: SparkSession, settings: Settings, name: str) -> DataFrame:
+    """A table as a stream from its first version on: in order of its commits, never as an unordered snapshot."""
+    return (
+        session.readStream.format("delta")
+        .option("startingVersion", 0)
+        .option("skipChangeCommits", "true")
+        .option("maxFilesPerTrigger", settings.stream.max_files_per_trigger)
+        .load(table_path(settings, name))
+    )
+
+
+def table(session: SparkSession, settings: Settings, name: str) -> DataFrame:
+    """A table as it is now; in a streaming query, as it is at each micro-batch."""
+    return session.read.format("delta").load(table_path(settings, name))
+
+
+def table_path(settings: Settings, name: str) -> str:
+    """Where a table is."""
+    return f"{settings.tables.rstrip('/')}/{name}"

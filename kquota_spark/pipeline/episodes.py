@@ -1,0 +1,108 @@
+"""EPISODES: decisions above their limit to `violations`, one row an episode, open ones included.
+
+A bucket's violated seconds belong to one episode while no gap between them is longer than the configured
+one. The result is a function of the decisions alone: it does not depend on which came in one batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from kquota_spark.schema.tables import VIOLATIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_BUCKET = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id")
+_NAMES = 20
+
+
+def only_violated(decisions: DataFrame) -> DataFrame:
+    """Seconds above the limit; exactly at the limit is allowed (Kafka's `Quota.acceptable`)."""
+    return decisions.where("quota_used_percent > 100")
+
+
+def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> DataFrame:
+    """Rows of `violations` that are new or changed.
+
+    Args:
+        decisions: a batch of decisions; later in time than what made `still_open`.
+        still_open: rows of `violations` without an end.
+        gap_s: seconds without violation that end an episode.
+    """
+    clock = decisions.groupBy("cluster_id", "broker_id").agg(F.max("second").alias("clock"))
+    pieces = only_violated(decisions).transform(_as_pieces).unionByName(still_open.transform(_reopened))
+    by_time = Window.partitionBy(*_BUCKET).orderBy("start_time")
+    gap = F.unix_millis("start_time") - F.unix_millis(F.lag("last_second").over(by_time))
+    is_first = F.when(gap <= int(gap_s * 1_000), 0).otherwise(1)
+    numbered = pieces.withColumn("is_first", is_first).withColumn(
+        "episode", F.sum("is_first").over(by_time)
+    )
+    return (
+        numbered.groupBy(*_BUCKET, "episode")
+        .agg(*_sums())
+        .join(F.broadcast(clock), ["cluster_id", "broker_id"], "left")
+        .transform(_with_identity, gap_s)
+        .select(*VIOLATIONS.names)
+    )
+
+
+def _as_pieces(violated: DataFrame) -> DataFrame:
+    """A violated second in the shape of an episode of one second."""
+    return violated.select(
+        *_BUCKET,
+        F.col("second").alias("start_time"),
+        F.col("second").alias("last_second"),
+        "level",
+        "rule",
+        "limit_per_s",
+        F.col("rate_per_s").alias("peak_rate_per_s"),
+        F.col("quota_used_percent").alias("peak_quota_used_percent"),
+        F.lit(1).cast("bigint").alias("violated_seconds"),
+        F.col("total_throttle_ms").alias("throttled_ms"),
+        "throttled_requests",
+        "users",
+        "client_ids",
+    )
+
+
+def _reopened(still_open: DataFrame) -> DataFrame:
+    return still_open.drop("event_date", "episode_id", "end_time")
+
+
+def _sums() -> list[Column]:
+    def names(column: str) -> Column:
+        return F.slice(F.array_sort(F.array_distinct(F.flatten(F.collect_list(column)))), 1, _NAMES)
+
+    return [
+        F.max("last_second").alias("last_second"),
+        F.min_by("level", "start_time").alias("level"),
+        F.min_by("rule", "start_time").alias("rule"),
+        F.min("limit_per_s").alias("limit_per_s"),
+        F.max("peak_rate_per_s").alias("peak_rate_per_s"),
+        F.max("peak_quota_used_percent").alias("peak_quota_used_percent"),
+        F.sum("violated_seconds").alias("violated_seconds"),
+        F.sum("throttled_ms").alias("throttled_ms"),
+        F.sum("throttled_requests").alias("throttled_requests"),
+        names("users").alias("users"),
+        names("client_ids").alias("client_ids"),
+        F.min("start_time").alias("start_time"),
+    ]
+
+
+def _with_identity(episodes: DataFrame, gap_s: float) -> DataFrame:
+    """The id, made of bucket and start; and the end, once the broker's time has moved past the gap."""
+    silence_ms = F.unix_millis("clock") - F.unix_millis("last_second")
+    after_last = F.timestamp_millis(F.unix_millis("last_second") + 1_000)
+    # A NUL between the parts: no name can hold one, so two buckets never make the same text.
+    identity = F.concat_ws("\x00", *_BUCKET, F.unix_millis("start_time"))
+    return episodes.withColumns(
+        {
+            "episode_id": F.substring(F.sha2(identity, 256), 1, 32),
+            "event_date": F.to_date("start_time"),
+            "end_time": F.when(silence_ms > int(gap_s * 1_000), after_last),
+        }
+    )

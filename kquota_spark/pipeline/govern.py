@@ -1,0 +1,144 @@
+"""GOVERN: which limit each stretch of a second is under. An as-of broadcast join with `quota_rules`.
+
+A `usage` row is looked up at each of Kafka's eight levels. The stretches of an entity cover all time, so a
+row that spans an edit comes out once per stretch, with the points that fall into it; the validity stands in
+the join condition, because a filter after a left join would lose rows whose only match had expired.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from kquota_spark.model.entities import LEVELS, QuotaKey, QuotaType
+from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_VALUES = (
+    QuotaKey.PRODUCER_BYTE_RATE.value,
+    QuotaKey.CONSUMER_BYTE_RATE.value,
+    QuotaKey.REQUEST_PERCENTAGE.value,
+)
+_FOREVER_MS = 2**62
+_ALL_LEVELS = tuple(range(1, len(LEVELS) + 1))
+
+
+def with_governing(usage: DataFrame, rules: DataFrame) -> DataFrame:
+    """Add limit, level, rule, its validity and the bucket; split rows at edits.
+
+    Args:
+        usage: rows of `usage`.
+        rules: `quota_rules` of this cluster, its level-0 row included.
+
+    Returns:
+        `usage` with limit_per_s, level, rule, rule_version, valid_from_ms, valid_to_ms, has_request_quota,
+        bucket_user, bucket_client_id and known_through_ms; `points` cut to the stretch.
+    """
+    known = rules.where("level = 0").select(F.unix_millis("known_through").alias("known_through_ms"))
+    timeline = F.broadcast(_timeline(rules))
+    second_ms = F.unix_millis("second")
+    governed = reduce(
+        lambda rows, level: _joined(rows, timeline, level),
+        _ALL_LEVELS,
+        usage.withColumns({"second_ms": second_ms}).crossJoin(F.broadcast(known)),
+    )
+    return governed.transform(_only_whole_stretches).transform(_with_winner)
+
+
+def _timeline(rules: DataFrame) -> DataFrame:
+    """Rules as the right side of every lookup; the same plan each time, so Spark broadcasts it once."""
+    return rules.where("level > 0").select(
+        F.col("cluster_id").alias("r_cluster_id"),
+        F.col("level").alias("r_level"),
+        F.coalesce("user", F.lit("")).alias("r_user"),
+        F.coalesce("client_id", F.lit("")).alias("r_client_id"),
+        F.unix_millis("valid_from").alias("r_from_ms"),
+        F.coalesce(F.unix_millis("valid_to"), F.lit(_FOREVER_MS)).alias("r_to_ms"),
+        F.struct("entity", "version", *_VALUES, F.unix_millis("valid_from").alias("from_ms"),
+                 F.coalesce(F.unix_millis("valid_to"), F.lit(_FOREVER_MS)).alias("to_ms")).alias("r_rule"),
+    )  # fmt: skip
+
+
+def _joined(rows: DataFrame, timeline: DataFrame, level: int) -> DataFrame:
+    """Left join of one level; the rule goes into the column `rule_<level>`."""
+    user, client_id = (kind.value for kind in LEVELS[level - 1])
+    nobody = F.lit("")
+    has_name = F.col("client_id") != ""
+    # An empty client id reaches no level with a client-id part (see model.resolve.candidates).
+    reaches = F.lit(True) if client_id == "absent" else has_name
+    condition = (
+        (F.col("r_cluster_id") == F.col("cluster_id"))
+        & (F.col("r_level") == F.lit(level))
+        & (F.col("r_user") == (F.col("user") if user == "named" else nobody))
+        & (F.col("r_client_id") == (F.col("client_id") if client_id == "named" else nobody))
+        & (F.col("r_from_ms") < F.col("second_ms") + 1_000)
+        & (F.col("r_to_ms") > F.col("second_ms"))
+        & reaches
+    )
+    joined = rows.join(timeline, condition, how="left")
+    right = ("r_cluster_id", "r_level", "r_user", "r_client_id", "r_from_ms", "r_to_ms")
+    return joined.drop(*right).withColumnRenamed("r_rule", f"rule_{level}")
+
+
+def _only_whole_stretches(rows: DataFrame) -> DataFrame:
+    """Intersect the stretches of all levels; keep the points inside, drop combinations that hold none."""
+    starts = [F.col(f"rule_{level}.from_ms") for level in _ALL_LEVELS]
+    ends = [F.col(f"rule_{level}.to_ms") for level in _ALL_LEVELS]
+    return (
+        rows.withColumns(
+            {
+                "valid_from_ms": F.coalesce(F.greatest(*starts), F.lit(0)),
+                "valid_to_ms": F.coalesce(F.least(*ends), F.lit(_FOREVER_MS)),
+            }
+        )
+        .withColumn(
+            "points",
+            F.expr(
+                "filter(points, p -> p.record_time_ms >= valid_from_ms AND p.record_time_ms < valid_to_ms)"
+            ),
+        )
+        .where(F.size("points") > 0)
+    )
+
+
+def _with_winner(rows: DataFrame) -> DataFrame:
+    """The first level that carries the key wins, per quota key."""
+
+    def limit(level: int) -> Column:
+        produce, fetch, _ = (F.col(f"rule_{level}.{value}") for value in _VALUES)
+        return F.when(F.col("quota_type") == QuotaType.PRODUCE.value, produce).otherwise(fetch)
+
+    request_quotas = [F.col(f"rule_{level}.{QuotaKey.REQUEST_PERCENTAGE.value}") for level in _ALL_LEVELS]
+    winner = F.coalesce(
+        *(
+            F.when(
+                limit(level).isNotNull(),
+                F.struct(
+                    F.lit(level).alias("level"),
+                    limit(level).alias("limit_per_s"),
+                    F.col(f"rule_{level}.entity").alias("rule"),
+                    F.col(f"rule_{level}.version").alias("rule_version"),
+                ),
+            )
+            for level in _ALL_LEVELS
+        )
+    )
+    won = rows.withColumns(
+        {"winner": winner, "has_request_quota": F.coalesce(*request_quotas).isNotNull()}
+    ).drop(*(f"rule_{level}" for level in _ALL_LEVELS))
+    level = F.col("winner.level")
+    is_client_bucket = level.isNull() | level.isin(*CLIENT_ONLY_LEVELS)
+    return won.withColumns(
+        {
+            "level": level,
+            "limit_per_s": F.col("winner.limit_per_s"),
+            "rule": F.col("winner.rule"),
+            "rule_version": F.col("winner.rule_version"),
+            "bucket_user": F.when(is_client_bucket, "").otherwise(F.col("user")),
+            "bucket_client_id": F.when(level.isin(*USER_ONLY_LEVELS), "").otherwise(F.col("client_id")),
+        }
+    ).drop("winner")

@@ -1,0 +1,155 @@
+"""INGEST: messages of the log topic to rows of `requests`. The one parser, in Arrow, on the workers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable, storable_text
+from kquota_spark.schema.tables import REQUESTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HEARTBEAT = b'{"kquota_heartbeat":'
+_BROKER_ID = re.compile(rb"\d{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSettings:
+    """What the parser needs to know; plain values, so that it travels to the workers."""
+
+    cluster_id: str
+    log_time_zone: str
+    allowed_clock_skew_ms: int
+    allowed_lateness_ms: int
+    raw_text_limit_bytes: int
+
+
+class _Beat(msgspec.Struct):
+    time_ms: int
+    is_end: bool = False
+
+
+class _Heartbeat(msgspec.Struct):
+    kquota_heartbeat: _Beat
+
+
+def to_requests(messages: DataFrame, settings: IngestSettings) -> DataFrame:
+    """Rows of `requests`, one a message.
+
+    Args:
+        messages: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
+        settings: see `IngestSettings`.
+    """
+    picked = messages.selectExpr(
+        "topic",
+        "partition",
+        "offset",
+        "unix_millis(timestamp) AS timestamp_ms",
+        "value",
+        "coalesce(filter(headers, h -> h.key = 'broker_id')[0].value, key) AS broker",
+    )
+    return picked.mapInArrow(_parser(settings), REQUESTS.ddl).select(*REQUESTS.names)
+
+
+def _parser(settings: IngestSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parser = RequestLogParser(settings.log_time_zone)
+        for batch in batches:
+            yield parsed_batch(batch, parser, settings)
+
+    return parse
+
+
+_FROM_REQUEST = tuple(field.name for field in fields(Request) if field.name not in ("quota_type", "point_kind"))
+
+
+def parsed_batch(batch: pa.RecordBatch, parser: RequestLogParser, settings: IngestSettings) -> pa.RecordBatch:
+    """Parse one batch of messages; a line that cannot be read becomes a row with its reason."""
+    rows: list[dict[str, Any]] = [
+        _row(value or b"", broker, timestamp_ms, parser, settings)
+        for value, broker, timestamp_ms in zip(
+            batch.column("value").to_pylist(),
+            batch.column("broker").to_pylist(),
+            batch.column("timestamp_ms").to_pylist(),
+            strict=True,
+        )
+    ]
+    given = {
+        "topic": batch.column("topic"),
+        "partition": batch.column("partition"),
+        "kafka_offset": batch.column("offset"),
+        "kafka_timestamp_ms": batch.column("timestamp_ms"),
+        "cluster_id": pa.array([settings.cluster_id] * len(rows), pa.string()),
+    }
+    schema = REQUESTS.arrow_schema()
+    columns = {
+        field.name: pa.array([row.get(field.name) for row in rows], field.type)
+        for field in schema
+        if field.name not in given and field.name != "event_date"
+    }
+    time_ms = pc.coalesce(columns["record_time_ms"], given["kafka_timestamp_ms"])
+    columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())
+    arrays = [{**given, **columns}[field.name].cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _row(
+    value: bytes, broker: bytes | None, timestamp_ms: int, parser: RequestLogParser, settings: IngestSettings
+) -> dict[str, Any]:
+    if broker is None or _BROKER_ID.fullmatch(broker) is None:
+        reason = "no broker id in header broker_id or key (expected a number)"
+        return _unreadable(value, None, reason, settings)
+    broker_id = int(broker)
+    if value.startswith(HEARTBEAT):
+        return _heartbeat(value, broker_id, timestamp_ms, settings)
+    try:
+        request = parser.parse(value)
+    except Unreadable as reason:
+        return _unreadable(value, broker_id, str(reason), settings)
+    row = {name: getattr(request, name) for name in _FROM_REQUEST}
+    row["kind"] = "request"
+    row["broker_id"] = broker_id
+    if request.quota_type is not None and request.point_kind is not None:
+        row["quota_type"] = request.quota_type.value
+        row["point_kind"] = int(request.point_kind)
+    # Compared with the message's own time, never with now(): a re-run gives the same answer.
+    row["is_out_of_time"] = request.record_time_ms > timestamp_ms + settings.allowed_clock_skew_ms
+    return row
+
+
+def _heartbeat(
+    value: bytes, broker_id: int, timestamp_ms: int, settings: IngestSettings
+) -> dict[str, Any]:
+    """A shipper's word that all lines before a time have been sent; the last one closes every window."""
+    try:
+        beat = msgspec.json.decode(value, type=_Heartbeat).kquota_heartbeat
+    except msgspec.DecodeError:
+        return _unreadable(value, broker_id, "heartbeat that is not as kquota ship writes it", settings)
+    is_out_of_time = beat.time_ms > timestamp_ms + settings.allowed_clock_skew_ms
+    closing_ms = settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
+    return {
+        "kind": "heartbeat",
+        "broker_id": broker_id,
+        "log_time_ms": beat.time_ms,
+        "record_time_ms": beat.time_ms + closing_ms,
+        "is_out_of_time": is_out_of_time,
+    }
+
+
+def _unreadable(
+    value: bytes, broker_id: int | None, reason: str, settings: IngestSettings
+) -> dict[str, Any]:
+    return {
+        "kind": "unreadable",
+        "broker_id": broker_id,
+        "reason": reason,
+        "raw_text": storable_text(value, settings.raw_text_limit_bytes),
+    }

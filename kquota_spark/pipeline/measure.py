@@ -1,0 +1,101 @@
+"""MEASURE: rows of `requests` to `usage`, one row a second of a (broker, user, client id, quota type)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark people expect
+
+from kquota_spark.model.points import Point
+from kquota_spark.schema.tables import POINT, USAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TILE_POINTS = 10_000
+"""A second with more requests is split into rows of this many: a row must fit into one Arrow batch."""
+
+_KEYS = ("cluster_id", "broker_id", "quota_type", "user", "client_id")
+
+
+def to_usage(requests: DataFrame, allowed_lateness: str, partitions: int) -> DataFrame:
+    """Rows of `usage`, appended when their second is closed by the watermark.
+
+    Heartbeats go through the watermark and make empty seconds, which are dropped only after the
+    aggregation: a filter on them any earlier would be pushed below the watermark by the optimiser.
+
+    Args:
+        requests: stream of `requests`.
+        allowed_lateness: delay of the watermark, e.g. `30 seconds`.
+        partitions: number of output partitions; a broker's rows share one, so that the tiles of a bucket
+            stay in one file and JUDGE reads them in one batch.
+    """
+    per_second = (
+        requests.transform(_only_on_time)
+        .withWatermark("record_time", allowed_lateness)
+        .groupBy(*_KEYS, F.window("record_time", "1 second").alias("second"))
+        .agg(F.collect_list("point").alias("points"))
+    )
+    return (
+        per_second.where(F.size("points") > 0)
+        .repartition(partitions, "broker_id")
+        .transform(_with_amounts)
+        .select(*USAGE.names)
+    )
+
+
+def _only_on_time(requests: DataFrame) -> DataFrame:
+    """Counted requests as points, and heartbeats as rows without one; lines from the future are left out."""
+    is_counted = F.col("quota_type").isNotNull()
+    return requests.where(
+        "NOT is_out_of_time AND (quota_type IS NOT NULL OR kind = 'heartbeat')"
+    ).select(
+        *_KEYS,
+        F.timestamp_millis("record_time_ms").alias("record_time"),
+        F.when(is_counted, _point()).alias("point"),
+    )
+
+
+def _point() -> Column:
+    """The struct POINT of a request. The hash orders requests of one millisecond, and tells copies apart."""
+    sources = {
+        "connection_hash": F.crc32("connection"),
+        "amount": F.col("charged_bytes"),
+        "kind": F.col("point_kind"),
+    }
+    columns = [sources.get(name, F.col(name)).alias(name) for name in Point._fields]
+    return F.struct(*columns).cast(POINT)
+
+
+def _with_amounts(per_second: DataFrame) -> DataFrame:
+    """Points in replay order without copies, cut into tiles, and the sums that charts need."""
+    ordered = per_second.withColumns(
+        {
+            "copies": F.size("points"),
+            "points": F.sort_array(F.array_distinct("points")),
+        }
+    ).withColumn("duplicates", F.col("copies") - F.size("points"))
+    tiles = ordered.select(
+        "*", F.explode(F.expr(f"sequence(0, CAST((size(points) - 1) DIV {TILE_POINTS} AS INT))")).alias("tile")
+    ).withColumns(
+        {
+            "points": F.expr(f"slice(points, tile * {TILE_POINTS} + 1, {TILE_POINTS})"),
+            "duplicates": F.when(F.col("tile") == 0, F.col("duplicates")).otherwise(0),
+        }
+    )
+    amount = F.aggregate("points", F.lit(0).cast("bigint"), lambda total, point: total + point.amount)
+    throttle = F.aggregate(
+        "points", F.lit(0).cast("bigint"), lambda total, point: total + point.observed_throttle_ms
+    )
+    return tiles.withColumns(
+        {
+            "second": F.col("second.start"),
+            "event_date": F.to_date("second.start"),
+            "amount": amount,
+            "requests": F.size("points").cast("bigint"),
+            "duplicates": F.col("duplicates").cast("bigint"),
+            "rate_per_s": amount.cast("double"),
+            "observed_throttle_ms": throttle,
+            "source": F.lit("log"),
+        }
+    )
