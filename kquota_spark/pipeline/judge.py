@@ -42,6 +42,8 @@ _FROM_AGREEMENT = {
     "excluded": "excluded",
     "throttle_errors_ms": "throttle_errors_ms",
 }
+_FORM = 1
+"""Version of the state's form; another release that cannot read it says so."""
 _OUTPUT = tuple(column for column in DECISIONS.columns if column.name not in ("event_date", "second"))
 _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in _OUTPUT) + ", second_ms bigint"
 
@@ -144,7 +146,7 @@ def _row(key: Any, decision: Decision, known_through_ms: int | None, config: Rat
 def encoded(replay: BucketReplay) -> bytes:
     """State of a bucket as MessagePack; the first number is the version of this form."""
     rings = [[ring.current, ring.samples] for ring in replay.rings]
-    return msgspec.msgpack.encode([1, replay.folded_through_ms, replay.times_ms, rings])
+    return msgspec.msgpack.encode([_FORM, replay.folded_through_ms, replay.times_ms, rings])
 
 
 def decoded(data: bytes, config: RateConfig) -> BucketReplay:
@@ -153,10 +155,11 @@ def decoded(data: bytes, config: RateConfig) -> BucketReplay:
     Raises:
         ValueError: written by another release in a form that this one does not know.
     """
-    version, folded_through_ms, times_ms, rings = msgspec.msgpack.decode(data)
-    if version != 1:
-        msg = f"state of a bucket has form {version}, expected 1: use a new checkpoint"
+    form, *parts = msgspec.msgpack.decode(data)
+    if form != _FORM:
+        msg = f"state of a bucket has form {form}, expected {_FORM}: use a new checkpoint"
         raise ValueError(msg)
+    folded_through_ms, times_ms, rings = parts
     replay = BucketReplay(config)
     replay.folded_through_ms = folded_through_ms
     replay.times_ms = times_ms

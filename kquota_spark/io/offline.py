@@ -1,0 +1,159 @@
+"""The replay of request-log files without Spark: the same parser, the same model, the same decisions."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from kquota_spark.errors import UserError
+from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
+from kquota_spark.model.decision import Decision, Stretch, judge_bucket
+from kquota_spark.model.entities import QuotaType
+from kquota_spark.model.govern import Governed, govern
+from kquota_spark.model.points import Point
+from kquota_spark.model.replay import BucketReplay, Verdict
+from kquota_spark.model.resolve import Bucket
+from kquota_spark.model.rules import RuleBook
+from kquota_spark.model.sampled_rate import RateConfig
+
+_BROKER_IN_NAME = re.compile(r"broker-?(\d+)")
+_MAX_LINE_BYTES = 8 << 20
+_REPORT_S = 2.0
+
+
+class BucketKey(NamedTuple):
+    """One quota sensor of one broker."""
+
+    broker_id: int
+    quota_type: QuotaType
+    bucket: Bucket
+
+
+@dataclass(slots=True)
+class Replay:
+    """What a replay found. `unreadable` counts lines by reason."""
+
+    lines: int = 0
+    counted: int = 0
+    duplicates: int = 0
+    unreadable: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    verdicts: dict[BucketKey, list[Verdict]] = field(default_factory=dict)
+    decisions: dict[BucketKey, list[Decision]] = field(default_factory=dict)
+
+
+def broker_id_of(path: Path, given: int | None) -> int:
+    """The broker of a log file: as given, or from `broker-<id>` in the name of the file or its folder.
+
+    Raises:
+        UserError: neither says it.
+    """
+    if given is not None:
+        return given
+    match = _BROKER_IN_NAME.search(path.name) or _BROKER_IN_NAME.search(path.absolute().parent.name)
+    if match is None:
+        raise UserError(f"{path}: no broker-<id> in the name: say which broker with --broker ID")
+    return int(match.group(1))
+
+
+def replay_files(
+    files: Sequence[tuple[int, Path]], book: RuleBook, config: RateConfig, log_time_zone: str = "UTC"
+) -> Replay:
+    """Replay log files, each with its broker id.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    found = Replay()
+    stretches = _Stretches(book)
+    parser = RequestLogParser(log_time_zone)
+    reported_s = time.monotonic()
+    for broker_id, path in files:
+        for line in _lines(path):
+            found.lines += 1
+            try:
+                request = parser.parse(line)
+            except Unreadable as reason:
+                found.unreadable[str(reason)] += 1
+                continue
+            stretches.add(broker_id, request)
+            if time.monotonic() - reported_s > _REPORT_S:
+                reported_s = time.monotonic()
+                print(f"{path.name}: {found.lines:,} lines", file=sys.stderr)
+    found.counted, found.duplicates = stretches.counted, stretches.duplicates
+    for key, of_bucket in sorted(stretches.by_bucket().items(), key=_order):
+        found.verdicts[key] = []
+        found.decisions[key] = judge_bucket(BucketReplay(config), of_bucket, found.verdicts[key])
+    return found
+
+
+def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str]:
+    key = item[0]
+    return key.broker_id, key.quota_type.value, key.bucket.user, key.bucket.client_id
+
+
+class _Stretches:
+    """Collects requests into what `judge_bucket` takes, copies of a line left out."""
+
+    def __init__(self, book: RuleBook) -> None:
+        self._book = book
+        self._governed: dict[tuple[QuotaType, str, str], Governed] = {}
+        self._points: dict[tuple[int, QuotaType, str, str, int, int], tuple[Governed, set[Point]]] = {}
+        self.counted = 0
+        self.duplicates = 0
+
+    def add(self, broker_id: int, request: Request) -> None:
+        quota_type, time_ms = request.quota_type, request.record_time_ms
+        if quota_type is None or request.point_kind is None or request.charged_bytes is None:
+            return
+        identity = (quota_type, request.user, request.client_id)
+        governed = self._governed.get(identity)
+        if governed is None or not governed.holds_at(time_ms):
+            governed = govern(self._book, *identity, time_ms)
+            self._governed[identity] = governed
+        # An edit within the second begins a stretch of its own.
+        key = (broker_id, *identity, time_ms // 1_000, governed.governing.valid_from_ms)
+        points = self._points.setdefault(key, (governed, set()))[1]
+        before = len(points)
+        points.add(
+            Point(
+                time_ms,
+                request.log_time_ms,
+                request.connection_hash,
+                request.correlation_id,
+                request.charged_bytes,
+                request.observed_throttle_ms,
+                int(request.point_kind),
+            )
+        )
+        self.counted += 1
+        self.duplicates += len(points) == before
+
+    def by_bucket(self) -> dict[BucketKey, list[Stretch]]:
+        buckets: dict[BucketKey, list[Stretch]] = defaultdict(list)
+        for (broker_id, quota_type, user, client_id, second, _), (governed, points) in self._points.items():
+            stretch = Stretch(
+                second * 1_000, user, client_id, governed.governing, governed.level, governed.rule,
+                governed.rule_version, sorted(points),
+            )  # fmt: skip
+            buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(stretch)
+        return buckets
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Lines without their ends; a line beyond all measure comes in pieces, each refused by the parser."""
+    opened: IO[bytes]
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as opened:
+            while line := opened.readline(_MAX_LINE_BYTES):
+                yield line.rstrip(b"\r\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except EOFError as error:
+        raise UserError(f"{path}: the compressed file ends in the middle: fetch it again") from error
