@@ -8,9 +8,13 @@ The log shows every variable-length part, so both are exact. Sources: Kafka's me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
+
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""Bytes of a record set: a 32-bit number on the wire; anything else is refused."""
 
 _NOT_SET = msgspec.Raw(b"")
 
@@ -18,7 +22,7 @@ _NOT_SET = msgspec.Raw(b"")
 class ProducePartition(msgspec.Struct, rename="camel", gc=False):
     """One partition of a produce request; None is a null record set."""
 
-    records_size_in_bytes: int | None = None
+    records_size_in_bytes: Size | None = None
 
 
 class ProduceTopic(msgspec.Struct, rename="camel", gc=False):
@@ -32,7 +36,7 @@ class ProduceTopic(msgspec.Struct, rename="camel", gc=False):
 class FetchPartition(msgspec.Struct, rename="camel", gc=False):
     """One partition of a fetch response. The last three are tagged fields, logged only when set."""
 
-    records_size_in_bytes: int | None = None
+    records_size_in_bytes: Size | None = None
     aborted_transactions: list[msgspec.Raw] | None = None
     diverging_epoch: msgspec.Raw = _NOT_SET
     current_leader: msgspec.Raw = _NOT_SET

@@ -45,7 +45,7 @@ class LogClock:
 
 
 def record_time_ms(
-    log_time_ms: int, send_ms: float, response_queue_ms: float, remote_ms: float, *, has_waited: bool
+    log_time_ms: int, send_ms: float, response_queue_ms: float, remote_ms: float, has_waited: bool
 ) -> int:
     """When the broker recorded the request in its quota: the best estimate that the log allows.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -22,13 +22,16 @@ _PRODUCE, _FETCH = 0, 1
 MAX_TOPICS = 32
 MAX_LINE_BYTES = 4 << 20
 _INT32_MAX = 2**31 - 1
-_AMOUNT_MAX = 2**31 - 1  # a request's or response's size is a 32-bit integer on the wire
+
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=_INT32_MAX)]
+ThrottleMs = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
 
 
 class _Header(msgspec.Struct, rename="camel", gc=False):
-    request_api_key: int
-    request_api_version: int
-    correlation_id: int
+    request_api_key: Int32
+    request_api_version: Int32
+    correlation_id: Int32
     request_api_key_name: str = ""
     client_id: str = ""  # absent in header v0
 
@@ -48,19 +51,19 @@ class _Line(msgspec.Struct, rename="camel", gc=False, kw_only=True):
     remote_time_ms: float
     response_queue_time_ms: float
     send_time_ms: float
-    throttle_time_ms: int
+    throttle_time_ms: ThrottleMs
     is_forwarded: bool = False
     client_information: _Software = _Software()
 
 
 class _Produce(msgspec.Struct, rename="camel", gc=False):
-    acks: int
+    acks: Int32
     topic_data: list[charged.ProduceTopic]
     transactional_id: str | None = None
 
 
 class _Throttled(msgspec.Struct, rename="camel", gc=False):
-    throttle_time_ms: int = 0
+    throttle_time_ms: ThrottleMs = 0
 
 
 class _ReplicaState(msgspec.Struct, rename="camel", gc=False):
@@ -74,7 +77,7 @@ class _FetchRequest(msgspec.Struct, rename="camel", gc=False):
 
 class _FetchResponse(msgspec.Struct, rename="camel", gc=False):
     responses: list[charged.FetchTopic]
-    throttle_time_ms: int = 0
+    throttle_time_ms: ThrottleMs = 0
 
 
 class _ProduceLine(_Line, kw_only=True):
@@ -91,9 +94,11 @@ class _OtherLine(_Line, kw_only=True):
     response: msgspec.Raw = msgspec.Raw(b'""')
 
 
-@dataclass(slots=True)
-class Request:
-    """What one line says. Bytes and times are exact or the best estimate; see the requests table."""
+class Request(NamedTuple):
+    """What one line says. Bytes and times are exact or the best estimate; see the requests table.
+
+    A tuple, in the order of that table's columns: half a million of them a second are turned into Arrow.
+    """
 
     log_time_ms: int
     record_time_ms: int
@@ -118,7 +123,7 @@ class Request:
 
     @property
     def connection_hash(self) -> int:
-        """Stable small number for the connection: orders requests of one millisecond, and finds duplicates."""
+        """Small number for the connection: orders requests of one millisecond, and tells copies apart."""
         return zlib.crc32(self.connection.encode("utf-8", "surrogatepass"))
 
 
@@ -184,26 +189,24 @@ class RequestLogParser:
             response_ms = self._throttled.decode(other.response).throttle_time_ms
         except msgspec.ValidationError:
             response_ms = 0  # no response, or one without a throttle of its own
-        return _request(other, log_time_ms, response_ms, has_waited=False)
+        return _request(other, log_time_ms, response_ms, False, [])
 
     def _of_produce(self, line: _ProduceLine, log_time_ms: int) -> Request:
-        header, request = line.request_header, line.request
+        header, request, response = line.request_header, line.request, line.response
         if header.request_api_version not in charged.PRODUCE_VERSIONS:
             raise Unreadable(f"PRODUCE v{header.request_api_version} is not known")
-        in_response_ms = 0 if isinstance(line.response, str) else line.response.throttle_time_ms
+        topics = request.topic_data
+        in_response_ms = 0 if isinstance(response, str) else response.throttle_time_ms
         has_waited = has_produce_waited(request.acks, line.remote_time_ms)
-        out = _request(line, log_time_ms, in_response_ms, has_waited=has_waited)
-        out.topics = [topic.name or topic.topic_id or "" for topic in request.topic_data[:MAX_TOPICS]]
-        if not line.is_forwarded:
-            out.quota_type, out.point_kind = QuotaType.PRODUCE, PointKind.PRODUCE
-            out.charged_bytes = _checked_amount(
-                charged.produce_bytes(
-                    header.request_api_version, header.client_id, request.transactional_id, request.topic_data
-                ),
-                min((p.records_size_in_bytes or 0 for t in request.topic_data for p in t.partition_data),
-                    default=0),
-            )  # fmt: skip
-        return out
+        names = [topic.name or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+        if line.is_forwarded:
+            return _request(line, log_time_ms, in_response_ms, has_waited, names)
+        amount = charged.produce_bytes(
+            header.request_api_version, header.client_id, request.transactional_id, topics
+        )
+        return _request(
+            line, log_time_ms, in_response_ms, has_waited, names, QuotaType.PRODUCE, PointKind.PRODUCE, amount
+        )
 
     def _of_fetch(self, line: _FetchLine, log_time_ms: int) -> Request:
         header, request, response = line.request_header, line.request, line.response
@@ -212,63 +215,66 @@ class RequestLogParser:
         topics = [] if isinstance(response, str) else response.responses
         in_response_ms = 0 if isinstance(response, str) else response.throttle_time_ms
         has_waited = has_fetch_waited(line.remote_time_ms)
-        out = _request(line, log_time_ms, in_response_ms, has_waited=has_waited)
-        out.topics = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+        names = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
         state = request.replica_state
-        out.is_from_follower = max(request.replica_id, state.replica_id if state else -1) >= 0
-        if not (line.is_forwarded or out.is_from_follower):
-            out.quota_type = QuotaType.FETCH
-            # A throttled fetch is un-recorded and comes back empty: its size is not in the log.
-            is_answered = out.observed_throttle_ms == 0 and not isinstance(response, str)
-            out.point_kind = PointKind.FETCH if is_answered else PointKind.THROTTLED_FETCH
-            smallest = min((p.records_size_in_bytes or 0 for t in topics for p in t.partitions), default=0)
-            size = charged.fetch_bytes(header.request_api_version, topics) if is_answered else 0
-            out.charged_bytes = _checked_amount(size, smallest)
-        return out
+        is_from_follower = request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+        if line.is_forwarded or is_from_follower:
+            return _request(
+                line, log_time_ms, in_response_ms, has_waited, names, is_from_follower=is_from_follower
+            )
+        # A throttled fetch is un-recorded and comes back empty: its size is not in the log.
+        is_answered = in_response_ms == 0 == line.throttle_time_ms and not isinstance(response, str)
+        kind = PointKind.FETCH if is_answered else PointKind.THROTTLED_FETCH
+        amount = charged.fetch_bytes(header.request_api_version, topics) if is_answered else 0
+        return _request(line, log_time_ms, in_response_ms, has_waited, names, QuotaType.FETCH, kind, amount)
 
 
-def _request(line: _Line, log_time_ms: int, in_response_ms: int, *, has_waited: bool) -> Request:
-    header = line.request_header
-    throttle_ms = max(line.throttle_time_ms, in_response_ms)
-    if not (0 <= throttle_ms <= _INT32_MAX and -_INT32_MAX <= header.correlation_id <= _INT32_MAX):
-        raise Unreadable("a number is outside its 32-bit range")
+def _request(
+    line: _Line,
+    log_time_ms: int,
+    in_response_ms: int,
+    has_waited: bool,
+    topics: list[str],
+    quota_type: QuotaType | None = None,
+    point_kind: PointKind | None = None,
+    amount: int | None = None,
+    *,
+    is_from_follower: bool = False,
+) -> Request:
+    """Put a request together; positional, because it runs once a line."""
+    if amount is not None and amount > _INT32_MAX:
+        raise Unreadable("a size is beyond 2^31")
+    header, software = line.request_header, line.client_information
     kind, _, name = line.principal.partition(":")
+    throttle_ms = line.throttle_time_ms
     return Request(
-        log_time_ms=log_time_ms,
-        record_time_ms=record_time_ms(
-            log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms,
-            has_waited=has_waited,
+        log_time_ms,
+        record_time_ms(
+            log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited
         ),
-        principal_type=kind,
-        user=name,
-        client_id=header.client_id,
-        api_key=header.request_api_key,
-        api_version=header.request_api_version,
-        api_name=header.request_api_key_name,
-        quota_type=None,
-        point_kind=None,
-        charged_bytes=None,
-        request_time_percent=line.local_time_ms / 10.0,
-        observed_throttle_ms=throttle_ms,
-        is_from_follower=False,
-        is_forwarded=line.is_forwarded,
-        connection=line.connection,
-        correlation_id=header.correlation_id,
-        software_name=line.client_information.software_name,
-        software_version=line.client_information.software_version,
-        topics=[],
-    )  # fmt: skip
-
-
-def _checked_amount(size: int, smallest_part: int) -> int:
-    if smallest_part < 0 or size > _AMOUNT_MAX:
-        raise Unreadable("a size is negative or beyond 2^31")
-    return size
-
+        kind,
+        name,
+        header.client_id,
+        header.request_api_key,
+        header.request_api_version,
+        header.request_api_key_name,
+        quota_type,
+        point_kind,
+        amount,
+        line.local_time_ms / 10.0,
+        max(in_response_ms, throttle_ms),
+        is_from_follower,
+        line.is_forwarded,
+        line.connection,
+        header.correlation_id,
+        software.software_name,
+        software.software_version,
+        topics,
+    )
 
 
 def _plain(message: str) -> str:
-    """A decoder's message without anything that might come from the line; field paths of ours stay."""
+    """A decoder's message: names of fields and types, cut; it never quotes values."""
     return message[:200]
 
 

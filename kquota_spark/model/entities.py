@@ -6,7 +6,7 @@ Source: Kafka's `ClientQuotaManager` (class comment: order of precedence), `Sani
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from urllib.parse import quote, unquote_plus
 
 
@@ -31,7 +31,7 @@ class QuotaKey(Enum):
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 
 
-class QuotaType(Enum):
+class QuotaType(StrEnum):
     """Bandwidth quotas that the replay judges; the value is what tables carry."""
 
     PRODUCE = "produce"

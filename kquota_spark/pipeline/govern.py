@@ -24,6 +24,10 @@ _VALUES = (
     QuotaKey.REQUEST_PERCENTAGE.value,
 )
 _FOREVER_MS = 2**62
+# Almost every second lies within one stretch: only the others are filtered.
+_POINTS_INSIDE = """
+    CASE WHEN valid_from_ms <= second_ms AND second_ms + 1000 <= valid_to_ms THEN points
+    ELSE filter(points, p -> p.record_time_ms >= valid_from_ms AND p.record_time_ms < valid_to_ms) END"""
 _ALL_LEVELS = tuple(range(1, len(LEVELS) + 1))
 
 
@@ -95,12 +99,7 @@ def _only_whole_stretches(rows: DataFrame) -> DataFrame:
                 "valid_to_ms": F.coalesce(F.least(*ends), F.lit(_FOREVER_MS)),
             }
         )
-        .withColumn(
-            "points",
-            F.expr(
-                "filter(points, p -> p.record_time_ms >= valid_from_ms AND p.record_time_ms < valid_to_ms)"
-            ),
-        )
+        .withColumn("points", F.expr(_POINTS_INSIDE))
         .where(F.size("points") > 0)
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,18 +64,29 @@ def _parser(settings: IngestSettings) -> Callable[[Iterable[pa.RecordBatch]], It
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parser = RequestLogParser(settings.log_time_zone)
         for batch in batches:
-            yield parsed_batch(batch, parser, settings)
+            if batch.num_rows == 0:
+                continue
+            # Tens of thousands of live tuples and no cycles among them: looking for some costs 30 %.
+            gc.disable()
+            try:
+                parsed = parsed_batch(batch, parser, settings)
+            finally:
+                gc.enable()
+            yield parsed
 
     return parse
 
 
-_FROM_REQUEST = tuple(field.name for field in fields(Request) if field.name not in ("quota_type", "point_kind"))
+_LINE_COLUMNS = ("kind", "broker_id", "is_out_of_time", "reason", "raw_text", *Request._fields)
+"""What a line gives, in the order of the tuples that `_line` makes; the rest comes from the message."""
+
+_NO_REQUEST = (None,) * len(Request._fields)
 
 
 def parsed_batch(batch: pa.RecordBatch, parser: RequestLogParser, settings: IngestSettings) -> pa.RecordBatch:
     """Parse one batch of messages; a line that cannot be read becomes a row with its reason."""
-    rows: list[dict[str, Any]] = [
-        _row(value or b"", broker, timestamp_ms, parser, settings)
+    lines = [
+        _line(value or b"", broker, timestamp_ms, parser, settings)
         for value, broker, timestamp_ms in zip(
             batch.column("value").to_pylist(),
             batch.column("broker").to_pylist(),
@@ -82,28 +94,28 @@ def parsed_batch(batch: pa.RecordBatch, parser: RequestLogParser, settings: Inge
             strict=True,
         )
     ]
-    given = {
+    schema = REQUESTS.arrow_schema()
+    columns: dict[str, Any] = {
+        name: pa.array(values, schema.field(name).type)
+        for name, values in zip(_LINE_COLUMNS, zip(*lines, strict=True), strict=False)
+    }
+    columns |= {
         "topic": batch.column("topic"),
         "partition": batch.column("partition"),
         "kafka_offset": batch.column("offset"),
         "kafka_timestamp_ms": batch.column("timestamp_ms"),
-        "cluster_id": pa.array([settings.cluster_id] * len(rows), pa.string()),
+        "cluster_id": pa.repeat(settings.cluster_id, len(lines)),
     }
-    schema = REQUESTS.arrow_schema()
-    columns = {
-        field.name: pa.array([row.get(field.name) for row in rows], field.type)
-        for field in schema
-        if field.name not in given and field.name != "event_date"
-    }
-    time_ms = pc.coalesce(columns["record_time_ms"], given["kafka_timestamp_ms"])
+    time_ms = pc.coalesce(columns["record_time_ms"], columns["kafka_timestamp_ms"])
     columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())
-    arrays = [{**given, **columns}[field.name].cast(field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [columns[field.name].cast(field.type) for field in schema], schema=schema
+    )
 
 
-def _row(
+def _line(
     value: bytes, broker: bytes | None, timestamp_ms: int, parser: RequestLogParser, settings: IngestSettings
-) -> dict[str, Any]:
+) -> tuple[Any, ...]:
     if broker is None or _BROKER_ID.fullmatch(broker) is None:
         reason = "no broker id in header broker_id or key (expected a number)"
         return _unreadable(value, None, reason, settings)
@@ -114,20 +126,14 @@ def _row(
         request = parser.parse(value)
     except Unreadable as reason:
         return _unreadable(value, broker_id, str(reason), settings)
-    row = {name: getattr(request, name) for name in _FROM_REQUEST}
-    row["kind"] = "request"
-    row["broker_id"] = broker_id
-    if request.quota_type is not None and request.point_kind is not None:
-        row["quota_type"] = request.quota_type.value
-        row["point_kind"] = int(request.point_kind)
     # Compared with the message's own time, never with now(): a re-run gives the same answer.
-    row["is_out_of_time"] = request.record_time_ms > timestamp_ms + settings.allowed_clock_skew_ms
-    return row
+    is_out_of_time = request.record_time_ms > timestamp_ms + settings.allowed_clock_skew_ms
+    return ("request", broker_id, is_out_of_time, None, None, *request)
 
 
 def _heartbeat(
     value: bytes, broker_id: int, timestamp_ms: int, settings: IngestSettings
-) -> dict[str, Any]:
+) -> tuple[Any, ...]:
     """A shipper's word that all lines before a time have been sent; the last one closes every window."""
     try:
         beat = msgspec.json.decode(value, type=_Heartbeat).kquota_heartbeat
@@ -135,21 +141,12 @@ def _heartbeat(
         return _unreadable(value, broker_id, "heartbeat that is not as kquota ship writes it", settings)
     is_out_of_time = beat.time_ms > timestamp_ms + settings.allowed_clock_skew_ms
     closing_ms = settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
-    return {
-        "kind": "heartbeat",
-        "broker_id": broker_id,
-        "log_time_ms": beat.time_ms,
-        "record_time_ms": beat.time_ms + closing_ms,
-        "is_out_of_time": is_out_of_time,
-    }
+    times = (beat.time_ms, beat.time_ms + closing_ms)
+    return ("heartbeat", broker_id, is_out_of_time, None, None, *times, *_NO_REQUEST[2:])
 
 
 def _unreadable(
     value: bytes, broker_id: int | None, reason: str, settings: IngestSettings
-) -> dict[str, Any]:
-    return {
-        "kind": "unreadable",
-        "broker_id": broker_id,
-        "reason": reason,
-        "raw_text": storable_text(value, settings.raw_text_limit_bytes),
-    }
+) -> tuple[Any, ...]:
+    text = storable_text(value, settings.raw_text_limit_bytes)
+    return ("unreadable", broker_id, False, reason, text, *_NO_REQUEST)

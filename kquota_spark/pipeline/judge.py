@@ -17,12 +17,13 @@ from kquota_spark.model.sampled_rate import RateConfig, SampleRing
 from kquota_spark.schema.tables import DECISIONS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 KEYS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id")
-_VALUES = (
-    "second_ms", "user", "client_id", "limit_per_s", "valid_from_ms", "valid_to_ms", "has_request_quota",
-    "level", "rule", "rule_version", "known_through_ms",
+_TEXTS = ("user", "client_id", "rule", "limit_per_s")
+_NUMBERS = (
+    "second_ms", "valid_from_ms", "valid_to_ms", "has_request_quota", "level", "rule_version",
+    "known_through_ms",
 )  # fmt: skip
 _FROM_DECISION = (
     "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "quota_used_percent", "amount", "requests",
@@ -57,7 +58,7 @@ def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -
         judge_lateness: watermark delay; generous, because rows behind it vanish before the processor.
     """
     flat = governed.withWatermark("second", judge_lateness).select(
-        *KEYS, *_VALUES, _flat_points().alias("points"), "second"
+        *KEYS, *_TEXTS, _packed().alias("packed"), "second"
     )
     judged = flat.groupBy(*KEYS).transformWithState(
         statefulProcessor=_BucketProcessor(config),
@@ -73,10 +74,15 @@ def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -
     ).select(*DECISIONS.names)
 
 
-def _flat_points() -> Any:
-    """Points as one array of integers: the row form hands a struct over as a dict, which costs ten times more."""
-    numbers = ", ".join(f"CAST(p.{name} AS BIGINT)" for name in Point._fields)
-    return F.expr(f"flatten(transform(points, p -> array({numbers})))")
+def _packed() -> Column:
+    """All numbers of a row as one array: those of `_NUMBERS`, then the points.
+
+    Spark hands every cell of the row form over on its own, and a struct as a dict: one flat array costs a
+    tenth of that.
+    """
+    header = ", ".join(f"CAST({name} AS BIGINT)" for name in _NUMBERS)
+    point = ", ".join(f"CAST(p.{name} AS BIGINT)" for name in Point._fields)
+    return F.expr(f"concat(array({header}), flatten(transform(points, p -> array({point}))))")
 
 
 class _BucketProcessor(StatefulProcessor):
@@ -97,7 +103,7 @@ class _BucketProcessor(StatefulProcessor):
         stored = self._state.get()
         replay = BucketReplay(self._config) if stored is None else decoded(bytes(stored[0]), self._config)
         received = list(rows)
-        known_through_ms = received[0].known_through_ms
+        known_through_ms = received[0].packed[_NUMBERS.index("known_through_ms")]
         decisions = judge_bucket(replay, (_stretch(row) for row in received))
         self._state.update((encoded(replay),))
         if stored is None:
@@ -123,12 +129,11 @@ class _BucketProcessor(StatefulProcessor):
 
 
 def _stretch(row: Row) -> Stretch:
-    numbers = iter(row.points)
-    governing = Governing(row.limit_per_s, row.valid_from_ms, row.valid_to_ms, row.has_request_quota)
-    return Stretch(
-        row.second_ms, row.user, row.client_id, governing, row.level, row.rule, row.rule_version,
-        list(map(Point._make, zip(*[numbers] * len(Point._fields), strict=True))),
-    )  # fmt: skip
+    second_ms, from_ms, to_ms, has_request_quota, level, version, _ = row.packed[: len(_NUMBERS)]
+    numbers = iter(row.packed[len(_NUMBERS) :])
+    points = list(map(Point._make, zip(*[numbers] * len(Point._fields), strict=True)))
+    governing = Governing(row.limit_per_s, from_ms, to_ms, bool(has_request_quota))
+    return Stretch(second_ms, row.user, row.client_id, governing, level, row.rule, version, points)
 
 
 def _row(key: Any, decision: Decision, known_through_ms: int | None, config: RateConfig) -> Row:

@@ -1,0 +1,119 @@
+"""Request-log lines of the shapes that real brokers write, for 1,000 identities on 4 brokers.
+
+Deterministic: line i is the same in every run. Shapes are those of the captures in the tests' data: PRODUCE
+v9 and v11, FETCH v12 and v17, a METADATA request and a follower's fetch among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+BROKERS = 4
+IDENTITIES = 1_000
+START_MS = 1_795_239_600_000  # 2026-11-21 05:40:00 UTC
+LINES_PER_S = 30_000
+"""Rate of the log's own clock: the load that the audit is to keep up with."""
+
+_TAIL = (
+    '"connection":"10.0.0.{broker}:9092-10.1.{host}:{port}-{identity}","totalTimeMs":5.112,'
+    '"requestQueueTimeMs":0.061,"localTimeMs":1.204,"remoteTimeMs":{remote},"throttleTimeMs":0,'
+    '"responseQueueTimeMs":0.05,"sendTimeMs":0.096,"securityProtocol":"SASL_SSL","principal":"User:user-{user}",'
+    '"listener":"SASL_SSL","clientInformation":{{"softwareName":"apache-kafka-java","softwareVersion":"3.9.1"}}}}'
+    " (kafka.request.logger)"
+)
+_HEAD = (
+    '[{time}] DEBUG Completed request:{{"isForwarded":false,"requestHeader":{{"requestApiKey":{key},'
+    '"requestApiVersion":{version},"correlationId":{correlation},"clientId":"{client}",'
+    '"requestApiKeyName":"{name}"}},'
+)
+_PRODUCE = (
+    '"request":{{"transactionalId":null,"acks":-1,"timeoutMs":30000,"topicData":[{{"name":"orders",'
+    '"partitionData":[{{"index":0,"recordsSizeInBytes":{size}}},{{"index":2,"recordsSizeInBytes":{size}}}]}}]}},'
+    '"response":{{"responses":[{{"name":"orders","partitionResponses":[{{"index":0,"errorCode":0,'
+    '"baseOffset":{correlation},"logAppendTimeMs":-1,"logStartOffset":0,"recordErrors":[],"errorMessage":null}},'
+    '{{"index":2,"errorCode":0,"baseOffset":{correlation},"logAppendTimeMs":-1,"logStartOffset":0,'
+    '"recordErrors":[],"errorMessage":null}}]}}],"throttleTimeMs":0}},'
+)
+_FETCH_REQUEST = (
+    '"maxWaitMs":500,"minBytes":1,"maxBytes":52428800,"isolationLevel":0,"sessionId":1247513543,'
+    '"sessionEpoch":{correlation},"topics":[{{{topic},"partitions":[{{"partition":1,"currentLeaderEpoch":0,'
+    '"fetchOffset":{correlation},"lastFetchedEpoch":0,"logStartOffset":-1,"partitionMaxBytes":1048576}}]}}],'
+    '"forgottenTopicsData":[],"rackId":""}},"response":{{"throttleTimeMs":0,"errorCode":0,"sessionId":1247513543,'
+    '"responses":[{{{topic},"partitions":[{{"partitionIndex":1,"errorCode":0,"highWatermark":600000,'
+    '"lastStableOffset":600000,"logStartOffset":0,"abortedTransactions":null,"preferredReadReplica":-1,'
+    '"recordsSizeInBytes":{size}}}]}}]}},'
+)
+_FETCH_12 = '"request":{{"replicaId":-1,' + _FETCH_REQUEST
+_FETCH_17 = '"request":{{' + _FETCH_REQUEST
+_FOLLOWER = '"request":{{"replicaState":{{"replicaId":2,"replicaEpoch":45}},' + _FETCH_REQUEST
+_METADATA = (
+    '"request":{{"topics":[{{"topicId":"AAAAAAAAAAAAAAAAAAAAAA","name":"orders"}}],"allowAutoTopicCreation":true,'
+    '"includeTopicAuthorizedOperations":false}},"response":{{"throttleTimeMs":0,"brokers":[],'
+    '"clusterId":"p5Yy9cQZQh6p0o9T0b5c1A","controllerId":1,"topics":[]}},'
+)
+_NAMED, _BY_ID = '"topic":"orders"', '"topicId":"vNg5hPZjQ4yZ6oXwMJ1jXg"'
+
+# Of 20 lines: 10 produce, 8 consumer fetches, one follower fetch, one metadata request.
+_SHAPES = (
+    *((0, "PRODUCE", 9, _PRODUCE, ""),) * 5,
+    *((0, "PRODUCE", 11, _PRODUCE, ""),) * 5,
+    *((1, "FETCH", 12, _FETCH_12, _NAMED),) * 4,
+    *((1, "FETCH", 17, _FETCH_17, _BY_ID),) * 4,
+    (1, "FETCH", 17, _FOLLOWER, _BY_ID),
+    (3, "METADATA", 12, _METADATA, ""),
+)
+COUNTED_OF_20 = {"produce": 10, "fetch": 8}
+
+
+class Line(NamedTuple):
+    """A line and the broker that wrote it."""
+
+    broker_id: int
+    text: bytes
+
+
+def lines(count: int) -> Iterator[Line]:
+    """The first `count` lines, in the order of their times."""
+    parts = [(key, name, version, _HEAD + body + _TAIL, topic) for key, name, version, body, topic in _SHAPES]
+    for index in range(count):
+        # Steps that have no factor in common with 20 and 1,000: every identity gets every shape and broker.
+        key, name, version, template, topic = parts[index * 7 % 20]
+        identity = index * 13 // 20 % IDENTITIES
+        broker_id = index // 20_000 % BROKERS + 1 if index % 3 == 0 else index % BROKERS + 1
+        time_ms = START_MS + index * 1_000 // LINES_PER_S
+        text = template.format(
+            time=_log_time(time_ms),
+            key=key,
+            name=name,
+            version=version,
+            correlation=index,
+            client=f"app-{identity % 100}",
+            size=500 + index * 31 % 9_000,
+            topic=topic,
+            broker=broker_id,
+            host=f"{identity // 250}.{identity % 250}",
+            port=40_000 + identity,
+            identity=identity,
+            user=identity // 10,
+            remote=0.5 if key == 0 else 12.25,
+        )
+        yield Line(broker_id, text.encode())
+
+
+def _log_time(time_ms: int) -> str:
+    # 05:40:00 plus at most 17 hours: no date changes, and no datetime in the hot path.
+    seconds, milli = divmod(time_ms - START_MS, 1_000)
+    hour, rest = divmod(seconds + 5 * 3_600 + 40 * 60, 3_600)
+    return f"2026-11-{21 + hour // 24} {hour % 24:02}:{rest // 60:02}:{rest % 60:02},{milli:03}"
+
+
+QUOTAS = """\
+- {user: user-1, client_id: app-1, type: producer_byte_rate, value: 20000}
+- {user: user-2, client_id: <default>, type: producer_byte_rate, value: 30000}
+- {user: user-3, client_id: null, type: producer_byte_rate, value: 50000}
+- {user: <default>, client_id: app-40, type: producer_byte_rate, value: 25000}
+- {user: <default>, client_id: null, type: producer_byte_rate, value: 120000}
+- {user: null, client_id: app-50, type: consumer_byte_rate, value: 40000}
+- {user: null, client_id: <default>, type: consumer_byte_rate, value: 90000}
+"""
