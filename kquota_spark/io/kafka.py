@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -22,6 +23,8 @@ def require_topic(settings: Settings) -> None:
     from confluent_kafka.admin import AdminClient
 
     kafka = settings.kafka
+    if "sasl.jaas.config" in kafka.options:
+        return  # the login is in a form that only the Java client reads: Spark will say what is wrong
     client = AdminClient(
         {"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, logger=_SILENT
     )
@@ -37,3 +40,24 @@ def require_topic(settings: Settings) -> None:
             f"topic {kafka.topic} does not exist on {kafka.bootstrap_servers}: create it (kafka-topics.sh "
             f"--create --topic {kafka.topic}), or check kafka.topic"
         )
+
+
+def java_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Consumer properties for Spark's Java client, from those that librdkafka takes.
+
+    A user name and password become a JAAS line, so that one set of options serves the shipper and the job.
+    """
+    user, password = options.get("sasl.username"), options.get("sasl.password")
+    rest = {name: value for name, value in options.items() if name not in ("sasl.username", "sasl.password")}
+    if user is None or password is None:
+        return rest
+    is_plain = options.get("sasl.mechanism", options.get("sasl.mechanisms", "PLAIN")) == "PLAIN"
+    module = "plain.PlainLoginModule" if is_plain else "scram.ScramLoginModule"
+    login = f"username={_quoted(user)} password={_quoted(password)}"
+    rest["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
+    return rest
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

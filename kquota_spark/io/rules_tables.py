@@ -29,10 +29,12 @@ Source = Literal["zookeeper", "file"]
 _TIDY_INTERVAL_S = 600
 _COMMIT_ATTEMPTS = 10
 _PROPERTIES: Mapping[str, Mapping[str, str]] = {
-    # The watcher commits once a second. Each commit leaves a file behind, kept for readers of older snapshots.
+    # The watcher commits once a second, and every commit lists the whole log: 20 ms with a short log, 85 ms
+    # with 3,000 entries, over a second with those of a day. Nobody reads old versions: the rules have their
+    # own history. A reader that opened the table keeps its files for ten minutes.
     QUOTA_RULES.name: {
-        "delta.logRetentionDuration": "interval 1 days",
-        "delta.deletedFileRetentionDuration": "interval 15 minutes",
+        "delta.logRetentionDuration": "interval 10 minutes",
+        "delta.deletedFileRetentionDuration": "interval 10 minutes",
         "delta.checkpointInterval": "100",
     },
     QUOTA_CHANGES.name: {"delta.checkpointInterval": "100"},
@@ -81,7 +83,7 @@ class RulesTables:
         self.problems.update({problem.node: (problem.version, problem.problem) for problem in problems})
 
     def write_rules(self, known_through_ms: int | None) -> None:
-        """Write all stretches and the source's own row in one commit. None leaves known_through where it was."""
+        """Write all stretches and the source's own row in one commit; None leaves known_through as it was."""
         rules = stretches(self.changes, apply_lag_ms=self._apply_lag_ms)
         self._write_rules(rules, known_through_ms)
 
@@ -98,17 +100,17 @@ class RulesTables:
     def write_file(self, changes: Sequence[QuotaChange], observed_at_ms: int) -> None:
         """Write the timeline of a quota file, which knows everything, through the end of time.
 
-        The rules are the file's. An edit that was taken out of the file stays in `quota_changes`, as a record.
+        The rules are the file's. An edit taken out of the file stays in `quota_changes`, as a record.
         """
         recorded = set(self.changes)
         self.append([change for change in changes if change not in recorded], (), observed_at_ms)
         self._write_rules(stretches(changes, apply_lag_ms=self._apply_lag_ms), END_MS)
 
     def tidy(self) -> None:
-        """Remove files and log entries of old commits; files stay for 15 minutes after they were replaced."""
+        """Remove files and log entries of old commits; a replaced file stays for ten minutes."""
         self._tidied_at_s = time.monotonic()
         try:
-            # No hours given: the table's own deletedFileRetentionDuration counts, vacuum takes whole hours only.
+            # Without hours, the table's deletedFileRetentionDuration counts; vacuum takes whole hours only.
             self._rules_table.vacuum(dry_run=False, enforce_retention_duration=False)
             self._rules_table.cleanup_metadata()
         except (DeltaError, OSError) as error:

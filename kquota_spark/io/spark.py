@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.kafka import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +82,7 @@ def request_log(session: SparkSession, settings: Settings) -> DataFrame:
         # A topic of one partition would otherwise keep one core busy and the others idle.
         .option("minPartitions", settings.stream.shuffle_partitions)
     )
-    for name, value in settings.kafka.options.items():
+    for name, value in java_options(settings.kafka.options).items():
         reader = reader.option(f"kafka.{name}", value)
     return reader.load()
 

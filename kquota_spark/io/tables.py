@@ -100,7 +100,7 @@ class Tables:
         self._newest_ms[name] = max((f.newest_ms for f in files if f.newest_ms is not None), default=None)
         if newer_than_ms is not None:
             files = [f for f in files if f.newest_ms is None or f.newest_ms >= newer_than_ms]
-        local = _local_path(self._root)
+        local = local_path(self._root)
         if not files:
             self._duckdb.execute(f'create view "{name}" as {_empty_sql(table)}')
         elif local is None:
@@ -165,7 +165,7 @@ class Tables:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        local = _local_path(self._root)
+        local = local_path(self._root)
         if local is not None and not local.is_dir():
             msg = f"tables path {self._root} does not exist: {_RUN_FIRST}"
             raise UserError(msg)
@@ -207,6 +207,11 @@ def query(settings: Settings, names: Iterable[str], sql: str, parameters: Sequen
         return tables.query(sql, parameters)
 
 
+def utc_text(time_ms: int) -> str:
+    """`2026-11-21 05:40:48 UTC`, for messages."""
+    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     path: str
@@ -230,8 +235,8 @@ def _epoch_ms(time: datetime | None) -> int | None:
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
-def _local_path(root: str) -> Path | None:
-    """The root as a path of this machine; None for an object store."""
+def local_path(root: str) -> Path | None:
+    """A root of the settings as a path of this machine; None for an object store."""
     if root.startswith("file:"):
         return Path(unquote(urlsplit(root).path))
     return None if "://" in root else Path(root)

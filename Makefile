@@ -1,0 +1,53 @@
+# Everything that a checkout needs. `make setup` once; every other target runs it by itself when it has to.
+
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.setup-done
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types bench clean
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minutes the first time, then a second)
+	@$(BIN)/python -m kquota_spark.embedded.jars conf/ivy.xml
+
+demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n)
+	@$(BIN)/python -m kquota_spark.embedded.demo
+
+test: setup ## every test, the real broker's too
+	@$(BIN)/python -m pytest
+
+lint: setup ## ruff: style and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup ## mypy, strict
+	@$(BIN)/mypy
+
+bench: setup ## lines per second of each hop
+	@$(BIN)/python -m tests.bench
+
+clean: ## remove what was built or run here (.kquota too); .venv and the jars of all checkouts stay
+	@if [ -x $(BIN)/kquota ] && [ -f .kquota/cluster/cluster.json ]; then $(BIN)/kquota cluster down; fi
+	@rm -rf .kquota build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf spark-warehouse metastore_db derby.log
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Java is looked for before the packages are fetched: what is missing should be said in the first second.
+# The jars are not behind the stamp: they are outside the checkout, and looking at them takes a tenth of a second.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "kquota: Python 3.11 or newer is needed and $(PYTHON) is not: install it, e.g. apt-get install python3.11 python3.11-venv, then make setup PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -m kquota_spark.embedded.java
+	@echo "setup: Python environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "setup: Python packages of requirements.lock (1.2 GB unpacked; half a minute to five minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@echo "setup: kquota-spark itself, editable"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@

@@ -1,0 +1,68 @@
+"""`kquota tables`: the tables and columns as declared, for people who query them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+from collections.abc import Sequence
+
+from kquota_spark.cli.render import Report, show
+from kquota_spark.schema.columns import Table
+from kquota_spark.schema.tables import TABLES
+
+_COLUMNS = ("table", "column", "type", "is_partition", "about")
+_LINE_COLUMNS = 100
+_FIELDS = re.compile(r"struct<.*?>")
+
+
+def add_command(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `tables`."""
+    about = "the tables and their columns: name, type, meaning"
+    parser = subparsers.add_parser("tables", help=about, description=about)
+    names = [table.name for table in TABLES]
+    parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
+    parser.add_argument(
+        "--output",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="form of the output (default table)",
+    )
+    parser.set_defaults(run=run_tables)
+
+
+def run_tables(options: argparse.Namespace) -> int:
+    """Show the declaration of all tables, or of one."""
+    tables = [table for table in TABLES if options.name in (None, table.name)]
+    if options.output == "table":
+        print("\n\n".join(_described(table) for table in tables))
+    else:
+        show(Report("kquota tables", _COLUMNS, _rows(tables), shown=()), options.output)
+    return 0
+
+
+def _rows(tables: Sequence[Table]) -> list[dict[str, object]]:
+    return [
+        {
+            "table": table.name,
+            "column": column.name,
+            "type": column.type,
+            "is_partition": column.name in table.partition_by,
+            "about": column.about,
+        }
+        for table in tables
+        for column in table.columns
+    ]
+
+
+def _described(table: Table) -> str:
+    """The table's grain, then a line or more for each column; meanings are wrapped, never cut."""
+    types = [_FIELDS.sub("struct<...>", column.type) for column in table.columns]
+    name_columns, type_columns = max(map(len, table.names)), max(map(len, types))
+    lines = textwrap.wrap(f"{table.name}: {table.grain}", _LINE_COLUMNS)
+    for column, type_ in zip(table.columns, types, strict=True):
+        head = f"  {column.name:<{name_columns}}  {type_:<{type_columns}}  "
+        partition = " (partition)" if column.name in table.partition_by else ""
+        wrapped = textwrap.wrap(column.about + partition, _LINE_COLUMNS - len(head))
+        lines += [(head if index == 0 else " " * len(head)) + text for index, text in enumerate(wrapped)]
+    return "\n".join(lines)

@@ -1,0 +1,135 @@
+"""Options that the commands share: which settings and tables, which form of output, which rows."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Settings
+
+DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
+_TABLE_LIMIT = 50
+_AGO = re.compile(r"(\d+)\s*(s|m|min|h|d)")
+_AGO_MS = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Since(NamedTuple):
+    """A point in time, as written and as epoch milliseconds."""
+
+    text: str
+    time_ms: int
+
+
+def add_settings_options(parser: argparse.ArgumentParser) -> None:
+    """Add --config and --tables."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help=f"settings (default {DEFAULT_CONFIG} if it is there, else the built-in defaults)",
+    )
+    parser.add_argument("--tables", metavar="PATH", help="root of the tables, instead of the settings' own")
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """The settings that --config and --tables ask for.
+
+    Raises:
+        UserError: the file cannot be read or is not valid.
+    """
+    path: Path | None = options.config
+    if path is None and DEFAULT_CONFIG.exists():
+        path = DEFAULT_CONFIG
+    settings = Settings() if path is None else load_settings(path)
+    return settings if options.tables is None else dataclasses.replace(settings, tables=options.tables)
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add --output and --limit."""
+    parser.add_argument(
+        "--output",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="form of the output (default table)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=_whole_number,
+        metavar="N",
+        help=f"at most N rows, 0 for all (default {_TABLE_LIMIT} in a table, all in json and csv)",
+    )
+
+
+def limit_of(options: argparse.Namespace) -> int | None:
+    """The largest number of rows to show; None for all."""
+    if options.limit is None:
+        return _TABLE_LIMIT if options.output == "table" else None
+    return options.limit or None
+
+
+def add_filter_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose rows."""
+    parser.add_argument(
+        "--user", metavar="NAME", help="only this user, in a bucket of its own or inside another"
+    )
+    parser.add_argument("--client", metavar="ID", help="only this client id, likewise")
+    parser.add_argument("--broker", type=_whole_number, metavar="ID", help="only this broker")
+    parser.add_argument("--type", choices=("produce", "fetch"), help="only this quota type")
+    parser.add_argument(
+        "--since",
+        type=_since,
+        metavar="T",
+        help="only from then on: 30s, 10m, 2h, 1d ago, or an ISO time in UTC",
+    )
+    parser.add_argument("--throttled", action="store_true", help="only where requests were throttled")
+
+
+def filter_text(options: argparse.Namespace) -> str:
+    """The filters as they were given, for a message; empty without any."""
+    parts = [f"--{name} {getattr(options, name)}" for name in ("user", "client", "broker", "type")
+             if getattr(options, name) is not None]  # fmt: skip
+    if options.since is not None:
+        parts.append(f"--since {options.since.text}")
+    parts += [f"--{name}" for name in ("throttled", "open") if getattr(options, name, False)]
+    return " ".join(parts)
+
+
+def now_ms() -> int:
+    """The clock of this machine, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def since(text: str, now_ms: int) -> Since:
+    """The time of a --since.
+
+    Raises:
+        ValueError: neither a length of time nor an ISO time.
+    """
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return Since(text, now_ms - int(ago.group(1)) * _AGO_MS[ago.group(2)])
+    moment = datetime.fromisoformat(text.strip())
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return Since(text, round(moment.timestamp() * 1_000))
+
+
+def _since(text: str) -> Since:
+    try:
+        return since(text, now_ms())
+    except (ValueError, OverflowError):
+        msg = f"{text!r}, expected a length of time (30s, 10m, 2h, 1d) or a time such as 2026-11-21T05:40:00Z"
+        raise argparse.ArgumentTypeError(msg) from None
+
+
+def _whole_number(text: str) -> int:
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    msg = f"{text!r}, expected a whole number"
+    raise argparse.ArgumentTypeError(msg)

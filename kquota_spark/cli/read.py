@@ -1,0 +1,182 @@
+"""`kquota violations`, `decisions`, `usage` and `tables`: what the tables hold, and what they mean.
+
+Times are compared and shown in UTC. Only the columns asked for are read from the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from kquota_spark.cli import declared_tables, usage
+from kquota_spark.cli.listing import (
+    RULE_LEGEND,
+    add_since,
+    bucket_columns,
+    bucket_conditions,
+    empty_text,
+    footer_text,
+    limited,
+    newer_than_ms,
+    spans_days,
+    with_cluster,
+)
+from kquota_spark.cli.options import (
+    add_filter_options,
+    add_output_options,
+    add_settings_options,
+    settings_of,
+)
+from kquota_spark.cli.render import (
+    Colour,
+    Report,
+    Row,
+    Shown,
+    clock_time,
+    person_ms,
+    person_percent,
+    person_rate,
+    show,
+)
+from kquota_spark.io.tables import open_tables
+
+_BUCKET_ORDER = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id"
+_THROTTLE_LEGEND = "throttle: longest of the second, by the replay / in the broker's log"
+_VIOLATIONS = """
+select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client_id,
+       epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,
+       epoch_ms(last_second) as last_second, end_time is null as is_open, level, rule, limit_per_s,
+       peak_rate_per_s, peak_quota_used_percent, violated_seconds, throttled_ms, throttled_requests,
+       users, client_ids
+from violations
+"""
+_DECISIONS = """
+select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, epoch_ms(second) as second,
+       level, rule, rule_version, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
+       throttle_ms, observed_throttle_ms, throttled_requests, observed_throttled_requests,
+       coalesce(late, 0) as late, is_certain, is_rules_behind, users, client_ids
+from decisions
+"""
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `violations`, `decisions`, `usage` and `tables`."""
+    violations = _add(subparsers, "violations", "episodes of buckets above their limit", run_violations)
+    violations.add_argument("--open", action="store_true", help="only episodes that have not ended")
+    _add(
+        subparsers,
+        "decisions",
+        "every second of every quota bucket, judged as the broker does",
+        run_decisions,
+    )
+    by_client = _add(subparsers, "usage", "what each client used", usage.run_usage)
+    by_client.add_argument("--by-second", action="store_true", help="every second instead of totals")
+    declared_tables.add_command(subparsers)
+
+
+def _add(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    about: str,
+    run: Callable[[argparse.Namespace], int],
+) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(name, help=about, description=about)
+    add_settings_options(parser)
+    add_output_options(parser)
+    add_filter_options(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run_violations(options: argparse.Namespace) -> int:
+    """Show episodes, newest first."""
+    where = bucket_conditions(options)
+    add_since(where, options, "coalesce(violations.end_time, violations.last_second)")
+    if options.throttled:
+        where.add("throttled_requests > 0")
+    if options.open:
+        where.add("violations.end_time is null")
+    sql = f"{_VIOLATIONS}{where.sql}order by start_time desc, {_BUCKET_ORDER}, episode_id"
+    when_empty = ""
+    with open_tables(settings_of(options), "violations") as tables:
+        found, has_more = limited(tables, sql, where.values, options)
+        if not found.rows:
+            tables.open("decisions")
+            when_empty = empty_text(options, "violations", tables.newest_ms("decisions"), "decisions")
+    rows = found.dicts()
+    report = Report(
+        command="kquota violations",
+        columns=found.columns,
+        rows=rows,
+        shown=with_cluster(rows, _violation_columns(with_day=spans_days(rows, "start_time"))),
+        times=frozenset({"start_time", "end_time", "last_second"}),
+        footer=f"{footer_text(rows, 'start_time', 'violation', has_more=has_more)}\n{RULE_LEGEND}",
+        when_empty=when_empty,
+        colour=lambda row: Colour.RED if row["is_open"] else None,
+    )
+    show(report, options.output)
+    return 0
+
+
+def _violation_columns(*, with_day: bool) -> tuple[Shown, ...]:
+    return (
+        Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
+        Shown("lasted", _lasted),
+        *bucket_columns(),
+        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
+        Shown("peak", lambda row: person_rate(row["peak_rate_per_s"])),
+        Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
+        Shown("throttle", lambda row: person_ms(row["throttled_ms"])),
+        Shown("reqs", lambda row: str(row["throttled_requests"])),
+    )
+
+
+def _lasted(row: Row) -> str:
+    return "open" if row["end_time"] is None else f"{(row['end_time'] - row['start_time']) // 1_000} s"
+
+
+def run_decisions(options: argparse.Namespace) -> int:
+    """Show seconds of buckets, newest first."""
+    where = bucket_conditions(options)
+    add_since(where, options, "decisions.second")
+    if options.throttled:
+        where.add("(throttled_requests > 0 or observed_throttled_requests > 0)")
+    sql = f"{_DECISIONS}{where.sql}order by decisions.second desc, {_BUCKET_ORDER}, late"
+    when_empty = ""
+    with open_tables(settings_of(options), "decisions", newer_than_ms=newer_than_ms(options)) as tables:
+        found, has_more = limited(tables, sql, where.values, options)
+        if not found.rows:
+            when_empty = empty_text(options, "decisions", tables.newest_ms("decisions"), "decisions")
+    rows = found.dicts()
+    footer = footer_text(rows, "second", "decision", has_more=has_more)
+    report = Report(
+        command="kquota decisions",
+        columns=found.columns,
+        rows=rows,
+        shown=with_cluster(rows, _decision_columns(with_day=spans_days(rows, "second"))),
+        times=frozenset({"second"}),
+        footer=f"{footer}\n{_THROTTLE_LEGEND}\n{RULE_LEGEND}",
+        when_empty=when_empty,
+        colour=_decision_colour,
+    )
+    show(report, options.output)
+    return 0
+
+
+def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
+    return (
+        Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
+        *bucket_columns(),
+        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
+        Shown("rate", lambda row: person_rate(row["rate_per_s"])),
+        Shown("used", lambda row: person_percent(row["quota_used_percent"])),
+        Shown("throttle", lambda row: f"{row['throttle_ms']}/{row['observed_throttle_ms']} ms"),
+        Shown("reqs", lambda row: str(row["requests"] + row["late"])),
+        Shown("sure", lambda row: "yes" if row["is_certain"] else "no"),
+    )
+
+
+def _decision_colour(row: Row) -> Colour | None:
+    if (row["quota_used_percent"] or 0.0) > 100.0:
+        return Colour.RED
+    return None if row["is_certain"] else Colour.YELLOW

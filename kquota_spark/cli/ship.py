@@ -1,0 +1,76 @@
+"""`kquota ship`: request logs into the Kafka topic that the audit reads."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from kquota_spark.cli.options import DEFAULT_CONFIG
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Settings
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `ship`."""
+    ship = subparsers.add_parser(
+        "ship",
+        help="ship request logs into Kafka",
+        description="Follows the request logs of brokers through rotation and sends each line to the Kafka"
+        " topic that the audit reads. After a crash lines may be sent twice, never lost.",
+    )
+    ship.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"settings (default {DEFAULT_CONFIG} if it is there)"
+    )
+    ship.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="ID=PATH",
+        help="the log of broker ID; may be repeated; instead of ship.files",
+    )
+    ship.add_argument("--bootstrap-server", metavar="HOST:PORT", help="instead of kafka.bootstrap_servers")
+    ship.add_argument("--topic", metavar="T", help="instead of kafka.topic")
+    ship.add_argument("--once", action="store_true", help="ship what is there and stop")
+    ship.add_argument(
+        "--end", action="store_true", help="with --once: tell the audit that nothing more will come"
+    )
+    ship.set_defaults(run=run_ship, parser=ship)
+
+
+def run_ship(options: argparse.Namespace) -> int:
+    """Ship until told to stop, or once."""
+    from kquota_spark.io.ship import Shipper
+    from kquota_spark.io.ship_selection import log_files
+
+    if options.end and not options.once:
+        options.parser.error("--end works only with --once")
+    files = log_files(options.file, "--file") if options.file else None
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with Shipper.from_settings(_settings(options), files) as shipper:
+        counts = shipper.run_once(end=options.end, stop=stop) if options.once else shipper.run(stop)
+    told = f"shipped {counts.lines} lines"
+    if counts.excluded:
+        told += f", left out {counts.excluded} of our own clients"
+    if counts.cut:
+        told += f", cut {counts.cut} long ones"
+    if counts.half_line_bytes:
+        told += f"; {counts.half_line_bytes} bytes without line feed wait for their rest"
+    print(told, file=sys.stderr)
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    path = options.config or DEFAULT_CONFIG
+    settings = load_settings(path) if options.config or path.exists() else Settings()
+    kafka = replace(
+        settings.kafka,
+        bootstrap_servers=options.bootstrap_server or settings.kafka.bootstrap_servers,
+        topic=options.topic or settings.kafka.topic,
+    )
+    return replace(settings, kafka=kafka)

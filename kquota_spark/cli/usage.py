@@ -1,0 +1,135 @@
+"""`kquota usage`: bytes, requests and rates of each client, whether or not a quota holds for it."""
+
+from __future__ import annotations
+
+import argparse
+
+from kquota_spark.cli.listing import (
+    add_since,
+    client_conditions,
+    counted,
+    empty_text,
+    footer_text,
+    limited,
+    newer_than_ms,
+    spans_days,
+    with_cluster,
+)
+from kquota_spark.cli.options import settings_of
+from kquota_spark.cli.render import (
+    Report,
+    Shown,
+    clock_time,
+    person_bytes,
+    person_ms,
+    person_name,
+    person_rate,
+    show,
+)
+from kquota_spark.io.tables import Tables, open_tables, utc_text
+
+_CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
+# A busy second is split over several rows (tiles): they are put together before anything else.
+_SECONDS = f"""
+select {_CLIENT}, epoch_ms(usage.second) as second, sum(amount)::bigint as amount,
+       sum(requests)::bigint as requests, sum(duplicates)::bigint as duplicates,
+       sum(rate_per_s) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms
+from usage
+"""  # noqa: S608 - names of ours
+_TOTALS = f"""
+select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
+       sum(duplicates)::bigint as duplicates, sum(amount) * 1000.0 / ? as mean_rate_per_s,
+       max(rate_per_s) as peak_rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
+       count(*) as active_seconds, min(second) as first_second, max(second) as last_second
+"""
+_THROTTLED = " having sum(observed_throttle_ms) > 0 "
+
+
+def run_usage(options: argparse.Namespace) -> int:
+    """Show totals of clients, largest first, or with --by-second every second, newest first."""
+    with open_tables(settings_of(options), "usage", newer_than_ms=newer_than_ms(options)) as tables:
+        report = _by_second(tables, options) if options.by_second else _totals(tables, options)
+    show(report, options.output)
+    return 0
+
+
+def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
+    seconds, values = _seconds(options)
+    throttled = _THROTTLED if options.throttled else " "
+    sql = f"{seconds}{throttled}order by second desc, {_CLIENT}"
+    found, has_more = limited(tables, sql, values, options)
+    rows = found.dicts()
+    with_day = spans_days(rows, "second")
+    shown = (
+        Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
+        *_who(),
+        Shown("requests", lambda row: str(row["requests"])),
+        Shown("rate", lambda row: person_rate(row["rate_per_s"])),
+        Shown("throttled", lambda row: person_ms(row["observed_throttle_ms"])),
+    )
+    return Report(
+        command="kquota usage --by-second",
+        columns=found.columns,
+        rows=rows,
+        shown=with_cluster(rows, shown),
+        times=frozenset({"second"}),
+        footer=footer_text(rows, "second", "second", has_more=has_more),
+        when_empty=_when_empty(tables, options),
+    )
+
+
+def _totals(tables: Tables, options: argparse.Namespace) -> Report:
+    seconds, values = _seconds(options)
+    throttled = _THROTTLED if options.throttled else " "
+    from_ms, to_ms = _span(tables, options)
+    sql = f"{_TOTALS}from ({seconds}) group by {_CLIENT}{throttled}order by amount desc, {_CLIENT}"
+    found, has_more = limited(tables, sql, [max(to_ms - from_ms, 1), *values], options)
+    rows = found.dicts()
+    shown = (
+        *_who(),
+        Shown("bytes", lambda row: person_bytes(row["amount"])),
+        Shown("requests", lambda row: str(row["requests"])),
+        Shown("mean", lambda row: person_rate(row["mean_rate_per_s"])),
+        Shown("peak", lambda row: person_rate(row["peak_rate_per_s"])),
+        Shown("throttled", lambda row: person_ms(row["observed_throttle_ms"])),
+    )
+    rest = "; there are more: --limit 0 shows all" if has_more else ""
+    seconds_long = (to_ms - from_ms) // 1_000
+    return Report(
+        command="kquota usage",
+        columns=found.columns,
+        rows=rows,
+        shown=with_cluster(rows, shown),
+        times=frozenset({"first_second", "last_second"}),
+        footer=f"{counted(len(rows), 'client')}, most bytes first{rest}; mean over {seconds_long} s from "
+        f"{utc_text(from_ms)}, peak: highest second",
+        when_empty=_when_empty(tables, options),
+    )
+
+
+def _seconds(options: argparse.Namespace) -> tuple[str, list[object]]:
+    where = client_conditions(options)
+    add_since(where, options, "usage.second")
+    return f"{_SECONDS}{where.sql}group by all", where.values
+
+
+def _span(tables: Tables, options: argparse.Namespace) -> tuple[int, int]:
+    """The time that means are taken over, the same for all rows: what the table holds since --since."""
+    where = client_conditions(argparse.Namespace(user=None, client=None, broker=None, type=None))
+    add_since(where, options, "usage.second")
+    sql = f"select epoch_ms(min(second)), epoch_ms(max(second)) from usage{where.sql}"  # noqa: S608 - names of ours
+    first_ms, last_ms = tables.query(sql, where.values).rows[0]
+    return (0, 0) if first_ms is None else (first_ms, last_ms + 1_000)
+
+
+def _who() -> tuple[Shown, ...]:
+    return (
+        Shown("user", lambda row: person_name(row["user"]), is_text=True),
+        Shown("client id", lambda row: person_name(row["client_id"]), is_text=True),
+        Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),
+        Shown("broker", lambda row: str(row["broker_id"])),
+    )
+
+
+def _when_empty(tables: Tables, options: argparse.Namespace) -> str:
+    return empty_text(options, "usage", tables.newest_ms("usage"), "usage")

@@ -1,0 +1,53 @@
+"""`kquota watch`: keeps the quota tables up to date without the job."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from kquota_spark.cli.options import add_settings_options, settings_of
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_CHECK_S = 0.5
+
+
+def add_commands(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `watch`."""
+    command = subparsers.add_parser(
+        "watch",
+        help="follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
+        description="Follow the quotas into the tables quota_changes and quota_rules, until stopped. The "
+        "audit job does that itself: use this to start the history of quotas before the first audit.",
+    )
+    add_settings_options(command)
+    command.add_argument("--once", action="store_true", help="write what is set now, then end")
+    command.set_defaults(run=watch)
+
+
+def watch(options: argparse.Namespace) -> int:
+    """Run until stopped by a signal, or once.
+
+    Raises:
+        UserError: the source or the tables cannot be read or written.
+    """
+    from kquota_spark.io.watch import Watcher
+
+    settings = settings_of(options)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    watcher = Watcher(settings)
+    watcher.start()
+    try:
+        if not options.once and settings.quotas.source == "zookeeper":
+            print(f"watching the quotas of {settings.cluster_id}; stop with Ctrl-C", file=sys.stderr)
+            while not stopped.wait(_CHECK_S):
+                watcher.check()
+    finally:
+        watcher.stop()
+    return 0

@@ -1,0 +1,241 @@
+"""A real ZooKeeper and N real Kafka 3.9.1 brokers on this machine.
+
+`embedded_cluster` is for tests and the demo: everything that it started is gone when it is left, and also
+when this process is killed. Every server has a directory of its own (`zookeeper/`, `broker-1/`, ...) with its
+configuration, its data and its logs; the same directory can be used again later and keeps its topics.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from kquota_spark.embedded import processes
+from kquota_spark.embedded.jars import Jars, find_jars
+from kquota_spark.embedded.processes import ProcessId
+from kquota_spark.embedded.readiness import (
+    PortTakenError,
+    broker_knows,
+    existing_topics,
+    wait_until_forgotten,
+    wait_until_up,
+    zookeeper_answers,
+)
+from kquota_spark.embedded.servers import ZOOKEEPER, Server, prepare
+from kquota_spark.embedded.settings import BROKER_USER, BrokerSettings
+from kquota_spark.embedded.zookeeper import connected
+
+REQUEST_LOG = "kafka-request.log"
+_STOP_GRACE_S = 15.0
+_UP_WITHIN_S = 90.0
+# The broker's session is 6 s long; a busy machine may take longer to notice that it is over.
+_FORGOTTEN_WITHIN_S = 30.0
+_PORT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker as it runs now; after a restart it has another pid."""
+
+    id: int
+    port: int
+    pid: int
+    request_log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running ZooKeeper with its brokers.
+
+    The servers are named `"zookeeper"` or by the id of a broker in `stop`, `kill`, `pause`, `resume`, `start`
+    and `restart`. A broker keeps its port over restarts.
+    """
+
+    directory: Path
+    servers: tuple[Server, ...]
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    group: int | None = None
+    pids: dict[str, ProcessId] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(f"127.0.0.1:{server.port}" for server in self.servers[1:])
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The address of ZooKeeper."""
+        return f"127.0.0.1:{self.servers[0].port}"
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """The brokers with the pids that they have, or had last."""
+        return tuple(
+            Broker(server.broker_id, server.port, self.pids[server.name].pid, server.directory / REQUEST_LOG)
+            for server in self.servers[1:]
+        )
+
+    def client_settings(self, user: str | None = None) -> dict[str, str]:
+        """What a confluent-kafka client needs to connect.
+
+        Args:
+            user: who logs in; None is the brokers' own user. Without users everyone is ANONYMOUS.
+        """
+        settings = {"bootstrap.servers": self.bootstrap_servers}
+        if self.users:
+            name = BROKER_USER if user is None else user
+            login = {"sasl.mechanism": "PLAIN", "sasl.username": name, "sasl.password": self.users[name]}
+            settings |= {"security.protocol": "SASL_PLAINTEXT", **login}
+        return settings
+
+    def stop(self, server: int | str) -> None:
+        """Stop a server as an operator does, with a controlled shutdown; killed if that takes too long."""
+        processes.stop([self._pid(server)], grace_s=_STOP_GRACE_S)
+
+    def kill(self, server: int | str) -> None:
+        """Kill a server as a crash does."""
+        processes.kill([self._pid(server)])
+
+    def pause(self, server: int | str) -> None:
+        """Freeze a server; its connections stay open."""
+        processes.send(self._pid(server), signal.SIGSTOP)
+
+    def resume(self, server: int | str) -> None:
+        """Let a frozen server go on."""
+        processes.send(self._pid(server), signal.SIGCONT)
+
+    def start(self, server: int | str) -> None:
+        """Start a stopped or killed server again and wait until it answers; nothing if it runs."""
+        if not self.is_running(server):
+            found = self._server(server)
+            if found.name == ZOOKEEPER:
+                self._start_zookeeper()
+            else:
+                self._start_brokers([found])
+
+    def restart(self, server: int | str) -> None:
+        """Stop a server and start it again."""
+        self.stop(server)
+        self.start(server)
+
+    def is_running(self, server: int | str) -> bool:
+        """Whether the server's process runs (a paused one does)."""
+        pid = self.pids.get(self._server(server).name)
+        return pid is not None and processes.is_running(pid)
+
+    def start_all(self) -> None:
+        """Start what does not run, ZooKeeper first."""
+        self.start(ZOOKEEPER)
+        stopped = [server for server in self.servers[1:] if not self.is_running(server.name)]
+        if stopped:
+            self._start_brokers(stopped)
+
+    def stop_all(self) -> None:
+        """Stop the brokers, then ZooKeeper, which they need to say goodbye."""
+        names = [server.name for server in self.servers]
+        for group in (names[1:], names[:1]):
+            processes.stop([self.pids[name] for name in group if name in self.pids], grace_s=_STOP_GRACE_S)
+
+    def kill_all(self) -> None:
+        """Kill every server, as a crash of the machine would."""
+        processes.kill(list(self.pids.values()))
+
+    def _launch(self, server: Server) -> None:
+        self.pids[server.name] = processes.spawn(
+            server.command, directory=server.directory, log=server.log, group=self.group
+        )
+
+    def _start_zookeeper(self) -> None:
+        server = self.servers[0]
+        self._launch(server)
+        answers = partial(zookeeper_answers, server.port)
+        wait_until_up(server.name, self.pids[server.name], server.log, answers, within_s=_UP_WITHIN_S)
+
+    def _start_brokers(self, servers: list[Server]) -> None:
+        """Start brokers at the same time; wait until all answer, and know each other and their topics."""
+        with connected(self.zookeeper_connect) as zookeeper:
+            for server in servers:
+                wait_until_forgotten(zookeeper, server.broker_id, within_s=_FORGOTTEN_WITHIN_S)
+                self._launch(server)
+            topics = existing_topics(zookeeper)
+        ids = {server.broker_id for server in servers}
+        for server in servers:
+            answers = partial(broker_knows, server.port, self.client_settings(), ids, topics)
+            wait_until_up(server.name, self.pids[server.name], server.log, answers, within_s=_UP_WITHIN_S)
+
+    def _pid(self, server: int | str) -> ProcessId:
+        return self.pids[self._server(server).name]
+
+    def _server(self, server: int | str) -> Server:
+        name = f"broker-{server}" if isinstance(server, int) else server
+        return next(known for known in self.servers if known.name == name)
+
+
+@contextlib.contextmanager
+def embedded_cluster(
+    directory: Path, brokers: int = 1, *, settings: BrokerSettings | None = None, jars: Jars | None = None
+) -> Iterator[Cluster]:
+    """Run ZooKeeper and brokers for as long as the block runs; nothing of them outlives this process.
+
+    Args:
+        directory: where everything is kept; made if it is not there.
+        brokers: how many; their ids are 1, 2, ...
+        settings: what to choose about them.
+        jars: the class path; None takes the fetched ones.
+
+    Raises:
+        UserError: no jars, no Java, or a server that does not start, with what it said last.
+    """
+    with processes.watchdog() as group:
+        cluster = start_cluster(directory, brokers, settings=settings, jars=jars, group=group)
+        try:
+            yield cluster
+        finally:
+            try:
+                cluster.stop_all()
+            finally:
+                # A second Ctrl-C may have cut the stopping short.
+                processes.kill_group(group)
+
+
+def start_cluster(
+    directory: Path,
+    brokers: int = 1,
+    *,
+    settings: BrokerSettings | None = None,
+    jars: Jars | None = None,
+    group: int | None = None,
+) -> Cluster:
+    """Start a cluster that nobody stops but the caller; nothing is left running if it fails.
+
+    Args:
+        directory: where everything is kept; made if it is not there.
+        brokers: how many.
+        settings: what to choose about them.
+        jars: the class path; None takes the fetched ones.
+        group: the process group of a watchdog; None lets the servers outlive this process.
+    """
+    chosen, root = settings or BrokerSettings(), directory.resolve()
+    class_path = jars or find_jars()
+    users = {**chosen.users, BROKER_USER: secrets.token_hex(16)} if chosen.users else {}
+    for attempt in range(1, _PORT_ATTEMPTS + 1):
+        cluster = Cluster(
+            root, prepare(root, brokers, chosen, users.get(BROKER_USER, ""), class_path), users, group
+        )
+        try:
+            cluster.start_all()
+        except PortTakenError:
+            cluster.kill_all()
+            if attempt == _PORT_ATTEMPTS:
+                raise
+        except BaseException:
+            cluster.kill_all()
+            raise
+        else:
+            return cluster
+    raise AssertionError

@@ -1,0 +1,214 @@
+"""`make demo`: a real Kafka, real clients over their quotas, and the audit of them, side by side.
+
+ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own; the audit is
+started by spark-submit, as a user would. DEMO_SECONDS is the length of the load.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.demo_live import LiveTable
+from kquota_spark.embedded.demo_plan import (
+    AUDITOR,
+    LOG_TOPIC,
+    TOPICS,
+    USERS,
+    change_quota,
+    clients,
+    history,
+    set_quotas,
+)
+from kquota_spark.embedded.demo_summary import is_all_judged, summarise, summary_text
+from kquota_spark.embedded.load import run_load
+from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.topics import create_topics
+from kquota_spark.errors import UserError
+
+DIRECTORY = Path(".kquota/demo")
+_JUDGED_WITHIN_S = 120.0
+_STOP_S = 60.0
+_CONFIG = """\
+# Written by the demo; the keys are those of conf/kquota.yaml.
+cluster_id: demo
+tables: {directory}/tables
+checkpoints: {directory}/checkpoints
+kafka:
+  bootstrap_servers: {bootstrap}
+  topic: {topic}
+  options: {login}
+quotas: {{zookeeper_connect: "{zookeeper}"}}
+stream: {{trigger: 1 s, allowed_lateness: 5 s}}
+ship:
+  files: [{files}]
+  state_dir: {directory}/ship
+  options: {login}
+"""
+
+
+def main() -> int:
+    """Run the demo."""
+    try:
+        seconds = float(os.environ.get("DEMO_SECONDS", "150"))
+        if not 10 <= seconds <= 3600:
+            raise ValueError
+    except ValueError:
+        print("demo: DEMO_SECONDS: expected a number of seconds from 10 to 3600", file=sys.stderr)
+        return 1
+    # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    try:
+        _run(seconds)
+    except UserError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("demo: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(seconds: float) -> None:
+    shutil.rmtree(DIRECTORY, ignore_errors=True)
+    DIRECTORY.mkdir(parents=True)
+    _say("starting ZooKeeper and Kafka 3.9.1")
+    with embedded_cluster(DIRECTORY / "cluster", settings=BrokerSettings(users=USERS)) as cluster:
+        create_topics(cluster, TOPICS)
+        set_quotas(cluster)
+        config = _write_config(cluster)
+        settings = load_settings(config)
+        _say("quotas are set on six levels; writing what the consumers will read")
+        run_load(cluster, history())
+        _say(f"starting kquota ship and spark-submit jobs/audit.py (logs in {DIRECTORY})")
+        with _process(_audit(config), "audit.log") as audit:
+            with _process(_kquota("ship", config), "ship.log") as shipper:
+                _load_and_show(cluster, settings, seconds, [audit, shipper])
+            _say("the load has ended; shipping the last lines, then the audit works through them")
+            with _process([*_kquota("ship", config), "--once", "--end"], "ship-end.log") as last:
+                _require_success(last, "ship-end.log")
+            _wait_until_judged(settings, audit)
+    summary = summarise(settings, seconds)
+    (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    print(summary_text(summary, config))
+
+
+def _say(text: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
+
+
+def _write_config(cluster: Cluster) -> Path:
+    login = {
+        name: value
+        for name, value in cluster.client_settings(AUDITOR).items()
+        if name != "bootstrap.servers"
+    }
+    config = DIRECTORY / "kquota.yaml"
+    config.touch(mode=0o600)
+    text = _CONFIG.format(
+        directory=DIRECTORY,
+        bootstrap=cluster.bootstrap_servers,
+        topic=LOG_TOPIC,
+        zookeeper=cluster.zookeeper_connect,
+        files=", ".join(json.dumps(f"{broker.id}={broker.request_log}") for broker in cluster.brokers),
+        login=json.dumps(login),
+    )
+    config.write_text(text, encoding="utf-8")
+    return config
+
+
+def _kquota(command: str, config: Path) -> list[str]:
+    return [sys.executable, "-m", "kquota_spark.cli.main", command, "--config", str(config)]
+
+
+def _audit(config: Path) -> list[str]:
+    spark_submit = str(Path(sys.executable).with_name("spark-submit"))
+    return [spark_submit, "--driver-memory", "2g", "jobs/audit.py", "--config", str(config)]
+
+
+@contextmanager
+def _process(command: list[str], log: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is stopped as an operator would, with SIGTERM, when the block is left."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    with (DIRECTORY / log).open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(_STOP_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def _load_and_show(
+    cluster: Cluster, settings: Settings, seconds: float, processes: list[subprocess.Popen[bytes]]
+) -> None:
+    """Run the clients, change a quota half-way, and show the audit's live table until they end."""
+    stop = threading.Event()
+    load = threading.Thread(target=run_load, args=(cluster, clients(seconds), stop), daemon=True)
+    load.start()
+    started_s = time.monotonic()
+    live = LiveTable(settings)
+    is_changed = False
+    try:
+        while load.is_alive():
+            load.join(1.0)
+            passed_s = time.monotonic() - started_s
+            if not is_changed and passed_s > seconds / 2:
+                live.note(change_quota(cluster))
+                is_changed = True
+            for process in processes:
+                _require_running(process)
+            live.show(passed_s, seconds)
+    finally:
+        stop.set()
+        load.join()
+        live.close()
+
+
+def _require_running(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        raise UserError(
+            f"{_name(process)} ended with {process.returncode} in mid-run: see its log in {DIRECTORY}"
+        )
+
+
+def _require_success(process: subprocess.Popen[bytes], log: str) -> None:
+    if process.wait(_JUDGED_WITHIN_S) != 0:
+        raise UserError(f"{_name(process)} ended with {process.returncode}: see {DIRECTORY / log}")
+
+
+def _name(process: subprocess.Popen[bytes]) -> str:
+    return "kquota ship" if "ship" in process.args else "spark-submit jobs/audit.py"  # type: ignore[operator]
+
+
+def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _JUDGED_WITHIN_S
+    while not is_all_judged(settings):
+        _require_running(audit)
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"the audit has not judged every line after {_JUDGED_WITHIN_S:.0f} s: "
+                f"kquota doctor --config {DIRECTORY}/kquota.yaml says where they are"
+            )
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""A cluster that runs on after the command that started it, described by a state file in its directory.
+
+The state file names every process by its id and the moment it started: `down` never signals a process that
+merely got the number of a broker that is long gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from kquota_spark.embedded import processes
+from kquota_spark.embedded.cluster import Cluster, start_cluster
+from kquota_spark.embedded.processes import ProcessId
+from kquota_spark.embedded.servers import Server
+from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.errors import UserError
+
+STATE_FILE = "cluster.json"
+
+
+def up(
+    directory: Path, brokers: int | None = None, *, settings: BrokerSettings | None = None
+) -> tuple[Cluster, bool]:
+    """Start a cluster, or what has died of it; the second value says whether anything had to be started.
+
+    Args:
+        directory: where everything is kept.
+        brokers: how many; None is as many as are there already, at least one.
+        settings: what to choose about them.
+
+    Raises:
+        UserError: it is up with another number of brokers, or a server does not start.
+    """
+    # The watchdog guards the start only: if this process is killed before the state file tells of the
+    # servers, nobody would know of them.
+    with _only_one(directory), processes.watchdog() as group:
+        cluster = read_cluster(directory)
+        if cluster is None or not any(map(cluster.is_running, cluster.pids)):
+            count = brokers or max(1, len(list(directory.glob("broker-*"))))
+            cluster = start_cluster(directory, count, settings=settings, group=group)
+        elif brokers not in (None, len(cluster.brokers)):
+            msg = f"{directory}: a cluster of {len(cluster.brokers)} brokers is up: kquota cluster down first"
+            raise UserError(msg)
+        elif all(map(cluster.is_running, cluster.pids)):
+            return cluster, False
+        else:
+            cluster = replace(cluster, group=group)
+            try:
+                cluster.start_all()
+            finally:
+                # Even half a repair has new processes, which `down` has to know.
+                _write(cluster)
+        _write(cluster)
+        return cluster, True
+
+
+def down(directory: Path) -> bool:
+    """Stop the cluster; false if there was none."""
+    if not (directory / STATE_FILE).exists():
+        return False
+    with _only_one(directory):
+        cluster = read_cluster(directory)
+        if cluster is None:
+            return False
+        was_running = any(map(cluster.is_running, cluster.pids))
+        cluster.stop_all()
+        (directory / STATE_FILE).unlink(missing_ok=True)
+        return was_running
+
+
+def read_cluster(directory: Path) -> Cluster | None:
+    """The cluster that the state file describes, running or not; None if there is no state file."""
+    path = directory / STATE_FILE
+    try:
+        state = json.loads(path.read_bytes())
+        servers = tuple(
+            Server(entry["name"], directory.resolve() / entry["name"], entry["port"], tuple(entry["command"]))
+            for entry in state["servers"]
+        )
+        pids = {entry["name"]: ProcessId(entry["pid"], entry["started"]) for entry in state["servers"]}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = f"{path}: cannot be read: stop the processes that run in {directory} by hand, then delete it"
+        raise UserError(msg) from error
+    return Cluster(directory.resolve(), servers, state.get("users", {}), None, pids)
+
+
+def _write(cluster: Cluster) -> None:
+    servers = [
+        {
+            "name": server.name,
+            "port": server.port,
+            "pid": cluster.pids[server.name].pid,
+            "started": cluster.pids[server.name].started,
+            "command": server.command,
+        }
+        for server in cluster.servers
+        if server.name in cluster.pids
+    ]
+    state = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "zookeeper_connect": cluster.zookeeper_connect,
+        "servers": servers,
+        "users": dict(cluster.users),
+    }
+    path = cluster.directory / STATE_FILE
+    partial = path.with_suffix(".partial")
+    # With users it holds their passwords.
+    partial.touch(mode=0o600)
+    partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+@contextlib.contextmanager
+def _only_one(directory: Path) -> Iterator[None]:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "cluster.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,174 @@
+"""Processes of ours: started in a group of their own, stopped by id, never left behind.
+
+A process id is reused by the system sooner or later, so every process is known by its id together with the
+moment it started, and no signal is sent before both are compared.
+
+Children die with us. A watchdog leads their process group and kills the group when our process is gone,
+whatever killed it; the kernel's own PR_SET_PDEATHSIG would not do, because it fires when the *thread* that
+started the child ends, which in a test is often long before the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kquota_spark.errors import UserError
+
+_POLL_S = 0.05
+_WATCHDOG = """\
+import os, signal, sys, time
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+while os.getppid() == int(sys.argv[1]):
+    time.sleep(0.2)
+os.killpg(os.getpid(), signal.SIGKILL)
+"""
+# What we started ourselves has to be waited for, or it stays as a zombie.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """One process, not whatever may have its number later."""
+
+    pid: int
+    started: str
+
+
+def spawn(command: Sequence[str], *, directory: Path, log: Path, group: int | None) -> ProcessId:
+    """Start a process without a terminal, its output appended to `log`.
+
+    Args:
+        command: the executable and its arguments.
+        directory: its working directory.
+        log: where what it prints goes.
+        group: the process group of a watchdog; None for a process that has to outlive us.
+    """
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=group is None,
+            process_group=group,
+        )
+    _children[child.pid] = child
+    return _identify(child)
+
+
+@contextlib.contextmanager
+def watchdog() -> Iterator[int]:
+    """A process group that dies with this process for as long as the block runs.
+
+    After the block its members are on their own: stop them first, or leave them running on purpose.
+    """
+    command = [sys.executable, "-I", "-S", "-c", _WATCHDOG, str(os.getpid())]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    _children[child.pid] = child
+    process = _identify(child)
+    try:
+        yield process.pid
+    finally:
+        kill([process])
+
+
+def is_running(process: ProcessId) -> bool:
+    """Whether this very process runs (a paused one does, a zombie does not)."""
+    _reap(process.pid)
+    return _started(process.pid) == process.started
+
+
+def send(process: ProcessId, number: signal.Signals) -> None:
+    """Send a signal, if the process is still the one that was started."""
+    if is_running(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def stop(processes: Sequence[ProcessId], *, grace_s: float) -> None:
+    """Ask all to end, wait for it together, and kill what has not ended in time."""
+    for process in processes:
+        send(process, signal.SIGTERM)
+        # A paused process takes the signal only when it goes on.
+        send(process, signal.SIGCONT)
+    if not wait_for(lambda: not any(map(is_running, processes)), within_s=grace_s):
+        kill(processes)
+
+
+def kill(processes: Sequence[ProcessId]) -> None:
+    """End all at once, as a crash would, and wait until they are gone."""
+    for process in processes:
+        send(process, signal.SIGKILL)
+    if not wait_for(lambda: not any(map(is_running, processes)), within_s=30):
+        left = [process.pid for process in processes if is_running(process)]
+        msg = f"processes {left} do not end, not even when killed: look at them with ps"
+        raise UserError(msg)
+
+
+def kill_group(group: int) -> None:
+    """End every process of a group at once, its watchdog too."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def wait_for(condition: Callable[[], bool], *, within_s: float) -> bool:
+    """Poll a condition until it is true; false if it is not in time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _identify(child: subprocess.Popen[bytes]) -> ProcessId:
+    # Until it is waited for, even a child that ended at once keeps its number; then it just never is running.
+    return ProcessId(child.pid, _started(child.pid) or "ended at once")
+
+
+def _reap(pid: int) -> None:
+    child = _children.get(pid)
+    if child is not None and child.poll() is not None:
+        _children.pop(pid, None)
+
+
+def _started(pid: int) -> str | None:
+    """When the process started, in the system's own words; None if it is gone or a zombie."""
+    try:
+        # pid (name) state ppid ... starttime is field 22; the name may hold blanks and brackets.
+        fields = (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _started_by_ps(pid)
+    except OSError:
+        return None
+    if fields[0] in "ZX":
+        return None
+    # Ticks since the machine started: the number of the boot keeps them apart from those of an earlier one.
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot} {fields[19]}"
+
+
+def _started_by_ps(pid: int) -> str | None:
+    answer = subprocess.run(
+        ["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    state, _, started = answer.stdout.strip().partition(" ")
+    return None if not started or state.startswith("Z") else started.strip()

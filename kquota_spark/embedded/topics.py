@@ -1,0 +1,50 @@
+"""Topics of an embedded cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.errors import UserError
+
+_POLL_S = 0.05
+
+
+def create_topics(cluster: Cluster, partitions: Mapping[str, int], *, replicas: int = 1) -> None:
+    """Create topics with so many partitions each and wait until they have leaders; existing ones stay.
+
+    Raises:
+        UserError: the broker refused, or leaders did not come in time.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({**cluster.client_settings(), "client.id": "kquota-admin", "log_level": 0})
+    topics = [NewTopic(name, count, replicas) for name, count in partitions.items()]
+    for name, answer in admin.create_topics(topics, operation_timeout=30).items():
+        try:
+            answer.result(60)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                msg = f"topic {name} could not be created: {error.args[0].str()}"
+                raise UserError(msg) from error
+    deadline = time.monotonic() + 30
+    while not _have_leaders(admin.list_topics(timeout=10).topics, partitions):
+        if time.monotonic() > deadline:
+            msg = (
+                f"topics {', '.join(partitions)} have no leaders after 30 s: look at the brokers' server.log"
+            )
+            raise UserError(msg)
+        time.sleep(_POLL_S)
+
+
+def _have_leaders(topics: Mapping[str, Any], partitions: Mapping[str, int]) -> bool:
+    return all(
+        name in topics
+        and len(topics[name].partitions) >= count
+        and all(partition.leader >= 0 for partition in topics[name].partitions.values())
+        for name, count in partitions.items()
+    )

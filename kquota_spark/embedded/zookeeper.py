@@ -1,0 +1,40 @@
+"""A short connection to the embedded ZooKeeper."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kquota_spark.errors import UserError
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+# An attempt that a busy machine lets time out takes ten seconds: there is time for some.
+_WITHIN_S = 60.0
+_quiet = logging.getLogger(__name__)
+_quiet.setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def connected(zookeeper_connect: str) -> Iterator[KazooClient]:
+    """A connected client for as long as the block runs.
+
+    Raises:
+        UserError: ZooKeeper does not answer.
+    """
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    client = KazooClient(hosts=zookeeper_connect, logger=_quiet)
+    try:
+        client.start(timeout=_WITHIN_S)
+        yield client
+    except KazooTimeoutError as error:
+        msg = f"ZooKeeper at {zookeeper_connect} does not answer: start it first"
+        raise UserError(msg) from error
+    finally:
+        client.stop()
+        client.close()

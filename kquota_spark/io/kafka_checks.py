@@ -1,0 +1,190 @@
+"""What `kquota doctor --before` asks of Kafka: brokers, their settings, and the log topic.
+
+kafka-python asks: it describes broker loggers (BROKER_LOGGER), which librdkafka does not.
+Nothing is created or changed; the topic is looked up in the list, so that it is never created by asking.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from kquota_spark.config.settings import Broker, Settings
+from kquota_spark.io.check import Check, fail, ok, warn
+from kquota_spark.io.log_topic_checks import arrival_checks
+from kquota_spark.model.sampled_rate import RingVariant
+
+TIMEOUT_MS = 5_000
+_LEAST_RETENTION_MS = 3_600_000
+_LAG_FACTOR = 4
+_QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", "client.quota.callback.class")
+_TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy")
+_PYTHON_NAMES = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+_JAAS = re.compile(r'\b(username|password)\s*=\s*"([^"]*)"')
+
+
+class Consumed(NamedTuple):
+    """How far INGEST has read one partition."""
+
+    last_offset: int
+    last_timestamp_ms: int
+
+
+def connection_options(options: Mapping[str, str]) -> dict[str, str]:
+    """How to connect, from consumer properties in Java's or librdkafka's spelling, in librdkafka's."""
+    known = {name: value for name, value in options.items() if name in _PYTHON_NAMES}
+    for name, value in _JAAS.findall(options.get("sasl.jaas.config", "")):
+        known[f"sasl.{name}"] = value
+    if options.get("ssl.truststore.type", "").upper() == "PEM":
+        known["ssl.ca.location"] = options.get("ssl.truststore.location", "")
+    return known
+
+
+def kafka_checks(settings: Settings, consumed: Mapping[int, Consumed] | None, now_ms: int) -> list[Check]:
+    """Everything about Kafka; one line if it does not answer.
+
+    Args:
+        settings: whose cluster.
+        consumed: what the tables hold of the log topic, by partition; None before the first run.
+        now_ms: this machine's clock.
+    """
+    from kafka.errors import KafkaError
+
+    servers = settings.kafka.bootstrap_servers
+    try:
+        with _admin(settings) as admin:
+            brokers = sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"])
+            checks = [ok("Kafka", f"{servers} answers, brokers {', '.join(map(str, brokers))}")]
+            checks += [_version(admin, broker_id, settings.broker) for broker_id in brokers]
+            checks += [_quota_settings(admin, broker_id, settings.broker) for broker_id in brokers]
+            checks += [_request_logger(admin, broker_id) for broker_id in brokers]
+            if settings.kafka.topic not in admin.list_topics():
+                return [*checks, _no_topic(settings)]
+            checks.append(_retention(admin, settings, consumed, now_ms))
+        connection = connection_options(settings.kafka.options)
+        return checks + arrival_checks(settings, connection, brokers, consumed)
+    except (KafkaError, OSError, ValueError, AssertionError) as error:
+        # The name of the error only: a message of a client might quote its configuration.
+        advice = "check kafka.bootstrap_servers and kafka.options, and that the broker runs"
+        return [fail("Kafka", f"{servers} does not answer as expected ({type(error).__name__})", advice)]
+
+
+@contextmanager
+def _admin(settings: Settings) -> Iterator[Any]:
+    from kafka import KafkaAdminClient
+
+    # The client logs each attempt; our one line says it once.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
+    admin = KafkaAdminClient(
+        bootstrap_servers=settings.kafka.bootstrap_servers.split(","),
+        client_id=settings.kafka.client_id,
+        bootstrap_timeout_ms=TIMEOUT_MS,
+        request_timeout_ms=TIMEOUT_MS,
+        **{_PYTHON_NAMES[name]: value for name, value in connection_options(settings.kafka.options).items()},
+    )
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def _version(admin: Any, broker_id: int, expected: Broker) -> Check:
+    # From what the broker offers, as it does not say its version: right to the minor release.
+    found = ".".join(map(str, admin.get_broker_version_data(broker_id).broker_version))
+    evidence = f"broker {broker_id} speaks like {found}, settings say {expected.version}"
+    if RingVariant.of_version(found) is not RingVariant.of_version(expected.version):
+        advice = "set broker.version: 3.8 changed how samples are kept, verdicts would be wrong"
+        return fail("broker version", evidence, advice)
+    return ok("broker version", evidence)
+
+
+def _quota_settings(admin: Any, broker_id: int, expected: Broker) -> Check:
+    found = _described(admin, "BROKER", str(broker_id), _QUOTA_KEYS)
+    what = "quota window"
+    if not found:
+        advice = "allow DescribeConfigs on the cluster, or compare quota.window.* by hand"
+        return warn(what, f"broker {broker_id}: its settings cannot be read", advice)
+    window, size_s = found.get("quota.window.num"), found.get("quota.window.size.seconds")
+    evidence = f"broker {broker_id}: {window} windows of {size_s} s"
+    if found.get("client.quota.callback.class"):
+        evidence += f", client.quota.callback.class = {found['client.quota.callback.class']}"
+        return fail(
+            what, evidence, "the callback decides on quotas: decisions of the audit are not the broker's"
+        )
+    if (window, size_s) != (str(expected.quota_window_num), str(expected.quota_window_size_seconds)):
+        advice = "set broker.quota_window_num and quota_window_size_seconds to these"
+        return fail(what, evidence, advice)
+    return ok(what, evidence)
+
+
+def _request_logger(admin: Any, broker_id: int) -> Check:
+    loggers = _described(admin, "BROKER_LOGGER", str(broker_id), None)
+    level = loggers.get("kafka.request.logger") or loggers.get("root")
+    look = f"kafka-configs.sh --describe --entity-type broker-loggers --entity-name {broker_id}"
+    if level is None:
+        evidence = f"broker {broker_id}: its loggers cannot be read"
+        return warn("request log", evidence, f"look with {look}: kafka.request.logger must be DEBUG")
+    if level in ("DEBUG", "TRACE", "ALL"):
+        return ok("request log", f"broker {broker_id}: kafka.request.logger is {level}")
+    advice = (
+        "without it there is nothing to audit: kafka-configs.sh --alter --entity-type broker-loggers "
+        f"--entity-name {broker_id} --add-config kafka.request.logger=DEBUG, and in log4j.properties for good"
+    )
+    return fail("request log", f"broker {broker_id}: kafka.request.logger is {level}, expected DEBUG", advice)
+
+
+def _no_topic(settings: Settings) -> Check:
+    topic = settings.kafka.topic
+    advice = f"create it (kafka-topics.sh --create --topic {topic}), or check kafka.topic"
+    return fail("log topic", f"{topic} does not exist", advice)
+
+
+def _retention(admin: Any, settings: Settings, consumed: Mapping[int, Consumed] | None, now_ms: int) -> Check:
+    topic, what = settings.kafka.topic, "log topic"
+    found = _described(admin, "TOPIC", topic, _TOPIC_KEYS)
+    retention, size, policy = (found.get(key) for key in _TOPIC_KEYS)
+    if retention is None:
+        return warn(what, f"{topic} is there, its settings cannot be read", "allow DescribeConfigs on it")
+    evidence = f"{topic} keeps lines for {_hours(int(retention))}"
+    if policy != "delete":
+        return fail(
+            what, f"{topic}: cleanup.policy is {policy}", "set it to delete: compaction removes lines"
+        )
+    needed_ms = _LEAST_RETENTION_MS
+    if consumed:
+        lag_ms = max(now_ms - min(partition.last_timestamp_ms for partition in consumed.values()), 0)
+        needed_ms = max(needed_ms, _LAG_FACTOR * lag_ms)
+        evidence += f", ingest is {lag_ms // 1_000:,} s behind"
+    if 0 <= int(retention) < needed_ms:
+        advice = f"raise retention.ms to {_hours(needed_ms)} or more: unread lines expire"
+        return warn(what, evidence, advice)
+    if size not in (None, "-1"):
+        advice = "retention.bytes is how long? Set it to -1, or watch the check offsets of kquota doctor"
+        return warn(what, f"{evidence}, but not more than {int(size):,} bytes a partition", advice)
+    return ok(what, evidence)
+
+
+def _hours(time_ms: int) -> str:
+    return "ever" if time_ms < 0 else f"{time_ms / 3_600_000:,.1f} h"
+
+
+def _described(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> dict[str, str | None]:
+    """Settings of a broker, its loggers or a topic; empty where they may not be read."""
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    resource = ConfigResource(ConfigResourceType[kind], name, None if keys is None else list(keys))
+    found = admin.describe_configs([resource], config_filter="all").get(kind.lower(), {}).get(name, {})
+    return {key: entry["value"] for key, entry in found.items()}

@@ -1,0 +1,110 @@
+"""The text of one log file, plain or .gz, and how it is known again."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import os
+import stat
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+FINGERPRINT_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TextSummary:
+    """Equal for a file and its .gz."""
+
+    size_modulo: int
+    fingerprint: str
+
+
+class DamagedGzipError(Exception):
+    """A .gz cannot be read on."""
+
+
+class LogText:
+    """The text of one opened file, plain or .gz, by offset in what is written in it.
+
+    Args:
+        path: a regular file; anything else is refused, a named pipe would block for ever.
+
+    Raises:
+        OSError: it cannot be opened or is not a regular file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "not a regular file")
+        self._file = os.fdopen(descriptor, "rb", buffering=0)
+        self.device, self.inode = status.st_dev, status.st_ino
+        self._gzip = gzip.GzipFile(fileobj=self._file) if path.name.endswith(".gz") else None
+        self._window, self._window_offset = b"", 0
+
+    @property
+    def is_gzip(self) -> bool:
+        """A .gz does not grow, and its mtime may be later than its text."""
+        return self._gzip is not None
+
+    @property
+    def mtime_ns(self) -> int:
+        """When the file was written last."""
+        return os.fstat(self._file.fileno()).st_mtime_ns
+
+    def read_at(self, offset: int, limit_bytes: int) -> bytes:
+        """Up to `limit_bytes` of text from `offset`; fewer only at the end.
+
+        Raises:
+            DamagedGzipError: the .gz is cut or not a .gz.
+        """
+        if self._gzip is None:
+            return os.pread(self._file.fileno(), limit_bytes, offset)
+        # Going back in a .gz means to start over: what was read last is kept, its half line is read again.
+        kept = self._window[offset - self._window_offset :] if offset >= self._window_offset else b""
+        try:
+            if offset + len(kept) != self._gzip.tell():
+                kept = b""
+                self._gzip.seek(offset)
+            self._window = kept + self._gzip.read(max(0, limit_bytes - len(kept)))
+        except (EOFError, OSError, zlib.error) as error:
+            raise DamagedGzipError(str(error)) from error
+        self._window_offset = offset
+        return self._window[:limit_bytes]
+
+    def fingerprint(self, offset: int) -> str:
+        """Hash of the first bytes, as far as they lie before `offset`; equal for equal text."""
+        return fingerprint(self.read_at(0, min(offset, FINGERPRINT_BYTES)))
+
+    def reaches(self, offset: int) -> bool:
+        """Whether there is text up to `offset`."""
+        if self._gzip is None:
+            return os.fstat(self._file.fileno()).st_size >= offset
+        return offset == 0 or len(self.read_at(offset - 1, 1)) == 1
+
+    def summary(self) -> TextSummary:
+        """What tells a complete text from others; of a .gz, its last four bytes are the size, modulo 2^32."""
+        size = os.fstat(self._file.fileno()).st_size
+        if self._gzip is not None:
+            size = int.from_bytes(os.pread(self._file.fileno(), 4, max(0, size - 4)), "little")
+        try:
+            return TextSummary(size % 2**32, self.fingerprint(size))
+        except DamagedGzipError:
+            return TextSummary(size % 2**32, "")
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._gzip is not None:
+            self._gzip.close()
+        self._file.close()
+
+
+def fingerprint(start: bytes) -> str:
+    """Hash of the first `FINGERPRINT_BYTES` of a text, of which `start` is the start."""
+    return hashlib.sha256(start[:FINGERPRINT_BYTES]).hexdigest()

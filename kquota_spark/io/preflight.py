@@ -1,0 +1,134 @@
+"""What `kquota doctor --before` looks at ahead of the first run: this machine, ZooKeeper, Kafka.
+
+A server that is missing is a finding. Every wait is bounded; all together stay below half a minute.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.check import Check, fail, ok, warn
+from kquota_spark.io.kafka_checks import Consumed, kafka_checks
+from kquota_spark.io.tables import local_path, open_tables
+
+_ZOOKEEPER_MOST_S = 8.0
+_JAVA_MOST_S = 5.0
+_LEAST_JAVA = 17
+_JAVA_VERSION = re.compile(r'version "(\d+)')
+_CONSUMED = """
+select "partition", max(kafka_offset), max(kafka_timestamp_ms) from requests
+where cluster_id = ? and topic = ? group by all
+"""
+
+
+def before_checks(settings: Settings, now_ms: int) -> list[Check]:
+    """All checks ahead of a run."""
+    checks = [_java(), _spark(), _writable("tables", settings.tables)]
+    checks.append(_writable("checkpoints", settings.checkpoints))
+    checks += _quota_source(settings)
+    return checks + kafka_checks(settings, _consumed(settings), now_ms)
+
+
+def _java() -> Check:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    advice = f"install a JDK or JRE {_LEAST_JAVA} or later and put it on PATH, or set JAVA_HOME"
+    try:
+        said = subprocess.run(
+            [java or "java", "-version"], capture_output=True, text=True, timeout=_JAVA_MOST_S, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return fail("Java", "not found, or it does not start", advice)
+    version = _JAVA_VERSION.search(said)
+    if version is None or int(version.group(1)) < _LEAST_JAVA:
+        return fail(
+            "Java", f"{said.splitlines()[0] if said else 'no version'}, Spark needs {_LEAST_JAVA}", advice
+        )
+    return ok("Java", f"version {version.group(1)}")
+
+
+def _spark() -> Check:
+    # Looked up, not imported: a second of start-up, and nothing of it is needed here.
+    missing = [name for name in ("pyspark", "delta") if importlib.util.find_spec(name) is None]
+    if missing:
+        evidence = f"{', '.join(missing)} not installed here"
+        return warn("Spark", evidence, "pip install kquota-spark[spark] where spark-submit runs")
+    return ok("Spark", "pyspark and delta-spark are installed")
+
+
+def _writable(key: str, root: str) -> Check:
+    path = local_path(root)
+    if path is None:
+        return ok(key, f"{root} is not on this machine: not checked")
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return ok(key, f"{root} can be written")
+    return fail(key, f"{root}: {there} cannot be written", f"change its owner, or {key}: in the settings")
+
+
+def _quota_source(settings: Settings) -> list[Check]:
+    if settings.quotas.source == "zookeeper":
+        return _zookeeper(settings)
+    path = Path(settings.quotas.file)
+    if path.is_file():
+        return [ok("quota file", f"{path} is there")]
+    return [fail("quota file", f"{settings.quotas.file!r} is no file", "check quotas.file")]
+
+
+def _zookeeper(settings: Settings) -> list[Check]:
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import KazooException
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    where = settings.quotas.zookeeper_connect
+    timeout_s = min(settings.quotas.connect_timeout / 1_000, _ZOOKEEPER_MOST_S)
+    # A logger of its own without output: kazoo reports every attempt.
+    logger = logging.Logger("kazoo", logging.CRITICAL + 1)
+    client = KazooClient(where, timeout=settings.quotas.session_timeout / 1_000, logger=logger)
+    try:
+        client.start(timeout=timeout_s)
+        return [
+            ok("ZooKeeper", f"{where} answers"),
+            *(_node(client, path) for path in ("/config", "/config/users")),
+        ]
+    except KazooTimeoutError:
+        evidence = f"{where} does not answer within {timeout_s:.0f} s"
+        return [fail("ZooKeeper", evidence, "check quotas.zookeeper_connect, and that ZooKeeper runs")]
+    except (KazooException, OSError, ValueError) as error:
+        evidence = f"{where}: {type(error).__name__}"
+        return [fail("ZooKeeper", evidence, "check quotas.zookeeper_connect (host:port,host:port/chroot)")]
+    finally:
+        client.stop()
+        client.close()
+
+
+def _node(client: Any, path: str) -> Check:
+    from kazoo.exceptions import NoAuthError, NoNodeError
+
+    try:
+        names = client.get_children(path)
+    except NoNodeError:
+        advice = "Kafka makes it at its first start: is the chroot in quotas.zookeeper_connect Kafka's own?"
+        return fail("quota nodes", f"{path} does not exist", advice)
+    except NoAuthError:
+        return fail("quota nodes", f"{path} may not be read", "give the watcher read access (ACL)")
+    return ok("quota nodes", f"{path} can be read, {len(names):,} children")
+
+
+def _consumed(settings: Settings) -> dict[int, Consumed] | None:
+    """How far ingest has come, if it has ever run."""
+    try:
+        with open_tables(settings, "requests") as tables:
+            found = tables.query(_CONSUMED, [settings.cluster_id, settings.kafka.topic]).rows
+    except UserError:
+        return None
+    return {partition: Consumed(offset, timestamp_ms) for partition, offset, timestamp_ms in found}

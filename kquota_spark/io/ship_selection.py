@@ -1,0 +1,85 @@
+"""What is shipped: which logs, and which of their lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kquota_spark.errors import UserError
+
+_CLIENT_ID = b'"clientId":"'
+# The time, the level and the fields before the client id are numbers and short words.
+_HEADER_WITHIN_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """The request log of one broker; rotated files beside it belong to it."""
+
+    broker_id: int
+    path: Path
+
+
+def log_files(texts: Sequence[str], where: str) -> list[LogFile]:
+    """Read `<broker id>=<path>` texts.
+
+    Args:
+        texts: one for each broker.
+        where: the setting or option, for messages.
+
+    Raises:
+        UserError: there are none, one is not of this form, or a broker or path is there twice.
+    """
+    expected = "expected <broker id>=<path>, e.g. 1=/var/log/kafka/kafka-request.log"
+    if not texts:
+        msg = f"{where}: no log to ship, {expected}"
+        raise UserError(msg)
+    files: dict[int, LogFile] = {}
+    for text in texts:
+        number, _, path = text.partition("=")
+        if not (number.isascii() and number.isdigit() and path):
+            msg = f"{where}: {text!r}, {expected}"
+            raise UserError(msg)
+        file = LogFile(int(number), Path(path))
+        if file.broker_id in files or file.path in {other.path for other in files.values()}:
+            msg = f"{where}: {text!r}: the broker or the path is there twice, expected one log each"
+            raise UserError(msg)
+        files[file.broker_id] = file
+    return list(files.values())
+
+
+def line_filter(client_ids: Sequence[str]) -> Callable[[bytes], bool]:
+    """A function that tells lines of our own clients: shipping them would make more of them without end.
+
+    Args:
+        client_ids: a line is ours if the client id in its request header is one of these, or one of these
+            followed by `-` and anything (what Spark makes of a client id).
+    """
+    if not client_ids:
+        return lambda line: False
+    # As Jackson writes them: only quotes, backslashes and control characters are escaped.
+    escaped = [json.dumps(client_id, ensure_ascii=False)[1:-1].encode() for client_id in client_ids]
+    starts = tuple(escaped)
+    # Only flat fields lie before it, in the header and in the line, so no text of a client can look like it.
+    fields = rb'(?:"\w+":[-\w.]+,)*'
+    names = b"|".join(map(re.escape, escaped))
+    header = re.compile(
+        rb"[^{]{0,256}\{"
+        + fields
+        + rb'"requestHeader":\{'
+        + fields
+        + _CLIENT_ID
+        + rb"(?:"
+        + names
+        + rb')["-]'
+    )
+
+    def is_ours(line: bytes) -> bool:
+        # In nearly all lines the first client id is that of the header and not ours: the cheap answer.
+        at = line.find(_CLIENT_ID, 0, _HEADER_WITHIN_BYTES)
+        return at >= 0 and line.startswith(starts, at + len(_CLIENT_ID)) and header.match(line) is not None
+
+    return is_ours

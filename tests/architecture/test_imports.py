@@ -1,0 +1,116 @@
+"""Imports go down only, rooms stay small, and no file is called after nothing in particular."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "kquota_spark"
+FILES = sorted(PACKAGE.rglob("*.py"))
+JOBS = sorted((ROOT / "jobs").rglob("*.py"))
+MOST_FILE_LINES, MOST_FUNCTION_LINES = 300, 50
+NAMELESS = {"utils", "helpers", "common", "base", "manager"}
+
+OURS = {
+    "model": set[str](),
+    "schema": set[str](),
+    "config": {"errors"},
+    "formats": {"model"},
+    "pipeline": {"schema", "formats", "model", "config", "errors"},
+    "enforce": {"schema", "formats", "model", "config", "errors"},
+    "reports": {"schema", "formats", "model", "config", "errors", "io"},
+    "io": {"schema", "formats", "model", "config", "errors", "pipeline", "enforce"},
+    "embedded": {"schema", "formats", "model", "config", "errors", "io"},
+    "cli": {
+        "schema",
+        "formats",
+        "model",
+        "config",
+        "errors",
+        "pipeline",
+        "enforce",
+        "reports",
+        "io",
+        "embedded",
+    },
+}
+"""Rooms that a room may import, besides itself."""
+THIRD_PARTY = {"model": set[str](), "formats": {"msgspec", "yaml"}}
+"""Libraries of the rooms that have to run anywhere."""
+
+
+def _room(file: Path) -> str:
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _imports(nodes: Iterator[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _at_module_level(tree: ast.Module) -> Iterator[ast.AST]:
+    """Statements that run on import: not in functions, not under TYPE_CHECKING."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting.extend(node.orelse)
+            continue
+        yield node
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _name(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("file", FILES, ids=_name)
+def test_imports_go_down_only(file: Path) -> None:
+    room = _room(file)
+    if room not in OURS:
+        return
+    parts = [name.split(".") for name in _imports(ast.walk(_tree(file)))]
+    rooms = {part[1] for part in parts if part[0] == "kquota_spark" and len(part) > 1}
+    assert rooms <= OURS[room] | {room, "__version__"}
+    if room in THIRD_PARTY:
+        libraries = {part[0] for part in parts} - set(sys.stdlib_module_names) - {"kquota_spark"}
+        assert libraries <= THIRD_PARTY[room]
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if _room(file) == "cli"], ids=_name)
+def test_no_command_imports_spark_at_module_level(file: Path) -> None:
+    names = set(_imports(_at_module_level(_tree(file))))
+    assert not {name for name in names if name.partition(".")[0] in {"pyspark", "delta"}}
+
+
+@pytest.mark.parametrize("file", [*FILES, *JOBS], ids=_name)
+def test_rooms_are_small_and_named_after_their_question(file: Path) -> None:
+    assert file.stem not in NAMELESS
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= MOST_FILE_LINES
+    functions = [
+        (node.name, (node.end_lineno or node.lineno) - node.lineno + 1)
+        for node in ast.walk(_tree(file))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert [(name, lines) for name, lines in functions if lines > MOST_FUNCTION_LINES] == []
+
+
+def test_every_room_is_known() -> None:
+    rooms = {_room(file) for file in FILES} - {"__init__", "errors"}
+    assert rooms <= set(OURS)

@@ -1,0 +1,58 @@
+"""Reading commands start at once: importing them loads no Spark, and nothing slow that may not be needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "kquota_spark"
+COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
+READING = ("declared_tables", "doctor", "escape", "listing", "options", "read", "render", "usage")
+SPARK = {"pyspark", "delta", "py4j"}
+SLOW = SPARK | {"pyarrow", "pandas", "numpy", "duckdb", "deltalake", "kafka", "confluent_kafka", "kazoo"}
+
+
+def _loaded_by(code: str, *arguments: str) -> set[str]:
+    """Top-level modules in `sys.modules` of a fresh interpreter after running the code."""
+    program = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+@pytest.mark.parametrize("module", ["kquota_spark", *COMMANDS])
+def test_no_command_loads_spark(module: str) -> None:
+    assert not _loaded_by(f"import {module}") & SPARK
+
+
+@pytest.mark.parametrize("module", ["kquota_spark", *(f"kquota_spark.cli.{name}" for name in READING)])
+def test_reading_commands_load_nothing_slow_before_they_need_it(module: str) -> None:
+    assert not _loaded_by(f"import {module}") & SLOW
+
+
+def test_a_query_needs_duckdb_and_deltalake_only(tmp_path: Path) -> None:
+    code = """
+import argparse
+from kquota_spark.cli import read
+parser = argparse.ArgumentParser()
+read.add_commands(parser.add_subparsers())
+options = parser.parse_args(sys.argv[1:])
+assert options.run(options) == 0
+"""
+    write = """
+import pyarrow as pa
+from deltalake import write_deltalake
+from kquota_spark.schema.tables import DECISIONS
+row = {"second": 0, "event_date": 0, "requests": 1, "bucket_user": "u", "bucket_client_id": ""}
+data = pa.Table.from_pylist([row], schema=DECISIONS.arrow_schema())
+write_deltalake(sys.argv[1] + "/decisions", data, partition_by=["event_date"])
+"""
+    _loaded_by(write, str(tmp_path))
+    loaded = _loaded_by(code, "decisions", "--tables", str(tmp_path), "--output", "csv")
+    assert loaded & SLOW == {"duckdb", "deltalake"}

@@ -1,0 +1,61 @@
+"""The arithmetic of load plans, the paths of quotas, the text of broker settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from kquota_spark.embedded.load import Burst, sending_s
+from kquota_spark.embedded.quotas import DEFAULT, Name, entity_path
+from kquota_spark.embedded.settings import jaas_line, java_properties
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "expected_s"),
+    [
+        (0.0, 0.0),
+        (3.0, 0.0),  # silent until 4
+        (5.0, 1.0),
+        (6.0, 2.0),
+        (9.5, 2.0),  # silent from 6 to 10
+        (11.5, 3.5),  # 2 of the first cycle and 1.5
+    ],
+)
+def test_a_burst_sends_after_its_silence(elapsed_s: float, expected_s: float) -> None:
+    assert sending_s(elapsed_s, Burst(idle_s=4.0, send_s=2.0)) == expected_s
+    assert sending_s(elapsed_s, None) == elapsed_s
+
+
+# The sanitised forms are outputs of Kafka's own org.apache.kafka.common.utils.Sanitizer.
+@pytest.mark.parametrize(
+    ("user", "client_id", "path"),
+    [
+        ("alice", None, "users/alice"),
+        (None, "a b", "clients/a%20b"),
+        ("CN=app 1,OU=x", "a*b", "users/CN%3Dapp%201%2COU%3Dx/clients/a%2Ab"),
+        (DEFAULT, "a+b~", "users/<default>/clients/a%2Bb%7E"),
+        ("<default>", DEFAULT, "users/%3Cdefault%3E/clients/<default>"),
+        ("éü", "a/b", "users/%C3%A9%C3%BC/clients/a%2Fb"),
+    ],
+)
+def test_entity_paths_are_sanitised_as_kafka_does_it(
+    user: Name | None, client_id: Name | None, path: str
+) -> None:
+    assert entity_path(user, client_id) == path
+
+
+def test_an_ip_stands_alone() -> None:
+    assert entity_path(None, None, "10.0.0.1") == "ips/10.0.0.1"
+    assert entity_path(None, None, DEFAULT) == "ips/<default>"
+    with pytest.raises(ValueError, match="an ip alone"):
+        entity_path("alice", None, "10.0.0.1")
+    with pytest.raises(ValueError, match="an ip alone"):
+        entity_path(None, None)
+
+
+def test_names_and_passwords_are_quoted_in_the_jaas_line() -> None:
+    assert jaas_line({'a"b': "c\\d"}, "secret").endswith(' "user_a\\"b"="c\\\\d";')
+
+
+def test_properties_are_ascii_and_keep_what_java_would_drop() -> None:
+    # U+1F600 is two UTF-16 units, as Java counts.
+    assert java_properties({"key": " ü\\😀=:#"}) == "key=\\ \\u00fc\\u005c\\ud83d\\ude00=:#\n"

@@ -1,0 +1,158 @@
+"""Claims about what comes out: harmless, aligned, and for programs exact."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kquota_spark.cli.escape import csv_text, cut, json_text, terminal_text, width
+from kquota_spark.cli.render import (
+    Colour,
+    Report,
+    Shown,
+    csv_report,
+    iso_time,
+    json_report,
+    person_bytes,
+    person_ms,
+    person_percent,
+    person_rate,
+    table_report,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("alice", "alice"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("two\nlines\r\tand tab", "two\\x0alines\\x0d\\x09and tab"),
+        ("\u202etxt.exe", "\\u202etxt.exe"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\u2028b", "a\\u2028b"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\x7f", "\\x7f"),
+        ("\ud800", "\\ud800"),
+        ("Zoë 日本 naïve", "Zoë 日本 naïve"),
+    ],
+)
+def test_a_terminal_gets_no_character_that_it_acts_on(text: str, shown: str) -> None:
+    assert terminal_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [("=cmd()", "'=cmd()"), ("+1", "'+1"), ("-1", "'-1"), ("@x", "'@x"), ("\tx", "'\tx"), ("\rx", "'\rx"),
+     ("a=b", "a=b"), ("", "")],
+)  # fmt: skip
+def test_a_spreadsheet_gets_no_formula(text: str, cell: str) -> None:
+    assert csv_text(text) == cell
+
+
+def test_json_is_readable_exact_and_free_of_controls() -> None:
+    value = {"id": "Zoë\x1b\x9b\x7f\u202e\U000e0041日"}
+    text = json_text(value)
+    assert text == '{"id": "Zoë\\u001b\\u009b\\u007f\\u202e\\udb40\\udc41日"}'
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("", 0)])
+def test_width_is_what_a_terminal_uses(text: str, columns: int) -> None:
+    assert width(text) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "left"),
+    [
+        ("abcdef", 6, "abcdef"),
+        ("abcdef", 5, "abcd…"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),
+        ("e" + "\u0301" * 1_000, 5, "e" + "\u0301" * 3),
+    ],
+)
+def test_texts_are_cut_by_width_and_marks_do_not_pile_up(text: str, columns: int, left: str) -> None:
+    assert cut(text, columns) == left
+
+
+def test_units_are_for_people() -> None:
+    rates = [
+        person_rate(rate)
+        for rate in (None, 0.0, 999.4, 999.5, 1_234_567.0, 99_949_999.0, 123_456_789.0, 5e15)
+    ]
+    assert rates == ["none", "0 B/s", "999 B/s", "1.0 kB/s", "1.2 MB/s", "99.9 MB/s", "123 MB/s", "5000 TB/s"]
+    assert person_bytes(1_048_576) == "1.0 MB"
+    assert [person_ms(ms) for ms in (0, 9_999, 12_345, 600_000)] == ["0 ms", "9999 ms", "12.3 s", "10.0 min"]
+    assert [person_percent(percent) for percent in (None, 99.96, 103.24, 512.3)] == [
+        "-",
+        "100.0 %",
+        "103.2 %",
+        "512 %",
+    ]
+    assert [iso_time(ms) for ms in (0, 1_795_239_600_007)] == [
+        "1970-01-01T00:00:00Z",
+        "2026-11-21T05:40:00.007Z",
+    ]
+
+
+def _report(*rows: dict[str, object], title: str = "client") -> Report:
+    return Report(
+        command="kquota test",
+        columns=("client", "bytes", "time", "share"),
+        rows=rows,
+        shown=(
+            Shown(title, lambda row: row["client"], is_text=True),
+            Shown("bytes", lambda row: str(row["bytes"])),
+        ),
+        times=frozenset({"time"}),
+        footer="the end",
+        when_empty="no rows",
+        colour=lambda row: Colour.RED if row["bytes"] == 7 else None,
+    )
+
+
+_ROWS: tuple[dict[str, object], ...] = (
+    {"client": "=1+1\n\x1b[2J", "bytes": 7, "time": 1_795_239_600_000, "share": 0.5},
+    {"client": "x" * 40, "bytes": 123_456_789, "time": None, "share": float("nan")},
+)
+
+
+def test_a_table_cuts_texts_and_never_numbers() -> None:
+    assert table_report(_report(*_ROWS), columns=30) == (
+        "client                   bytes\n"
+        "=1+1\\x0a\\x1b[2J              7\n"
+        "xxxxxxxxxxxxxxxxxx…  123456789\n"
+        "the end\n"
+    )
+
+
+def test_colour_goes_around_the_row_only_where_asked_for() -> None:
+    coloured = table_report(_report(_ROWS[0]), has_colour=True)
+    assert coloured.splitlines()[1] == "\x1b[31m=1+1\\x0a\\x1b[2J      7\x1b[0m"
+    assert "\x1b" not in table_report(_report(_ROWS[0]))
+
+
+def test_json_is_an_envelope_with_raw_numbers() -> None:
+    text = json_report(_report(*_ROWS))
+    assert text == (
+        '{"command": "kquota test", "version": 1, "rows": [\n'
+        '{"client": "=1+1\\n\\u001b[2J", "bytes": 7, "time": "2026-11-21T05:40:00Z", "share": 0.5},\n'
+        '{"client": "' + "x" * 40 + '", "bytes": 123456789, "time": null, "share": null}\n'
+        "]}\n"
+    )
+    assert json.loads(text)["rows"][0]["client"] == "=1+1\n\x1b[2J"
+
+
+def test_csv_defuses_formulas_and_on_a_terminal_controls_too() -> None:
+    head = "client,bytes,time,share\n"
+    assert csv_report(_report(_ROWS[0])) == head + '"\'=1+1\n\x1b[2J",7,2026-11-21T05:40:00Z,0.5\n'
+    assert csv_report(_report(_ROWS[0]), is_for_terminal=True) == (
+        head + "'=1+1\\x0a\\x1b[2J,7,2026-11-21T05:40:00Z,0.5\n"
+    )
+
+
+def test_nothing_found_is_said_in_a_table_and_is_no_row_elsewhere() -> None:
+    assert table_report(_report()) == "no rows\n"
+    assert json_report(_report()) == '{"command": "kquota test", "version": 1, "rows": []}\n'
+    assert csv_report(_report()) == "client,bytes,time,share\n"
