@@ -14,7 +14,9 @@ from kquota_spark.io.hops import HOPS
 
 def main() -> int:
     """Arguments, one call, one exit code."""
-    parser = argparse.ArgumentParser(prog="audit.py", description="Audit Kafka client quotas from the request log.")
+    parser = argparse.ArgumentParser(
+        prog="audit.py", description="Audit Kafka client quotas from the request log."
+    )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE")
     parser.add_argument("--only", choices=HOPS, action="append", help="run only this query; may be repeated")
     parser.add_argument("--once", action="store_true", help="work through what is there, then end")

@@ -18,7 +18,8 @@ from kquota_spark.errors import UserError
 def parser() -> argparse.ArgumentParser:
     """The parser of every command; the command groups add their own."""
     top = argparse.ArgumentParser(
-        prog="kquota", description="Audit of Apache Kafka client quotas: reads the tables, replays request logs."
+        prog="kquota",
+        description="Audit of Apache Kafka client quotas: reads the tables, replays request logs.",
     )
     top.add_argument("--version", action="version", version=f"kquota {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")

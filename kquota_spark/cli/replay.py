@@ -22,15 +22,25 @@ from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 
 def add_commands(commands: Any) -> None:
     """Add `replay`."""
-    parser = commands.add_parser("replay", help="judge request-log files without Spark, and compare with the broker")
+    parser = commands.add_parser(
+        "replay", help="judge request-log files without Spark, and compare with the broker"
+    )
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="request log, plain or .gz")
-    parser.add_argument("--quotas", required=True, type=Path, metavar="FILE", help="quotas.yaml with validity")
-    parser.add_argument("--broker", type=int, metavar="ID", help="broker of the logs, if no broker-<id> in the name")
+    parser.add_argument(
+        "--quotas", required=True, type=Path, metavar="FILE", help="quotas.yaml with validity"
+    )
+    parser.add_argument(
+        "--broker", type=int, metavar="ID", help="broker of the logs, if no broker-<id> in the name"
+    )
     parser.add_argument("--window-num", type=int, default=11, help="quota.window.num of the broker (11)")
     parser.add_argument("--window-size-seconds", type=int, default=1, help="quota.window.size.seconds (1)")
-    parser.add_argument("--broker-version", default="3.9", help="3.7 and older keep an older sample ring (3.9)")
+    parser.add_argument(
+        "--broker-version", default="3.9", help="3.7 and older keep an older sample ring (3.9)"
+    )
     parser.add_argument("--log-time-zone", default="UTC", help="time zone of the broker's log (UTC)")
-    parser.add_argument("--apply-lag-ms", type=int, default=0, help="brokers act on an edit this much later (0)")
+    parser.add_argument(
+        "--apply-lag-ms", type=int, default=0, help="brokers act on an edit this much later (0)"
+    )
     parser.add_argument("--show", choices=["wrong"], help="list every verdict that differs, with its cause")
     parser.add_argument("--output", choices=["table", "json"], default="table")
     parser.set_defaults(run=_replay)
@@ -60,7 +70,9 @@ def _rate_config(options: argparse.Namespace) -> RateConfig:
     try:
         variant = RingVariant.of_version(options.broker_version)
     except ValueError as error:
-        raise UserError(f"--broker-version: {options.broker_version!r}, expected e.g. 3.9 or 3.7.2") from error
+        raise UserError(
+            f"--broker-version: {options.broker_version!r}, expected e.g. 3.9 or 3.7.2"
+        ) from error
     return RateConfig(options.window_num, options.window_size_seconds * 1_000, variant)
 
 

@@ -38,8 +38,8 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -89,6 +89,13 @@ def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
         value = _with_environment(value, where, problems)
     if wanted is Duration:
         return _read_duration(value, where, problems)
+    if typing.get_origin(wanted) is None:
+        return _read_scalar(wanted, value, where, problems)
+    return _read_generic(wanted, value, where, problems)
+
+
+def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
+    """A choice, a list or a mapping of texts."""
     origin = typing.get_origin(wanted)
     if origin is Literal:
         choices = typing.get_args(wanted)
@@ -101,12 +108,10 @@ def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
             return ()
         inner = typing.get_args(wanted)[0]
         return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
-    if origin is dict:
-        if not isinstance(value, dict):
-            problems.append(f"{where}: {_shown(value)}, expected a mapping of names to texts")
-            return {}
-        return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
-    return _read_scalar(wanted, value, where, problems)
+    if not isinstance(value, dict):
+        problems.append(f"{where}: {_shown(value)}, expected a mapping of names to texts")
+        return {}
+    return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
 
 
 def _scalar(value: Any) -> Any:
@@ -189,5 +194,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     return "nothing" if value is None else repr(value)[:60]
-
-

@@ -37,6 +37,7 @@ from kquota_spark.embedded.load import run_load
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
+from kquota_spark.io.driver_lock import driver_pid
 
 DIRECTORY = Path(".kquota/demo")
 _JUDGED_WITHIN_S = 120.0
@@ -100,6 +101,7 @@ def _run(seconds: float) -> None:
             with _process([*_kquota("ship", config), "--once", "--end"], "ship-end.log") as last:
                 _require_success(last, "ship-end.log")
             _wait_until_judged(settings, audit)
+            _stop_driver(settings, audit)
     summary = summarise(settings, seconds)
     (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     print(summary_text(summary, config))
@@ -111,9 +113,7 @@ def _say(text: str) -> None:
 
 def _write_config(cluster: Cluster) -> Path:
     login = {
-        name: value
-        for name, value in cluster.client_settings(AUDITOR).items()
-        if name != "bootstrap.servers"
+        name: value for name, value in cluster.client_settings(AUDITOR).items() if name != "bootstrap.servers"
     }
     config = DIRECTORY / "kquota.yaml"
     config.touch(mode=0o600)
@@ -141,7 +141,11 @@ def _audit(config: Path) -> list[str]:
 @contextmanager
 def _process(command: list[str], log: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is stopped as an operator would, with SIGTERM, when the block is left."""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(Path("conf").absolute()),
+    }
     with (DIRECTORY / log).open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         try:
@@ -208,6 +212,14 @@ def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> No
                 f"kquota doctor --config {DIRECTORY}/kquota.yaml says where they are"
             )
         time.sleep(0.5)
+
+
+def _stop_driver(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C for the Python driver: a signal to spark-submit itself would cut the JVM off in mid-batch."""
+    pid = driver_pid(settings.checkpoints, "ingest")
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+    _require_success(audit, "audit.log")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,4 @@ def clients(seconds: float) -> list[ClientPlan]:
 
 def history() -> list[ClientPlan]:
     """What the consumers will read."""
-    return [
-        ClientPlan("produce", "setup", "history", 5_000_000, user=AUDITOR, partitions=(0, 1), stop_s=3.0)
-    ]
+    return [ClientPlan("produce", "setup", "history", 5_000_000, user=AUDITOR, partitions=(0, 1), stop_s=3.0)]

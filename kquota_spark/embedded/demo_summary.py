@@ -14,7 +14,9 @@ _OPEN_COUNTS = """
       (SELECT count(*) FROM requests WHERE quota_type IS NOT NULL AND NOT is_out_of_time) AS counted,
       (SELECT coalesce(sum(requests + duplicates), 0)::BIGINT FROM usage) AS measured,
       (SELECT coalesce(sum(requests), 0)::BIGINT FROM usage) AS to_judge,
-      (SELECT coalesce(sum(requests + late), 0)::BIGINT FROM decisions) AS judged
+      (SELECT coalesce(sum(requests + late), 0)::BIGINT FROM decisions) AS judged,
+      (SELECT count(*) FROM decisions WHERE quota_used_percent > 100) AS violated,
+      (SELECT coalesce(sum(violated_seconds), 0)::BIGINT FROM violations) AS in_episodes
 """
 _AGREEMENT = """
     SELECT quota_type, sum(requests_judged)::BIGINT AS requests_judged,
@@ -38,10 +40,14 @@ LIVE = """
 
 
 def is_all_judged(settings: Settings) -> bool:
-    """Whether every counted line has gone through measure and judge."""
-    with open_tables(settings, "requests", "usage", "decisions") as tables:
-        counted, measured, to_judge, judged = tables.query(_OPEN_COUNTS).rows[0]
-    return bool(counted) and counted == measured and to_judge == judged
+    """Whether every counted line has gone through all hops."""
+    with open_tables(settings, "requests", "usage", "decisions", "violations") as tables:
+        found = tables.query(_OPEN_COUNTS).dicts()[0]
+    return bool(
+        found["counted"] == found["measured"] > 0
+        and found["to_judge"] == found["judged"]
+        and found["violated"] == found["in_episodes"]
+    )
 
 
 def summarise(settings: Settings, demo_seconds: float) -> dict[str, Any]:
@@ -83,9 +89,11 @@ def summary_text(summary: dict[str, Any], config: Path) -> str:
     """The summary for people."""
     lines = [
         "",
-        f"requests {summary['requests']:,}   unreadable lines {summary['unreadable']:,}   "
-        f"decisions {summary['decisions']:,}   violations {summary['violations']:,} "
-        f"({summary['open_violations']} open)   levels {', '.join(map(str, summary['levels_seen']))}",
+        (
+            f"requests {summary['requests']:,}   unreadable lines {summary['unreadable']:,}   "
+            f"decisions {summary['decisions']:,}   violations {summary['violations']:,} "
+            f"({summary['open_violations']} open)   levels {', '.join(map(str, summary['levels_seen']))}"
+        ),
         "",
         "agreement with the broker      " + "".join(f"{name:>12}" for name in summary["agreement"]),
     ]

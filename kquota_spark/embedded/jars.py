@@ -22,6 +22,7 @@ from pathlib import Path
 
 from kquota_spark.embedded.ivy import retrieve
 from kquota_spark.embedded.java import find_java
+from kquota_spark.embedded.spark_home import link_into_pyspark
 from kquota_spark.errors import UserError
 
 _CONFS = ("spark", "broker")
@@ -120,7 +121,7 @@ def _fetch(ivy_xml: Path, digest: str, target: Path) -> Jars:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
-        retrieve(java.path, _pyspark_jars(), ivy_xml, confs=_CONFS, into=work, downloads=downloads)
+        retrieve(java.path, pyspark_jars(), ivy_xml, confs=_CONFS, into=work, downloads=downloads)
         _write_manifest(work, digest)
         _publish(work, target)
     finally:
@@ -161,7 +162,12 @@ def _refuse_foreign(target: Path) -> None:
             raise UserError(msg)
 
 
-def _pyspark_jars() -> Path:
+def pyspark_jars() -> Path:
+    """The jars directory of the installed PySpark.
+
+    Raises:
+        UserError: PySpark is not installed.
+    """
     # find_spec of a top-level package does not import it: importing pyspark takes seconds.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -186,6 +192,7 @@ def main(arguments: list[str]) -> int:
     """Fetch the jars of the declaration named on the command line."""
     try:
         jars = ensure_jars(Path(arguments[0]) if arguments else None)
+        link_into_pyspark(jars.spark, pyspark_jars())
     except UserError as error:
         print(f"kquota: {error}", file=sys.stderr)
         return 1

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import msgspec
 
-
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """Bytes of a record set: a 32-bit number on the wire; anything else is refused."""
 

@@ -107,19 +107,20 @@ def _fields(index: int, node: yaml.Node, problems: list[str]) -> dict[str, Any]:
         problems.append(f"[{index}]: not a mapping, expected keys {', '.join(_KEYS)}")
         return {}
     given: dict[str, Any] = {}
+    seen: set[str] = set()
     for key_node, value_node in node.value:
         key = str(key_node.value)[:60]
         if key not in _KEYS:
             problems.append(f"[{index}].{key}: unknown key, expected one of {', '.join(_KEYS)}")
-        elif key in given:
+        elif key in seen:
             problems.append(f"[{index}].{key}: stands here twice, expected once")
         elif not isinstance(value_node, yaml.ScalarNode):
             problems.append(f"[{index}].{key}: a list or mapping, expected one value")
         else:
             given[key] = _scalar(value_node)
-    problems.extend(
-        f"[{index}].{key}: missing, expected a value" for key in ("type", "value") if key not in given
-    )
+        seen.add(key)
+    missing = [key for key in ("type", "value") if key not in seen]
+    problems.extend(f"[{index}].{key}: missing, expected a value" for key in missing)
     return given
 
 

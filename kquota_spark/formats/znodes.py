@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Never
 
 from kquota_spark.model.entities import Entity, QuotaKey
+
+ROOTS = ("users", "clients")
+"""Below /config; all paths here are."""
 
 _LONG = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
@@ -40,6 +43,55 @@ class NodeNames:
 
     entities: Mapping[str, Entity]
     problems: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One user or client node: its quotas, its mtime and its mzxid."""
+
+    payload: QuotaPayload
+    changed_at_ms: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All nodes at one moment, by path; what could not be read is in `unreadable`, with the reason.
+
+    `listed_at` is the pzxid of each node with children: the zxid of the last child created or deleted.
+    """
+
+    nodes: Mapping[str, Node]
+    listed_at: Mapping[str, int]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    def is_hidden(self, path: str) -> bool:
+        """The node may exist, at or below a path that cannot be read."""
+        return any(above in self.unreadable for above in [path, *_above(path)])
+
+    def removed_at(self, path: str) -> int:
+        """The zxid at which a node that is gone was seen to be gone.
+
+        A deleted node has no stat left. The pzxid of its nearest ancestor is that of the deletion itself or
+        of a later edit beside it.
+        """
+        return next(self.listed_at[above] for above in _above(path) if above in self.listed_at)
+
+
+def has_data(path: str) -> bool:
+    """Whether the node holds quotas: `users/U`, `clients/C`, `users/U/clients/C`."""
+    return path.count("/") % 2 == 1
+
+
+def has_children(path: str) -> bool:
+    """Whether nodes with quotas are below: the roots, `users/U`, `users/U/clients`."""
+    return path in ROOTS or (path.startswith("users/") and path.count("/") < 3)
+
+
+def _above(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def decode_quota_node(data: bytes | None) -> QuotaPayload:
@@ -102,11 +154,7 @@ def _long(text: str) -> float | None:
 def _double(text: str) -> float | None:
     """Java's `Double.parseDouble`, but for its hexadecimal form."""
     text = text.strip(_JAVA_BLANKS)
-    return (
-        float(text.rstrip("fFdD"))
-        if text.endswith(("f", "F", "d", "D")) and _DOUBLE.fullmatch(text)
-        else (float(text) if _DOUBLE.fullmatch(text) else None)
-    )
+    return float(text.rstrip("fFdD")) if _DOUBLE.fullmatch(text) else None
 
 
 def name_nodes(paths: Iterable[str]) -> NodeNames:

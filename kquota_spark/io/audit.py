@@ -7,13 +7,17 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JNetworkError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.delta_tables import create_tables, has_rows
 from kquota_spark.io.drain import close_all_windows
+from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.hops import HOPS, TARGETS, start_hop
 from kquota_spark.io.kafka import require_topic
 from kquota_spark.io.spark import spark_session
@@ -21,7 +25,7 @@ from kquota_spark.io.watch import Watcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S = 0.5
 _REPORT_S = 10.0
@@ -46,19 +50,22 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
-    watcher = Watcher(settings)
-    watcher.start()
-    try:
+    with ExitStack() as stack:
+        for hop in hops:
+            stack.enter_context(driver_lock(settings.checkpoints, hop))
+        watcher = Watcher(settings)
+        if "judge" in hops:
+            watcher.start()
+            stack.callback(watcher.stop)
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
+        stack.callback(session.stop)
         try:
             if is_once or is_drained:
                 _run_once(session, settings, hops, watcher, stop, is_drained=is_drained)
             else:
                 _run_on(session, settings, hops, watcher, stop)
-        finally:
-            session.stop()
-    finally:
-        watcher.stop()
+        except Py4JNetworkError as error:
+            raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
 
 
 def _require_checkpoint(settings: Settings, hop: str) -> None:
@@ -100,9 +107,7 @@ def _run_on(
     _wait(settings, queries, watcher, stop)
 
 
-def _wait(
-    settings: Settings, queries: list[StreamingQuery], watcher: Watcher, stop: threading.Event
-) -> int:
+def _wait(settings: Settings, queries: list[StreamingQuery], watcher: Watcher, stop: threading.Event) -> int:
     """Wait until all queries have ended or `stop` is set; any failure ends all. Returns the rows read."""
     totals: dict[str, tuple[int, int]] = {}
     reported_s = time.monotonic()

@@ -137,7 +137,7 @@ def _lags(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
         for what, table, given_ms, done_ms, allowed_ms in steps:
             if given_ms is None:
                 continue
-            through = "nothing" if done_ms is None else f"through {utc_text(done_ms)}"
+            through = "is empty" if done_ms is None else f"through {utc_text(done_ms)}"
             behind_ms = given_ms - done_ms if done_ms is not None else allowed_ms + 1
             advice = (
                 f"the query {what} stands still: see its log; seconds close only when brokers send heartbeats"

@@ -1,4 +1,4 @@
-"""The end of a run: `availableNow` leaves the last seconds open, a heartbeat beyond the lateness closes them."""
+"""The end of a run: `availableNow` leaves the last seconds open; a late heartbeat closes them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ def close_all_windows(settings: Settings) -> None:
     """
     path = f"{settings.tables.rstrip('/')}/{REQUESTS.name}"
     rows = DeltaTable(path).to_pyarrow_dataset()
-    newest = duckdb.connect().execute(
-        "SELECT max(record_time_ms) FILTER (topic IS NOT NULL), max(record_time_ms) FROM rows "
-        "WHERE NOT is_out_of_time"
-    ).fetchone()
+    newest = (
+        duckdb.connect()
+        .execute(
+            "SELECT max(record_time_ms) FILTER (topic IS NOT NULL), max(record_time_ms) FROM rows "
+            "WHERE NOT is_out_of_time"
+        )
+        .fetchone()
+    )
     assert newest is not None and rows is not None
     newest_line_ms, newest_ms = newest
     if newest_line_ms is None:

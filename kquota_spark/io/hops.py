@@ -21,7 +21,8 @@ from kquota_spark.schema.tables import DECISIONS, QUOTA_RULES, REQUESTS, USAGE, 
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
@@ -49,9 +50,7 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
 def _judged(session: SparkSession, settings: Settings) -> DataFrame:
     rules = table(session, settings, QUOTA_RULES.name).where(f"cluster_id = {_literal(settings.cluster_id)}")
     governed = with_governing(table_stream(session, settings, USAGE.name), rules)
-    return to_decisions(
-        governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds"
-    )
+    return to_decisions(governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds")
 
 
 def rate_config(settings: Settings) -> RateConfig:
@@ -119,7 +118,7 @@ def _merge_into_violations(settings: Settings) -> Callable[[DataFrame, int], Non
             session.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
             to_violations(decisions, still_open, gap_s).createOrReplaceTempView("kquota_episodes")
             session.sql(
-                f"MERGE INTO delta.`{path}` AS old USING kquota_episodes AS new "  # noqa: S608 - our own path
+                f"MERGE INTO delta.`{path}` AS old USING kquota_episodes AS new "
                 "ON old.episode_id = new.episode_id AND old.event_date = new.event_date "
                 "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
             )

@@ -25,9 +25,7 @@ def require_topic(settings: Settings) -> None:
     kafka = settings.kafka
     if "sasl.jaas.config" in kafka.options:
         return  # the login is in a form that only the Java client reads: Spark will say what is wrong
-    client = AdminClient(
-        {"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, logger=_SILENT
-    )
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, logger=_SILENT)
     try:
         topics = client.list_topics(timeout=_TIMEOUT_S).topics
     except KafkaException as error:

@@ -29,7 +29,9 @@ _HEARTBEAT = b'{"kquota_heartbeat":'
 
 
 @dataclass(frozen=True, slots=True)
-class _Message:
+class Message:
+    """One message of the log topic; `broker` is its header or key, as text."""
+
     value: bytes
     broker: str
     timestamp_ms: int
@@ -66,7 +68,7 @@ def arrival_checks(
                 **options,
                 "bootstrap.servers": settings.kafka.bootstrap_servers,
                 "client.id": settings.kafka.client_id,
-                "group.id": settings.kafka.client_id,  # required, but partitions are assigned: no group is joined
+                "group.id": settings.kafka.client_id,  # required; no group is joined by assigning
                 "enable.auto.commit": False,
             },
             logger=logging.Logger("kafka", logging.CRITICAL + 1),
@@ -84,7 +86,14 @@ def arrival_checks(
     if not messages:
         advice = "start kquota ship (or Filebeat, Fluent Bit) on the brokers"
         return [*checks, fail("lines", f"{topic} is empty", advice)]
-    return [*checks, *_fresh(messages, now_ms), *_readable(messages, settings), _beats(messages, brokers)]
+    return checks + message_checks(messages, settings.broker.log_time_zone, brokers, now_ms)
+
+
+def message_checks(
+    messages: Sequence[Message], log_time_zone: str, brokers: Sequence[int], now_ms: int
+) -> list[Check]:
+    """Judge the newest messages of the topic (at least one)."""
+    return [*_fresh(messages, now_ms), *_readable(messages, log_time_zone), _beats(messages, brokers, now_ms)]
 
 
 def _ranges(consumer: Any, topic: str) -> dict[int, _Range]:
@@ -112,7 +121,7 @@ def _expired(ranges: Mapping[int, _Range], consumed: Mapping[int, Consumed] | No
     ]
 
 
-def _last_messages(consumer: Any, topic: str, ranges: Mapping[int, _Range], now_ms: int) -> list[_Message]:
+def _last_messages(consumer: Any, topic: str, ranges: Mapping[int, _Range], now_ms: int) -> list[Message]:
     """Messages of the last seconds; where there are none, the last one of each partition."""
     from confluent_kafka import TopicPartition
 
@@ -127,18 +136,18 @@ def _last_messages(consumer: Any, topic: str, ranges: Mapping[int, _Range], now_
     ]
     consumer.assign(starts)
     open_partitions = {place.partition for place in starts}
-    messages: list[_Message] = []
+    messages: list[Message] = []
     deadline_s = time.monotonic() + _TIMEOUT_S
     while open_partitions and len(messages) < _MOST_MESSAGES and time.monotonic() < deadline_s:
         for message in consumer.consume(1_000, timeout=0.5):
             if message.error() is None:
-                messages.append(_Message(message.value() or b"", _broker(message), message.timestamp()[1]))
+                messages.append(Message(message.value() or b"", _broker(message), message.timestamp()[1]))
                 if message.offset() + 1 >= ranges[message.partition()].end:
                     open_partitions.discard(message.partition())
     return messages
 
 
-def _fresh(messages: Iterable[_Message], now_ms: int) -> list[Check]:
+def _fresh(messages: Iterable[Message], now_ms: int) -> list[Check]:
     age_ms = now_ms - max(message.timestamp_ms for message in messages)
     evidence = f"the newest message is {max(age_ms, 0) / 1_000:.1f} s old"
     if age_ms > _FRESH_MS:
@@ -156,8 +165,8 @@ def _fresh(messages: Iterable[_Message], now_ms: int) -> list[Check]:
     ]
 
 
-def _readable(messages: Iterable[_Message], settings: Settings) -> list[Check]:
-    parser = RequestLogParser(settings.broker.log_time_zone)
+def _readable(messages: Iterable[Message], log_time_zone: str) -> list[Check]:
+    parser = RequestLogParser(log_time_zone)
     read, reasons, offset_ms = 0, dict[str, int](), 0
     for message in messages:
         if message.value.startswith(_HEARTBEAT):
@@ -182,11 +191,12 @@ def _readable(messages: Iterable[_Message], settings: Settings) -> list[Check]:
     return [*checks, (warn if read else fail)("format", evidence, advice)]
 
 
-def _beats(messages: Iterable[_Message], brokers: Sequence[int]) -> Check:
-    seen = {message.broker for message in messages if message.value.startswith(_HEARTBEAT)}
+def _beats(messages: Iterable[Message], brokers: Sequence[int], now_ms: int) -> Check:
+    recent = [message for message in messages if message.timestamp_ms >= now_ms - 2 * _LOOK_BACK_MS]
+    seen = {message.broker for message in recent if message.value.startswith(_HEARTBEAT)}
     silent = [str(broker) for broker in brokers if str(broker) not in seen]
     if silent:
-        evidence = f"none in the last {_LOOK_BACK_MS // 1_000} s from broker {', '.join(silent)}"
+        evidence = f"none in the last seconds from broker {', '.join(silent)}"
         advice = "seconds of a quiet broker then close late: start kquota ship there, or its heartbeat"
         return warn("heartbeats", evidence, advice)
     return ok("heartbeats", f"from broker {', '.join(map(str, brokers))}")

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import Any, NamedTuple
 
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
@@ -148,10 +148,10 @@ class _Stretches:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Lines without their ends; a line beyond all measure comes in pieces, each refused by the parser."""
-    opened: IO[bytes]
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as opened:
-            while line := opened.readline(_MAX_LINE_BYTES):
+        opened: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115
+        with opened as file:
+            while line := file.readline(_MAX_LINE_BYTES):
                 yield line.rstrip(b"\r\n")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -71,7 +71,7 @@ class Ledger:
             self._compare_node(path, entity, view.nodes[path], edits)
         for path, problem in names.problems.items():
             node = view.nodes[path]
-            self._add_problem(path, None, problem, node.changed_at_ms, node.version, edits)
+            self._add_problem(NodeProblem(path, None, problem, node.changed_at_ms, node.version), edits)
         for path, problem in view.unreadable.items():
             self._add_unreadable(path, problem, observed_at_ms, edits)
         present = set(names.entities.values())
@@ -91,7 +91,7 @@ class Ledger:
         self._seen[entity] = node.version
         if node.payload.problem is not None:
             problem = node.payload.problem
-            self._add_problem(path, entity, problem, node.changed_at_ms, node.version, edits)
+            self._add_problem(NodeProblem(path, entity, problem, node.changed_at_ms, node.version), edits)
         for key in QuotaKey:
             value, previous = node.payload.values.get(key), recorded.values.get(key)
             if key in node.payload.left_alone or _is_same(value, previous):
@@ -117,15 +117,13 @@ class Ledger:
     def _add_unreadable(self, path: str, problem: str, observed_at_ms: int, edits: Edits) -> None:
         entity = name_nodes([path] if has_data(path) else []).entities.get(path)
         version = self._recorded.get(entity, Recorded()).version if entity else 0
-        self._add_problem(path, entity, problem, observed_at_ms, version, edits)
+        self._add_problem(NodeProblem(path, entity, problem, observed_at_ms, version), edits)
 
-    def _add_problem(
-        self, path: str, entity: Entity | None, problem: str, changed_at_ms: int, version: int, edits: Edits
-    ) -> None:
-        name = path[:_NAME_LIMIT]
-        if self._problems.get(name) != (version, problem):
-            _log.warning("quota node %r: %s", name, problem)
-            edits.problems.append(NodeProblem(name, entity, problem, changed_at_ms, version))
+    def _add_problem(self, found: NodeProblem, edits: Edits) -> None:
+        found = replace(found, node=found.node[:_NAME_LIMIT])
+        if self._problems.get(found.node) != (found.version, found.problem):
+            _log.warning("quota node %r: %s", found.node, found.problem)
+            edits.problems.append(found)
 
     def _apply(self, change: QuotaChange) -> None:
         before = self._recorded.get(change.entity, Recorded())
@@ -167,6 +165,9 @@ class Watcher:
             UserError: the source or the tables cannot be read; one line.
         """
         quotas = self._settings.quotas
+        if quotas.source == "file" and not quotas.file:
+            msg = "quotas.file: missing, expected the path of a quota file because quotas.source is file"
+            raise UserError(msg)
         lag_ms = quotas.apply_lag if quotas.source == "zookeeper" else 0
         self._tables = RulesTables(
             self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=lag_ms

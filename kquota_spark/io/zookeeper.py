@@ -63,9 +63,9 @@ class QuotaTree:
         self._connect = connect
         self._timeout_s = session_timeout_ms / 1_000
         # kazoo logs every response at DEBUG, SCRAM credentials included: a level of its own keeps that out,
-        # whatever the level of the root logger.
+        # whatever the level of the root logger. Its warnings only repeat what `_on_state` says.
         quiet = logging.getLogger(f"{__name__}.kazoo")
-        quiet.setLevel(logging.WARNING)
+        quiet.setLevel(logging.ERROR)
         try:
             # kazoo's own pause between two attempts to connect grows up to an hour.
             pause = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}

@@ -126,4 +126,3 @@ def _decision(
     decision.level, decision.rule, decision.rule_version = stretch.level, stretch.rule, stretch.rule_version
     _add_names(decision, of_second)
     return decision
-

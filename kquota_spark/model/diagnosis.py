@@ -1,4 +1,4 @@
-"""Why a verdict of the replay differs from the broker's, for the list that `kquota replay --show wrong` prints."""
+"""Why a verdict differs from the broker's, for the list that `kquota replay --show wrong` prints."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def cause_of(verdicts: Sequence[Verdict], index: int, config: RateConfig) -> str
     return "not explained by the clock: check window settings, broker version and quotas"
 
 
-def _flips_under_noise(
-    verdicts: Sequence[Verdict], index: int, config: RateConfig, noise_ms: int
-) -> bool:
+def _flips_under_noise(verdicts: Sequence[Verdict], index: int, config: RateConfig, noise_ms: int) -> bool:
     """Whether some small shift of the record times, requests changing places included, gives the other verdict."""
     target = verdicts[index]
     horizon_ms = _LOOK_BACK_WINDOWS * config.horizon_ms

@@ -120,8 +120,7 @@ class BucketReplay:
         for index in range(1, len(rings)):
             bits >>= 12
             time_ms = point.record_time_ms + (bits & 0xFFF) % 5 - 2
-            if time_ms < times[index]:
-                time_ms = times[index]
+            time_ms = max(time_ms, times[index])
             times[index] = time_ms
             noisy = rings[index]
             if (noisy.record(amount, time_ms) * allowed < noisy.total) is not is_over:

@@ -60,9 +60,7 @@ class SampleRing:
     __slots__ = ("_by_last_event", "_expire_ms", "_oldest_start_ms", "_purge_at_ms", "_slots", "config",
                  "current", "samples", "total")  # fmt: skip
 
-    def __init__(
-        self, config: RateConfig, samples: list[list[int]] | None = None, current: int = 0
-    ) -> None:
+    def __init__(self, config: RateConfig, samples: list[list[int]] | None = None, current: int = 0) -> None:
         self.config = config
         self.samples = samples if samples is not None else []
         self.current = current
@@ -154,5 +152,5 @@ def _java_round(value: float) -> int:
 
 def _to_int32(value: int) -> int:
     """Java's cast from long to int: the low 32 bits, signed."""
-    low = value & (2**_INT_BITS - 1)
+    low: int = value & (2**_INT_BITS - 1)
     return low - 2**_INT_BITS if low >= 2 ** (_INT_BITS - 1) else low

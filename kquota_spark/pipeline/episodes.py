@@ -38,9 +38,7 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
     by_time = Window.partitionBy(*_BUCKET).orderBy("start_time")
     gap = F.unix_millis("start_time") - F.unix_millis(F.lag("last_second").over(by_time))
     is_first = F.when(gap <= int(gap_s * 1_000), 0).otherwise(1)
-    numbered = pieces.withColumn("is_first", is_first).withColumn(
-        "episode", F.sum("is_first").over(by_time)
-    )
+    numbered = pieces.withColumn("is_first", is_first).withColumn("episode", F.sum("is_first").over(by_time))
     return (
         numbered.groupBy(*_BUCKET, "episode")
         .agg(*_sums())

@@ -114,7 +114,7 @@ def parsed_batch(batch: pa.RecordBatch, parser: RequestLogParser, settings: Inge
 
 
 def _line(
-    value: bytes, broker: bytes | None, timestamp_ms: int, parser: RequestLogParser, settings: IngestSettings
+    value: bytes, broker: bytes | None, timestamp_ms: Any, parser: RequestLogParser, settings: IngestSettings
 ) -> tuple[Any, ...]:
     if broker is None or _BROKER_ID.fullmatch(broker) is None:
         reason = "no broker id in header broker_id or key (expected a number)"
@@ -131,9 +131,7 @@ def _line(
     return ("request", broker_id, is_out_of_time, None, None, *request)
 
 
-def _heartbeat(
-    value: bytes, broker_id: int, timestamp_ms: int, settings: IngestSettings
-) -> tuple[Any, ...]:
+def _heartbeat(value: bytes, broker_id: int, timestamp_ms: int, settings: IngestSettings) -> tuple[Any, ...]:
     """A shipper's word that all lines before a time have been sent; the last one closes every window."""
     try:
         beat = msgspec.json.decode(value, type=_Heartbeat).kquota_heartbeat

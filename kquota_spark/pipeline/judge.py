@@ -170,4 +170,3 @@ def decoded(data: bytes, config: RateConfig) -> BucketReplay:
     replay.times_ms = times_ms
     replay.rings = [SampleRing(config, samples, current) for current, samples in rings]
     return replay
-

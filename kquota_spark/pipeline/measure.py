@@ -47,9 +47,7 @@ def to_usage(requests: DataFrame, allowed_lateness: str, partitions: int) -> Dat
 def _only_on_time(requests: DataFrame) -> DataFrame:
     """Counted requests as points, and heartbeats as rows without one; lines from the future are left out."""
     is_counted = F.col("quota_type").isNotNull()
-    return requests.where(
-        "NOT is_out_of_time AND (quota_type IS NOT NULL OR kind = 'heartbeat')"
-    ).select(
+    return requests.where("NOT is_out_of_time AND (quota_type IS NOT NULL OR kind = 'heartbeat')").select(
         *_KEYS,
         F.timestamp_millis("record_time_ms").alias("record_time"),
         F.when(is_counted, _point()).alias("point"),
@@ -76,7 +74,8 @@ def _with_amounts(per_second: DataFrame) -> DataFrame:
         }
     ).withColumn("duplicates", F.col("copies") - F.size("points"))
     tiles = ordered.select(
-        "*", F.explode(F.expr(f"sequence(0, CAST((size(points) - 1) DIV {TILE_POINTS} AS INT))")).alias("tile")
+        "*",
+        F.explode(F.expr(f"sequence(0, CAST((size(points) - 1) DIV {TILE_POINTS} AS INT))")).alias("tile"),
     ).withColumns(
         {
             "points": F.expr(f"slice(points, tile * {TILE_POINTS} + 1, {TILE_POINTS})"),

@@ -71,7 +71,7 @@ def arrow_type(ddl: str) -> pa.DataType:
     """
     import pyarrow as pa
 
-    simple = {
+    simple: dict[str, pa.DataType] = {
         "string": pa.string(),
         "boolean": pa.bool_(),
         "int": pa.int32(),

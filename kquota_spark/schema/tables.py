@@ -31,7 +31,9 @@ REQUESTS = Table(
         BROKER_ID,
         Column("log_time_ms", "bigint", "time of the log line (response sent), epoch ms"),
         Column("record_time_ms", "bigint", "when the broker recorded the request in its quota, epoch ms"),
-        Column("is_out_of_time", "boolean", "record time too far after the Kafka timestamp: kept, not judged"),
+        Column(
+            "is_out_of_time", "boolean", "record time too far after the Kafka timestamp: kept, not judged"
+        ),
         Column("principal_type", "string", "type of the principal; ignored by quotas"),
         USER,
         CLIENT_ID,
@@ -95,7 +97,9 @@ DECISIONS = Table(
         Column("rule_version", "bigint", "version of that entity's quotas (zxid in ZooKeeper mode)"),
         Column("limit_per_s", "double", "limit in force, bytes per second per broker; null if unlimited"),
         Column("rate_per_s", "double", "highest rate the broker measured in this second, bytes per second"),
-        Column("quota_used_percent", "double", "100 * rate / limit; violated only above 100; null if unlimited"),
+        Column(
+            "quota_used_percent", "double", "100 * rate / limit; violated only above 100; null if unlimited"
+        ),
         Column("amount", "bigint", "bytes charged in this second"),
         Column("requests", "bigint", "requests in this second"),
         Column("throttle_ms", "bigint", "longest throttle by the replay, ms"),
@@ -112,7 +116,9 @@ DECISIONS = Table(
         Column("uncertain", "bigint", "requests whose verdict a clock error of 2 ms could flip; not judged"),
         Column("uncertain_wrong", "bigint", "of these, verdicts that differ from the broker's"),
         Column("inferred", "bigint", "throttled fetches (their size is not in the log); not judged"),
-        Column("excluded", "bigint", "requests under a request quota, whose throttle is not bandwidth's alone"),
+        Column(
+            "excluded", "bigint", "requests under a request quota, whose throttle is not bandwidth's alone"
+        ),
         Column("late", "bigint", "requests that came after their bucket had been judged further; not folded"),
         Column("throttle_errors_ms", "array<int>", "replay minus logged throttle, ms, where both throttled"),
         Column("is_certain", "boolean", "no request of this second is uncertain, late or behind the rules"),
@@ -136,7 +142,9 @@ VIOLATIONS = Table(
         Column("bucket_user", "string", "user tag of the bucket"),
         Column("bucket_client_id", "string", "client-id tag of the bucket"),
         Column("start_time", "timestamp", "first violated second, UTC"),
-        Column("end_time", "timestamp", "end of the last violated second, UTC; null while the episode is open"),
+        Column(
+            "end_time", "timestamp", "end of the last violated second, UTC; null while the episode is open"
+        ),
         Column("last_second", "timestamp", "last violated second seen so far, UTC"),
         Column("level", "int", "precedence level of the rule at the start"),
         Column("rule", "string", "entity that set the limit at the start"),
@@ -153,7 +161,9 @@ VIOLATIONS = Table(
 )
 
 ENTITY = (
-    Column("entity", "string", "canonical name, e.g. users/alice/clients/<default> (sanitised like a znode path)"),
+    Column(
+        "entity", "string", "canonical name, e.g. users/alice/clients/<default> (sanitised like a znode path)"
+    ),
     Column("level", "int", "1 to 8, place in Kafka's precedence; 0 for the source's own row in quota_rules"),
     Column("user", "string", "user part; null where it is absent or the default (see level)"),
     Column("client_id", "string", "client-id part; null where it is absent or the default (see level)"),

@@ -81,9 +81,7 @@ def _load(cluster: Cluster) -> float:
     for line in lines(LINES):
         while True:
             try:
-                producer.produce(
-                    TOPIC, line.text, str(line.broker_id).encode(), partition=line.broker_id - 1
-                )
+                producer.produce(TOPIC, line.text, str(line.broker_id).encode(), partition=line.broker_id - 1)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -125,7 +123,9 @@ def _reconcile(tables: Path) -> list[str]:
         if judged.get(quota_type) != expected:
             problems.append(f"decisions: {judged.get(quota_type)} {quota_type}, expected {expected}")
         if amounts.get(quota_type) != charged.get(quota_type):
-            problems.append(f"bytes of {quota_type}: {amounts.get(quota_type)}, charged {charged.get(quota_type)}")
+            problems.append(
+                f"bytes of {quota_type}: {amounts.get(quota_type)}, charged {charged.get(quota_type)}"
+            )
     return problems
 
 

@@ -133,6 +133,7 @@ class Writer(threading.Thread):
             rotations += 1
             if rotations % 10 == 0:
                 self.log.rename(self.log.with_name(f"{self.log.name}.2026-11-21-{rotations:06d}"))
+                self.log.touch()
 
 
 @contextlib.contextmanager

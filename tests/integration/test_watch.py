@@ -20,8 +20,9 @@ from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.errors import UserError
+from kquota_spark.formats.znodes import Node, QuotaPayload, View
 from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watch import Edits, Ledger, Watcher, now_ms
 from kquota_spark.model.entities import Entity, QuotaKey
 from kquota_spark.model.rules import QuotaChange
 
@@ -80,6 +81,12 @@ def watch() -> Iterator[Callable[[Settings], Watcher]]:
     for watcher in started:
         watcher.stop()
         watcher.check()
+
+
+@pytest.fixture
+def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No patrol, which would find in time what an event should have told."""
+    monkeypatch.setattr("kquota_spark.io.zookeeper._PATROL", 0)
 
 
 def payload(**config: Any) -> bytes:
@@ -178,11 +185,10 @@ def test_secrets_and_malformed_nodes_beside_quotas(
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
+    # The client of this test writes the canary: what it logs is not what is tested.
+    caplog.set_level(logging.WARNING, logger="kazoo")
     # Whoever debugs something else sets the root logger to DEBUG; kazoo would then log every payload.
     caplog.set_level(logging.DEBUG)
-    for name in ("kazoo", "kazoo.client"):
-        # The client of this test writes the canary: it is not what is tested.
-        caplog.set_level(logging.WARNING, logger=name)
     put(client, "users/alice", payload(**{"SCRAM-SHA-256": SCRAM, "producer_byte_rate": "7"}))
     put(client, "users/login-only", payload(**{"SCRAM-SHA-512": SCRAM}))
     put(client, "users/null", None)
@@ -206,6 +212,7 @@ def test_secrets_and_malformed_nodes_beside_quotas(
     assert files_with(tmp_path, CANARY) == []
 
 
+@pytest.mark.usefixtures("only_events")
 def test_live_edits_have_the_time_and_version_of_the_node(
     client: KazooClient, settings: Settings, watch: Callable[[Settings], Watcher]
 ) -> None:
@@ -269,6 +276,7 @@ def test_a_crash_between_the_two_tables_is_repaired(
     assert len(rows(settings, "quota_changes")) == 1
 
 
+@pytest.mark.usefixtures("only_events")
 def test_an_expired_session_loses_no_edit(
     client: KazooClient, settings: Settings, watch: Callable[[Settings], Watcher]
 ) -> None:
@@ -296,6 +304,7 @@ def test_an_expired_session_loses_no_edit(
     assert len(rows(settings, "quota_changes")) == 6
 
 
+@pytest.mark.usefixtures("only_events")
 def test_nothing_is_known_while_the_server_is_silent(
     zookeeper: Cluster,
     client: KazooClient,
@@ -371,6 +380,7 @@ def test_older_nodes_than_recorded_are_refused(
     assert "shows 2 quota nodes older than recorded (first: 'users/alice')" in caplog.text
 
 
+@pytest.mark.usefixtures("only_events")
 def test_a_storm_of_edits_ends_in_the_state_of_zookeeper(
     client: KazooClient, settings: Settings, watch: Callable[[Settings], Watcher]
 ) -> None:
@@ -474,3 +484,24 @@ def test_a_quota_file_is_written_without_lag_and_known_for_ever(settings: Settin
     ]
     assert sorted(stretches) == [(0, 1_000, None), (1_000, 2_000, 7.0), (2_000, None, None)]
     assert known_through_ms(of_file) == 253_402_300_799_999
+
+
+def test_a_clock_ahead_of_the_server_does_not_bury_a_node_that_came_again() -> None:
+    alice, key = Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE
+    ledger = Ledger([QuotaChange(alice, key, 1.0, None, 1_000, 5)], {})
+    # Our clock is 400 ms ahead: the deletion at 2,000 is recorded at 2,400, the next edit has mtime 2,100.
+    assert ledger.compare(View({}, {"users": 6}), 2_400).changes == [
+        QuotaChange(alice, key, None, 1.0, 2_400, 6)
+    ]
+    again = Node(QuotaPayload({key: 3.0}), 2_100, 7)
+    assert ledger.compare(View({"users/alice": again}, {"users": 7}), 2_500).changes == [
+        QuotaChange(alice, key, 3.0, None, 2_400, 7)
+    ]
+
+
+def test_a_password_alone_is_no_edit_but_its_version_counts() -> None:
+    ledger = Ledger([QuotaChange(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE, 1.0, None, 1_000, 5)], {})
+    same = QuotaPayload({QuotaKey.PRODUCER_BYTE_RATE: 1.0})
+    assert ledger.compare(View({"users/alice": Node(same, 3_000, 9)}, {"users": 2}), 3_100) == Edits()
+    older = ledger.compare(View({"users/alice": Node(QuotaPayload(), 2_000, 8)}, {"users": 2}), 3_200)
+    assert older == Edits(refused=["users/alice"])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.io.kafka_checks import connection_options
+from kquota_spark.io.log_topic_checks import Message, message_checks
 from tests.unit.table_rows import (
     T0_MS,
     decision,
@@ -384,3 +385,49 @@ def test_connection_options_are_taken_from_javas_or_librdkafkas_names() -> None:
     }
     librdkafka = {"sasl.username": "ann", "ssl.ca.location": "ca.pem"}
     assert connection_options(librdkafka) == librdkafka
+
+
+_LINE = (
+    b'[2026-11-21 05:40:00,000] DEBUG Completed request:{"requestHeader":{"requestApiKey":3,'
+    b'"requestApiVersion":12,"correlationId":1,"clientId":"a"},"connection":"c","principal":"User:a",'
+    b'"localTimeMs":1.0,"remoteTimeMs":0.0,"responseQueueTimeMs":0.0,"sendTimeMs":0.0,"throttleTimeMs":0,'
+    b'"response":{}} (kafka.request.logger)'
+)
+_BEAT = b'{"kquota_heartbeat":{"time_ms":1795239600000}}'
+
+
+def _of_messages(
+    *messages: Message, zone: str = "UTC", now_ms: int = T0_MS + 500
+) -> list[tuple[str, str, str]]:
+    checks = message_checks(messages, zone, [1, 2], now_ms)
+    return [(check.status.value, check.what, check.evidence) for check in checks]
+
+
+def test_a_log_topic_that_is_well() -> None:
+    messages = (Message(_LINE, "1", T0_MS), Message(_BEAT, "1", T0_MS), Message(_BEAT, "2", T0_MS + 100))
+    assert _of_messages(*messages) == [
+        ("ok", "lines", "the newest message is 0.4 s old"),
+        ("ok", "clock", "this machine and the newest message differ by 400 ms"),
+        ("ok", "format", "1 recent lines can be read"),
+        ("ok", "heartbeats", "from broker 1, 2"),
+    ]
+
+
+def test_a_log_topic_in_the_wrong_zone_with_garbage_and_a_silent_broker() -> None:
+    messages = (Message(_LINE, "1", T0_MS), Message(b"garbage", "1", T0_MS), Message(_BEAT, "1", T0_MS))
+    # 05:40 in Tokyo is 20:40 UTC of the day before.
+    assert _of_messages(*messages, zone="Asia/Tokyo") == [
+        ("ok", "lines", "the newest message is 0.5 s old"),
+        ("ok", "clock", "this machine and the newest message differ by 500 ms"),
+        ("fail", "time zone", "log times differ from Kafka's by -9.00 h"),
+        ("warn", "format", "1 of 2 recent lines: no 'Completed request:' near the start"),
+        ("warn", "heartbeats", "none in the last seconds from broker 2"),
+    ]
+
+
+def test_a_log_topic_that_stands_still_or_is_ahead() -> None:
+    old = _of_messages(Message(_BEAT, "1", T0_MS), now_ms=T0_MS + 90_000)
+    assert old[0] == ("warn", "lines", "the newest message is 90.0 s old")
+    assert old[-1] == ("warn", "heartbeats", "none in the last seconds from broker 1, 2")
+    ahead = _of_messages(Message(_LINE, "1", T0_MS), now_ms=T0_MS - 7_000)
+    assert ahead[1] == ("warn", "clock", "the newest message is 7.0 s ahead of this machine's clock")

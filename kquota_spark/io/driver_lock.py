@@ -1,0 +1,55 @@
+"""One driver a checkpoint: a lock that the operating system takes back when the process dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kquota_spark.errors import UserError
+
+LOCK_NAME = "driver.lock"
+
+
+@contextmanager
+def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
+    """Hold the lock of a set of queries; the file says which process has it, for `kill`.
+
+    Checkpoints on an object store are left to Spark's own commit protocol, which lets one of two writers win.
+
+    Args:
+        checkpoints: root of the checkpoints.
+        name: which queries; drivers of other queries may share the root.
+
+    Raises:
+        UserError: another driver has it.
+    """
+    if "://" in checkpoints:
+        yield
+        return
+    directory = Path(checkpoints)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}.{LOCK_NAME}"
+    with path.open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            raise UserError(
+                f"checkpoints {checkpoints} are in use by another driver (pid {file.read().strip() or '?'}): "
+                "stop it first, or give checkpoints: another path"
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def driver_pid(checkpoints: str, name: str) -> int | None:
+    """The process that holds or last held the lock."""
+    try:
+        return int((Path(checkpoints) / f"{name}.{LOCK_NAME}").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
