@@ -20,6 +20,7 @@ from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.hops import HOPS, TARGETS, start_hop
 from kquota_spark.io.kafka import require_topic
+from kquota_spark.io.progress import Progress
 from kquota_spark.io.spark import spark_session
 from kquota_spark.io.watch import Watcher
 
@@ -93,47 +94,41 @@ def _run_once(
             return
         if hop == "measure" and is_drained:
             close_all_windows(settings)
-        started_s = time.monotonic()
         query = start_hop(session, settings, hop, is_once=True)
-        rows = _wait(settings, [query], watcher, stop)
-        print(f"{hop}: {rows:,} rows read in {time.monotonic() - started_s:.1f} s", file=sys.stderr)
+        _wait(settings, [query], watcher, stop)
 
 
 def _run_on(
     session: SparkSession, settings: Settings, hops: Sequence[str], watcher: Watcher, stop: threading.Event
 ) -> None:
     queries = [start_hop(session, settings, hop, is_once=False) for hop in hops]
-    print(f"auditing {settings.cluster_id}: {', '.join(hops)}; stop with Ctrl-C", file=sys.stderr)
+    _say(f"auditing {settings.cluster_id}: {', '.join(hops)}; stop with Ctrl-C")
     _wait(settings, queries, watcher, stop)
 
 
-def _wait(settings: Settings, queries: list[StreamingQuery], watcher: Watcher, stop: threading.Event) -> int:
-    """Wait until all queries have ended or `stop` is set; any failure ends all. Returns the rows read."""
-    totals: dict[str, tuple[int, int]] = {}
+def _wait(settings: Settings, queries: list[StreamingQuery], watcher: Watcher, stop: threading.Event) -> None:
+    """Wait until all queries have ended or `stop` is set, and say how they get on; any failure ends all."""
+    progress = {str(query.name): Progress() for query in queries}
     reported_s = time.monotonic()
     while not stop.wait(_POLL_S):
         watcher.check()
+        is_active = any(query.isActive for query in queries)
         for query in queries:
             _raise_failure(settings, query)
-            _count(query, totals)
-        if not any(query.isActive for query in queries):
+            progress[str(query.name)].update(query)
+        if not is_active:
             break
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
-            print("  ".join(f"{name} {rows:,}" for name, (_, rows) in totals.items()), file=sys.stderr)
+            _say("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
     for query in queries:
         query.stop()
-    return sum(rows for _, rows in totals.values())
+    for name, done in progress.items():
+        _say(f"{name}: {done}")
 
 
-def _count(query: StreamingQuery, totals: dict[str, tuple[int, int]]) -> None:
-    """Rows read so far, from the progress reports that have not been counted yet."""
-    name = str(query.name)
-    last, rows = totals.get(name, (-1, 0))
-    for progress in query.recentProgress:
-        if progress["batchId"] > last:
-            last, rows = progress["batchId"], rows + progress["numInputRows"]
-    totals[name] = (last, rows)
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _raise_failure(settings: Settings, query: StreamingQuery) -> None:

@@ -11,7 +11,6 @@ from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
 _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS)
-_PROPERTIES = {"delta.checkpointInterval": "100", "delta.dataSkippingNumIndexedCols": "16"}
 
 
 def create_tables(settings: Settings) -> None:
@@ -30,7 +29,10 @@ def create_tables(settings: Settings) -> None:
                 partition_by=list(declared.partition_by),
                 name=declared.name,
                 description=declared.grain,
-                configuration=_PROPERTIES,
+                configuration={
+                    "delta.checkpointInterval": "100",
+                    "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
+                },
             )
         except (DeltaError, OSError) as error:
             reason = str(error).splitlines()[0]

@@ -49,7 +49,8 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
         .config("spark.databricks.delta.snapshotPartitions", "2")
         # Other readers of the tables (deltalake, DuckDB) cannot all read deletion vectors.
         .config("spark.databricks.delta.properties.defaults.enableDeletionVectors", "false")
-        .config("spark.sql.streaming.metricsEnabled", "false")
+        # Rows of a micro-batch are of one or two dates: write to both at once instead of sorting all rows first.
+        .config("spark.sql.maxConcurrentOutputFileWriters", "8")
         .getOrCreate()
     )
     _require_jars(session)

@@ -36,7 +36,7 @@ class Agreement:
 
     def add(self, verdict: Verdict) -> None:
         """Count one verdict."""
-        outcome = verdict.outcome
+        point, governing, rate, _, throttle_ms, outcome, _ = verdict
         if outcome is Outcome.INFERRED:
             self.inferred += 1
             return
@@ -47,16 +47,18 @@ class Agreement:
             self.uncertain += 1
             self.uncertain_wrong += verdict.is_wrong
             return
-        observed_ms, throttle_ms = verdict.point.observed_throttle_ms, verdict.throttle_ms
+        observed_ms, limit = point.observed_throttle_ms, governing.limit_per_s
         self.requests_judged += 1
         self.throttled_by_broker += observed_ms > 0
         self.throttled_by_model += throttle_ms > 0
-        self.agreeing += outcome is Outcome.AGREES
-        self.false_positive += outcome is Outcome.FALSE_POSITIVE
-        self.false_negative += outcome is Outcome.FALSE_NEGATIVE
-        limit = verdict.governing.limit_per_s
+        if outcome is Outcome.AGREES:
+            self.agreeing += 1
+        elif outcome is Outcome.FALSE_POSITIVE:
+            self.false_positive += 1
+        else:
+            self.false_negative += 1
         if limit:
-            self.near_limit += abs(verdict.rate_per_s - limit) <= NEAR_LIMIT * limit
+            self.near_limit += abs(rate - limit) <= NEAR_LIMIT * limit
         if observed_ms > 0 and throttle_ms > 0:
             self.throttle_errors_ms.append(throttle_ms - observed_ms)
 

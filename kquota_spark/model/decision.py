@@ -103,9 +103,9 @@ def _decision(
     """Sums over the second; rate, limit and rule are those of the request furthest above (or below) its limit."""
     decision = Decision(second_ms)
     worst, worst_share, worst_rate = 0, -1.0, -1.0
+    add = decision.agreement.add
     for place, verdict in enumerate(judged):
-        point, throttle_ms, rate = verdict.point, verdict.throttle_ms, verdict.rate_per_s
-        decision.amount += point.amount
+        point, governing, rate, _, throttle_ms, _, _ = verdict
         if throttle_ms > 0:
             decision.throttled_requests += 1
             decision.total_throttle_ms += throttle_ms
@@ -113,13 +113,14 @@ def _decision(
         if point.observed_throttle_ms > 0:
             decision.observed_throttled_requests += 1
             decision.observed_throttle_ms = max(decision.observed_throttle_ms, point.observed_throttle_ms)
-        limit = verdict.governing.limit_per_s
+        limit = governing.limit_per_s
         share = rate / limit if limit else 0.0
-        if (share, rate) > (worst_share, worst_rate):
+        if share > worst_share or (share == worst_share and rate > worst_rate):
             worst, worst_share, worst_rate = place, share, rate
-        decision.agreement.add(verdict)
+        add(verdict)
     top, stretch = judged[worst], of_second[indexes[worst]]
     decision.requests = len(judged)
+    decision.amount = sum(verdict.point.amount for verdict in judged)
     decision.rate_per_s, decision.limit_per_s = top.rate_per_s, top.governing.limit_per_s
     if decision.limit_per_s:
         decision.quota_used_percent = 100.0 * top.rate_per_s / decision.limit_per_s

@@ -56,6 +56,7 @@ REQUESTS = Table(
         Column("raw_text", "string", "text of an unreadable line, cut; null where it may hold secrets"),
     ),
     partition_by=("event_date",),
+    skip_by=("kafka_offset", "record_time_ms"),
 )
 
 USAGE = Table(
@@ -79,6 +80,7 @@ USAGE = Table(
         Column("source", "string", "log"),
     ),
     partition_by=("event_date",),
+    skip_by=("second",),
 )
 
 DECISIONS = Table(
@@ -128,6 +130,7 @@ DECISIONS = Table(
         Column("client_ids", "array<string>", "client ids inside the bucket in this second, at most 20"),
     ),
     partition_by=("event_date",),
+    skip_by=("second",),
 )
 
 VIOLATIONS = Table(
@@ -158,6 +161,7 @@ VIOLATIONS = Table(
         Column("client_ids", "array<string>", "client ids inside, at most 20"),
     ),
     partition_by=("event_date",),
+    skip_by=("start_time", "end_time"),
 )
 
 ENTITY = (
