@@ -15,6 +15,7 @@ from kquota_spark.formats import charged_bytes as charged
 from kquota_spark.formats.log_clock import LogClock, has_fetch_waited, has_produce_waited, record_time_ms
 from kquota_spark.model.entities import QuotaType
 from kquota_spark.model.points import PointKind
+from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 _MARKER = b"Completed request:"
 _MARKER_BEFORE = 160
@@ -244,14 +245,18 @@ def _request(
     """Put a request together; positional, because it runs once a line."""
     if amount is not None and amount > _INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
+    recorded_ms = record_time_ms(
+        log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited
+    )
+    # Nothing bounds the floats of the line: one beyond a date would stop the batch, and every retry of it.
+    if not BEGINNING_MS <= recorded_ms <= END_MS:
+        raise Unreadable("a time before 1970 or after 9999")
     header, software = line.request_header, line.client_information
     kind, _, name = line.principal.partition(":")
     throttle_ms = line.throttle_time_ms
     return Request(
         log_time_ms,
-        record_time_ms(
-            log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited
-        ),
+        recorded_ms,
         kind,
         name,
         header.client_id,

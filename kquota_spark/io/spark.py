@@ -45,6 +45,10 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
             "spark.sql.streaming.stateStore.providerClass",
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         )
+        # Counting the rows of the state costs a look-up at every write.
+        .config("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
+        # The default, INT96, is slow to read and foreign to other readers.
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         # The default of 50 makes every micro-batch of a small table 2 s longer.
         .config("spark.databricks.delta.snapshotPartitions", "2")
         # Other readers of the tables (deltalake, DuckDB) cannot all read deletion vectors.

@@ -6,13 +6,14 @@ import gc
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable, storable_text
+from kquota_spark.model.rules import BEGINNING_MS, END_MS
 from kquota_spark.schema.tables import REQUESTS
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class IngestSettings:
 
 
 class _Beat(msgspec.Struct):
-    time_ms: int
+    time_ms: Annotated[int, msgspec.Meta(ge=BEGINNING_MS, le=END_MS)]
     is_end: bool = False
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 BROKERS = 4
 IDENTITIES = 1_000
+PRODUCERS = 550
 START_MS = 1_795_239_600_000  # 2026-11-21 05:40:00 UTC
 LINES_PER_S = 30_000
 """Rate of the log's own clock: the load that the audit is to keep up with."""
@@ -79,7 +80,8 @@ def lines(count: int) -> Iterator[Line]:
     for index in range(count):
         # Steps that have no factor in common with 20 and 1,000: every identity gets every shape and broker.
         key, name, version, template, topic = parts[index * 7 % 20]
-        identity = index * 13 // 20 % IDENTITIES
+        # A client id is a producer or a consumer, as in the captures.
+        identity = _identity(index, is_producer=key == 0)
         broker_id = index // 20_000 % BROKERS + 1 if index % 3 == 0 else index % BROKERS + 1
         time_ms = START_MS + index * 1_000 // LINES_PER_S
         text = template.format(
@@ -99,6 +101,11 @@ def lines(count: int) -> Iterator[Line]:
             remote=0.5 if key == 0 else 12.25,
         )
         yield Line(broker_id, text.encode())
+
+
+def _identity(index: int, *, is_producer: bool) -> int:
+    place = index * 13 // 20
+    return place % PRODUCERS if is_producer else PRODUCERS + place % (IDENTITIES - PRODUCERS)
 
 
 def _log_time(time_ms: int) -> str:
