@@ -15,6 +15,7 @@ help: ## this list
 
 setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minutes the first time, then a second)
 	@$(BIN)/python -m kquota_spark.embedded.jars conf/ivy.xml
+	@$(BIN)/python -m kquota_spark.embedded.spark_home conf/ivy.xml
 
 demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n)
 	@$(BIN)/python -m kquota_spark.embedded.demo

@@ -22,7 +22,6 @@ from pathlib import Path
 
 from kquota_spark.embedded.ivy import retrieve
 from kquota_spark.embedded.java import find_java
-from kquota_spark.embedded.spark_home import link_into_pyspark
 from kquota_spark.errors import UserError
 
 _CONFS = ("spark", "broker")
@@ -192,7 +191,6 @@ def main(arguments: list[str]) -> int:
     """Fetch the jars of the declaration named on the command line."""
     try:
         jars = ensure_jars(Path(arguments[0]) if arguments else None)
-        link_into_pyspark(jars.spark, pyspark_jars())
     except UserError as error:
         print(f"kquota: {error}", file=sys.stderr)
         return 1

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from kquota_spark.embedded.jars import find_jars, pyspark_jars
+from kquota_spark.errors import UserError
 
 _ARTIFACT = re.compile(r"(.+?)-\d[\w.\-]*\.jar")
 
@@ -31,3 +35,17 @@ def link_into_pyspark(jars: Sequence[Path], pyspark_jars: Path) -> None:
 def _artifact(name: str) -> str:
     match = _ARTIFACT.fullmatch(name)
     return match.group(1) if match else name
+
+
+def main(arguments: list[str]) -> int:
+    """Link the fetched jars of the declaration named on the command line."""
+    try:
+        link_into_pyspark(find_jars(Path(arguments[0]) if arguments else None).spark, pyspark_jars())
+    except (UserError, OSError) as error:
+        print(f"kquota: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -6,6 +6,8 @@ import math
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from kquota_spark.model.rules import BEGINNING_MS, END_MS
+
 _CACHED_MINUTES = 4_096
 _WAITED_PRODUCE_MS, _WAITED_FETCH_MS = 5.0, 50.0
 
@@ -52,8 +54,14 @@ def record_time_ms(
     The line is written when the response is out, so the time spent after the quota check comes off. A short
     `remoteTimeMs` is only the way to the response queue (the broker stamps "local complete" inside the check)
     and comes off too; after a real wait the check came last. Best of 18 estimates over captures of 3.9.1.
+
+    Raises:
+        OverflowError: before 1970 or after 9999. No line of a broker is, but nothing bounds its floats, and a
+            time that no column holds would stop the batch and every retry of it.
     """
     before = log_time_ms - send_ms - response_queue_ms - (0.0 if has_waited else remote_ms)
+    if not BEGINNING_MS <= before <= END_MS:
+        raise OverflowError
     return math.floor(before + 0.5)
 
 

@@ -15,7 +15,6 @@ from kquota_spark.formats import charged_bytes as charged
 from kquota_spark.formats.log_clock import LogClock, has_fetch_waited, has_produce_waited, record_time_ms
 from kquota_spark.model.entities import QuotaType
 from kquota_spark.model.points import PointKind
-from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 _MARKER = b"Completed request:"
 _MARKER_BEFORE = 160
@@ -23,8 +22,6 @@ _PRODUCE, _FETCH = 0, 1
 MAX_TOPICS = 32
 MAX_LINE_BYTES = 4 << 20
 _INT32_MAX = 2**31 - 1
-
-
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=_INT32_MAX)]
 ThrottleMs = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
 
@@ -169,8 +166,10 @@ class RequestLogParser:
             return self._decode(line[start:end], log_time_ms)
         except msgspec.ValidationError as error:
             raise Unreadable(f"JSON: {_plain(str(error))}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise Unreadable("not valid JSON (cut in half, or not UTF-8)") from None
+        except OverflowError:
+            raise Unreadable("a time before 1970 or after 9999") from None
 
     def _decode(self, body: bytes, log_time_ms: int) -> Request:
         # The header stands near the start; the decoder is chosen by it and then checks it.
@@ -245,18 +244,14 @@ def _request(
     """Put a request together; positional, because it runs once a line."""
     if amount is not None and amount > _INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
-    recorded_ms = record_time_ms(
-        log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited
-    )
-    # Nothing bounds the floats of the line: one beyond a date would stop the batch, and every retry of it.
-    if not BEGINNING_MS <= recorded_ms <= END_MS:
-        raise Unreadable("a time before 1970 or after 9999")
     header, software = line.request_header, line.client_information
     kind, _, name = line.principal.partition(":")
     throttle_ms = line.throttle_time_ms
     return Request(
         log_time_ms,
-        recorded_ms,
+        record_time_ms(
+            log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited
+        ),
         kind,
         name,
         header.client_id,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from delta.tables import DeltaTable
+
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.spark import request_log, table, table_path, table_stream
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
@@ -116,11 +118,17 @@ def _merge_into_violations(settings: Settings) -> Callable[[DataFrame, int], Non
             query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             session.conf.set("spark.databricks.delta.write.txnAppId", query_id)
             session.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
-            to_violations(decisions, still_open, gap_s).createOrReplaceTempView("kquota_episodes")
-            session.sql(
-                f"MERGE INTO delta.`{path}` AS old USING kquota_episodes AS new "
-                "ON old.episode_id = new.episode_id AND old.event_date = new.event_date "
-                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            changed = to_violations(decisions, still_open, gap_s)
+            (
+                DeltaTable.forPath(session, path)
+                .alias("old")
+                .merge(
+                    changed.alias("new"),
+                    "old.episode_id = new.episode_id AND old.event_date = new.event_date",
+                )
+                .whenMatchedUpdateAll()
+                .whenNotMatchedInsertAll()
+                .execute()
             )
         finally:
             decisions.unpersist()
