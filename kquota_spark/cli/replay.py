@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from kquota_spark.cli.escape import json_text, terminal_text
 from kquota_spark.errors import UserError
@@ -48,6 +49,7 @@ def add_commands(commands: Any) -> None:
 
 def _replay(options: argparse.Namespace) -> int:
     config = _rate_config(options)
+    _check_time_zone(options.log_time_zone)
     changes = read_quota_file(options.quotas)
     book = RuleBook(stretches(changes, apply_lag_ms=options.apply_lag_ms))
     files = [(broker_id_of(path, options.broker), path) for path in options.logs]
@@ -74,6 +76,15 @@ def _rate_config(options: argparse.Namespace) -> RateConfig:
             f"--broker-version: {options.broker_version!r}, expected e.g. 3.9 or 3.7.2"
         ) from error
     return RateConfig(options.window_num, options.window_size_seconds * 1_000, variant)
+
+
+def _check_time_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise UserError(
+            f"--log-time-zone: {name!r} is no time zone, expected a name such as UTC or Europe/Berlin"
+        ) from error
 
 
 def _summary(found: Replay) -> dict[str, Any]:

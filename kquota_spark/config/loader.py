@@ -23,7 +23,7 @@ from kquota_spark.errors import UserError
 
 _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _MAX_BYTES = 1_000_000
 _POSITIVE = {
@@ -45,6 +45,9 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                problem = "a key is a list or mapping, expected a name"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
             if key_node.value in seen:
                 problem = f"key {key_node.value!r} stands here twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
@@ -69,11 +72,13 @@ def read_yaml_as(target: type[_T], path: Path) -> _T:
         data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
         raise UserError(f"{path}: {where}{problem}") from error
+    except ValueError as error:  # what YAML takes for a date or a number, and is none: 2026-13-01
+        raise UserError(f"{path}: {error}") from error
     problems: list[str] = []
     value = _read(target, {} if data is None else data, "", problems)
     if problems:

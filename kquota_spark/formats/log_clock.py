@@ -33,7 +33,8 @@ class LogClock:
         if base_ms is None:
             base_ms = self._minute_ms(minute)
         second, milli = text[17:19], text[20:23]
-        if not (len(text) == 23 and text[16:17] == b":" and second.isdigit() and milli.isdigit()):
+        is_time = second.isdigit() and second < b"60" and milli.isdigit()
+        if not (len(text) == 23 and text[16:17] == b":" and is_time):
             raise ValueError(text)
         return base_ms + int(second) * 1_000 + int(milli)
 

@@ -6,6 +6,7 @@ import gzip
 import re
 import sys
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -157,3 +158,5 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
     except EOFError as error:
         raise UserError(f"{path}: the compressed file ends in the middle: fetch it again") from error
+    except zlib.error as error:
+        raise UserError(f"{path}: the compressed file is damaged: fetch it again") from error

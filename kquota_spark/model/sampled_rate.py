@@ -142,12 +142,14 @@ def throttle_time_ms(total: int, window_ms: int, limit_per_s: float | None) -> i
 
 
 def _java_round(value: float) -> int:
-    """`Math.round(double)`: floor(x + 0.5), saturating at the ends of a long, NaN to 0."""
+    """`Math.round(double)`: halves go up, saturating at the ends of a long, NaN to 0."""
     if math.isnan(value):
         return 0
     if abs(value) >= _LONG_MAX:
         return _LONG_MAX if value > 0 else -_LONG_MAX - 1
-    return math.floor(value + 0.5)
+    floor = math.floor(value)
+    # Not floor(value + 0.5): that sum is rounded itself, and makes 1 of 0.49999999999999994.
+    return floor + (value - floor >= 0.5)
 
 
 def _to_int32(value: int) -> int:
