@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
-from urllib.parse import quote
+from typing import TYPE_CHECKING, TypeAlias
 
 from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.model.entities import DEFAULT, Default, sanitise
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -21,15 +20,11 @@ if TYPE_CHECKING:
 _ATTEMPTS = 20
 
 
-class _Default(Enum):
-    DEFAULT = "<default>"
-
-
-DEFAULT: Final = _Default.DEFAULT
-"""The entity that stands for everyone without a quota of his own; a user may really be called `<default>`."""
-
-Name: TypeAlias = str | _Default
+Name: TypeAlias = str | Default
 _Change: TypeAlias = Callable[[dict[str, str]], None]
+
+
+__all__ = ["DEFAULT", "Name", "entity_path", "remove_quota", "set_quota"]
 
 
 def set_quota(
@@ -105,9 +100,7 @@ def entity_path(user: Name | None, client_id: Name | None, ip: Name | None = Non
 
 
 def _node(name: Name) -> str:
-    # org.apache.kafka.common.utils.Sanitizer: form encoding, with %20 and %2A for what that leaves as + and
-    # *.
-    return name.value if isinstance(name, _Default) else quote(name, safe=".-_").replace("~", "%7E")
+    return name.value if isinstance(name, Default) else sanitise(name)
 
 
 def _change(zookeeper_connect: str, entity: str, change: _Change) -> int:
