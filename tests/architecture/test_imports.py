@@ -20,7 +20,7 @@ OURS = {
     "model": set[str](),
     "schema": set[str](),
     "config": {"errors"},
-    "formats": {"model"},
+    "formats": {"model", "errors"},
     "pipeline": {"schema", "formats", "model", "config", "errors"},
     "enforce": {"schema", "formats", "model", "config", "errors"},
     "reports": {"schema", "formats", "model", "config", "errors", "io"},

@@ -1,0 +1,209 @@
+"""What README, example files and notebook say is true: commands parse, paths exist, queries run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from kquota_spark.cli.main import parser
+from kquota_spark.config.loader import load_settings
+from kquota_spark.formats.quota_file import read_quota_file
+from kquota_spark.model.entities import Entity
+from kquota_spark.schema.tables import TABLES
+from tests.unit.table_rows import decision, second, usage, violation, write_table
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NOTEBOOK = ROOT / "notebooks" / "violations.ipynb"
+_BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_PATH = re.compile(
+    r"(?<![\w./-])(?:(?:conf|jobs|kquota_spark|notebooks|tests|\.ci)/[\w./*-]*[\w*]"
+    r"|README\.md|CHANGELOG\.md|LICENSE|Makefile|pyproject\.toml|requirements\.lock)(?![\w/])"
+)
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
+# On the machine of a broker or in a home directory, made by a run, or shown to be made by the reader.
+_NAMES_OF_OTHERS = {"kquota_spark.zip"}
+
+
+def blocks(language: str) -> list[str]:
+    return [text for name, text in _BLOCK.findall(README) if name == language]
+
+
+def command_lines() -> Iterator[str]:
+    """Every line of a shell block, continuation lines joined; what a console block shows after its prompt."""
+    for text in blocks("sh"):
+        yield from (line.strip() for line in text.replace("\\\n", " ").splitlines())
+    for text in blocks("console"):
+        yield from (line[2:] for line in text.splitlines() if line.startswith("$ "))
+
+
+def kquota_lines() -> list[str]:
+    return [line for line in command_lines() if line.startswith("kquota ")]
+
+
+@pytest.mark.parametrize("line", kquota_lines())
+def test_a_command_of_the_readme_parses(line: str) -> None:
+    parser().parse_args(shlex.split(line)[1:])
+
+
+def test_the_readme_shows_every_reading_command() -> None:
+    shown = {line.split()[1] for line in kquota_lines()}
+    assert shown >= {"violations", "decisions", "usage", "doctor", "replay", "tables", "ship"}
+
+
+def test_options_in_running_text_are_options_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, rest in re.findall(r"`kquota (\w+)([^`\n]*)`", README):
+        with pytest.raises(SystemExit) as ended:
+            parser().parse_args([command, "--help"])
+        assert ended.value.code == 0, command
+        known = capsys.readouterr().out
+        assert all(option in known for option in re.findall(r"--[\w-]+", rest)), (command, rest)
+
+
+def test_options_of_the_job_are_options_of_the_job() -> None:
+    source = (ROOT / "jobs" / "audit.py").read_text(encoding="utf-8")
+    given = [line.partition("jobs/audit.py")[2] for line in command_lines() if "jobs/audit.py" in line]
+    assert given
+    for option in [*re.findall(r"--[\w-]+", " ".join(given)), "--only", "--once", "--drain"]:
+        assert f'"{option}"' in source, option
+
+
+def test_every_path_of_the_readme_exists() -> None:
+    paths = {*_PATH.findall(README), *_LINK.findall(README)} - _NAMES_OF_OTHERS
+    assert {"conf/kquota.yaml", "jobs/audit.py", "LICENSE"} <= paths
+    missing = sorted(path for path in paths if not list(ROOT.glob(path)))
+    assert not missing
+
+
+def test_every_make_target_of_the_readme_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z]+):", makefile, re.MULTILINE)
+    lines = [*re.findall(r"`make ([a-z ]+)`", README), *re.findall(r"^make ([a-z ]+)$", README, re.MULTILINE)]
+    named = {word for line in lines for word in line.split()}
+    assert {"demo", "test", "bench"} <= named <= set(targets)
+
+
+def test_the_readme_names_every_table() -> None:
+    assert [name for name in (table.name for table in TABLES) if f"`{name}`" not in README] == []
+
+
+def test_no_address_of_a_machine_is_in_the_readme() -> None:
+    assert not re.search(r"/(?:home|root|work|tmp)/", README)
+
+
+def test_the_settings_of_the_readme_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KQUOTA_PASSWORD", "secret")
+    shown = blocks("yaml")
+    assert len(shown) == 1
+    path = tmp_path / "kquota.yaml"
+    path.write_text(shown[0], encoding="utf-8")
+    settings = load_settings(path)
+    assert (settings.cluster_id, settings.broker.version) == ("payments", "3.6")
+    assert settings.kafka.options["sasl.password"] == "secret"
+
+
+def test_the_example_of_quotas_has_an_entry_on_each_level() -> None:
+    changes = read_quota_file(ROOT / "conf" / "quotas.example.yaml")
+    assert {change.entity.level for change in changes} == set(range(1, 9))
+    of_bob = [change for change in changes if change.entity == Entity("bob", None)]
+    assert [change.value for change in of_bob] == [300_000.0, 250_000.0, 120_000.0]
+
+
+def test_the_two_request_log_snippets_keep_the_same_requests() -> None:
+    log4j = (ROOT / "conf/broker/log4j-request-log.properties").read_text(encoding="ascii")
+    lines = [line for line in log4j.splitlines() if line and not line.startswith("#")]
+    properties = dict(line.split("=", 1) for line in lines)
+    texts = re.findall(r"^log4j\.appender\.kquota\.filter\.\d\.StringToMatch=(.*)$", log4j, re.MULTILINE)
+    log4j2 = yaml.safe_load((ROOT / "conf/broker/log4j2-request-log.yaml").read_text(encoding="ascii"))
+    appender = log4j2["Configuration"]["Appenders"]["RollingFile"][0]
+    filters = appender["Filters"]["StringMatchFilter"]
+    assert [found["text"] for found in filters] == texts
+    assert texts == ['"replicaState":{', '"requestApiKeyName":"PRODUCE"', '"requestApiKeyName":"FETCH"']
+    assert [found["onMatch"] for found in filters] == ["DENY", "ACCEPT", "ACCEPT"]
+    assert properties["log4j.logger.kafka.request.logger"] == "DEBUG, kquota"
+    assert properties["log4j.appender.kquota.MaxFileSize"] == appender["SizeBasedTriggeringPolicy"]["size"]
+    kept = appender["DefaultRolloverStrategy"]["max"]
+    assert properties["log4j.appender.kquota.MaxBackupIndex"] == str(kept)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables as the demo leaves them, where the demo leaves them."""
+    root = tmp_path_factory.mktemp("demo")
+    path = root / ".kquota" / "demo" / "tables"
+    near = {"bucket_user": "bob", "quota_used_percent": 99.0}
+    over = {"rate_per_s": 1.5e6, "quota_used_percent": 150.0, "total_throttle_ms": 700, "requests_judged": 1}
+    write_table(path, "usage", usage(0), usage(1), usage(1, user="carol", amount=5_000))
+    write_table(path, "decisions", decision(0), decision(1, **over), decision(1, **near))
+    shared = {"bucket_user": "", "bucket_client_id": "etl", "level": 7, "rule": "clients/etl"}
+    write_table(path, "violations", violation(0, 5, **shared), violation(1, None))
+    rule = {"cluster_id": "demo", "level": 3, "entity": "users/alice", "producer_byte_rate": 1e6}
+    write_table(
+        path,
+        "quota_rules",
+        {**rule, "valid_from": second(-3_600), "valid_to": second(60)},
+        {**rule, "valid_from": second(60), "valid_to": None, "producer_byte_rate": 2e6},
+    )
+    return root
+
+
+def test_the_queries_of_the_readme_run(tables: Path) -> None:
+    db = duckdb.connect()
+    db.execute("SET TimeZone = 'UTC'")
+    for name in ("usage", "decisions", "violations", "quota_rules"):
+        table = DeltaTable(str(tables / ".kquota/demo/tables" / name)).to_pyarrow_dataset()
+        db.register(name, table)
+    near, shared, rules = blocks("sql")
+    assert db.execute(near).fetchall() == [(1, "produce", "users/alice", "bob", "", 99.0)]
+    assert db.execute(shared).fetchall() == [(1, "etl", "carol", 5_000), (1, "etl", "alice", 2_000)]
+    in_force = db.execute(f"SELECT entity, producer_byte_rate FROM ({rules})").fetchall()
+    assert in_force == [("users/alice", 2e6)]
+
+
+def test_the_python_of_the_readme_runs(
+    tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tables)
+    (code,) = blocks("python")
+    exec(compile(code, "README.md", "exec"), {})
+    assert "clients/etl" in capsys.readouterr().out
+
+
+def notebook_cells() -> list[str]:
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def test_the_notebook_runs_from_top_to_bottom(
+    tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tables)
+    monkeypatch.delenv("KQUOTA_TABLES", raising=False)
+    names: dict[str, object] = {}
+    for index, code in enumerate(notebook_cells()):
+        exec(compile(code, f"cell {index}", "exec"), names)
+    shown = capsys.readouterr().out
+    assert "<td>clients/etl</td>" in shown
+    assert "<svg" in shown and "broker 1, produce, alice" in shown
+
+
+def test_the_notebook_runs_on_empty_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("usage", "decisions", "violations"):
+        write_table(tmp_path, name)
+    monkeypatch.setenv("KQUOTA_TABLES", str(tmp_path))
+    names: dict[str, object] = {}
+    for index, code in enumerate(notebook_cells()):
+        exec(compile(code, f"cell {index}", "exec"), names)
+
+
+def test_the_notebook_is_stored_without_outputs() -> None:
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in cells)

@@ -1,0 +1,112 @@
+"""What governs at a moment, and for how long the answer holds."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota_spark.model.entities import DEFAULT, Entity, QuotaKey, QuotaType
+from kquota_spark.model.govern import Governed, govern
+from kquota_spark.model.replay import Governing
+from kquota_spark.model.resolve import Bucket
+from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
+
+PRODUCE, FETCH, REQUEST = (
+    QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE,
+)  # fmt: skip
+ALICE, USERS, PAIR = Entity("alice"), Entity(DEFAULT), Entity("alice", "etl")
+
+
+def book(*edits: tuple[Entity, QuotaKey, float | None, int], lag_ms: int = 0) -> RuleBook:
+    changes = [
+        QuotaChange(entity, key, value, None, at_ms, version)
+        for version, (entity, key, value, at_ms) in enumerate(edits, 1)
+    ]
+    return RuleBook(stretches(changes, apply_lag_ms=lag_ms))
+
+
+def test_no_rules_at_all() -> None:
+    assert govern(RuleBook(), QuotaType.PRODUCE, "alice", "etl", 5) == Governed(
+        Bucket("", "etl"), Governing(None), None, None, None
+    )
+
+
+def test_before_between_and_after_edits() -> None:
+    rules = book((ALICE, PRODUCE, 5.0, 100), (ALICE, PRODUCE, 6.0, 200), (ALICE, PRODUCE, None, 300))
+    found = [govern(rules, QuotaType.PRODUCE, "alice", "etl", at_ms) for at_ms in (99, 100, 299, 300)]
+    alone, alices = Bucket("", "etl"), Bucket("alice", "")
+    assert found == [
+        Governed(alone, Governing(None, 0, 100), None, None, None),
+        Governed(alices, Governing(5.0, 100, 200), 3, "users/alice", 1),
+        Governed(alices, Governing(6.0, 200, 300), 3, "users/alice", 2),
+        Governed(alone, Governing(None, 300, None), None, None, None),
+    ]
+
+
+def test_an_edit_at_a_more_specific_level_ends_the_validity() -> None:
+    rules = book((USERS, PRODUCE, 5.0, 100), (PAIR, PRODUCE, 6.0, 200))
+    assert govern(rules, QuotaType.PRODUCE, "alice", "etl", 150) == Governed(
+        Bucket("alice", ""), Governing(5.0, 100, 200), 6, "users/<default>", 1
+    )
+    assert govern(rules, QuotaType.PRODUCE, "alice", "etl", 200) == Governed(
+        Bucket("alice", "etl"), Governing(6.0, 200, None), 1, "users/alice/clients/etl", 2
+    )
+    # Another client id never looks at the pair.
+    assert govern(rules, QuotaType.PRODUCE, "alice", "x", 150).governing == Governing(5.0, 100, None)
+
+
+def test_a_request_quota_at_any_level_is_seen() -> None:
+    rules = book((PAIR, PRODUCE, 5.0, 0), (USERS, REQUEST, 1.0, 50), (USERS, REQUEST, None, 80))
+    seen = [
+        govern(rules, QuotaType.PRODUCE, "alice", "etl", at_ms).governing.has_request_quota
+        for at_ms in (49, 50, 79, 80)
+    ]
+    assert seen == [False, True, True, False]
+    assert not govern(rules, QuotaType.FETCH, "", "", 10).governing.has_request_quota
+
+
+def test_an_answer_knows_how_long_it_holds() -> None:
+    rules = book((ALICE, PRODUCE, 5.0, 100), (ALICE, FETCH, 6.0, 200))
+    first = govern(rules, QuotaType.PRODUCE, "alice", "etl", 150)
+    assert [first.holds_at(at_ms) for at_ms in (99, 100, 199, 200)] == [False, True, True, False]
+    later = govern(rules, QuotaType.PRODUCE, "alice", "etl", 200)
+    assert [later.holds_at(at_ms) for at_ms in (199, 200, 10**12)] == [False, True, True]
+
+
+def test_the_apply_lag_moves_the_edge() -> None:
+    rules = book((ALICE, PRODUCE, 5.0, 100), lag_ms=95)
+    assert govern(rules, QuotaType.PRODUCE, "alice", "", 194).governing == Governing(None, 0, 195)
+    assert govern(rules, QuotaType.PRODUCE, "alice", "", 195).governing == Governing(5.0, 195, None)
+
+
+NAMES = st.sampled_from(["a", "b", ""])
+EDITS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                Entity(u, c)
+                for u in ("a", DEFAULT, None)
+                for c in ("b", DEFAULT, None)
+                if (u, c) != (None, None)
+            ]
+        ),
+        st.sampled_from([PRODUCE, FETCH, REQUEST]),
+        st.one_of(st.none(), st.integers(0, 5).map(float)),
+        st.integers(0, 30),
+    ),
+    max_size=12,
+)
+
+
+@settings(deadline=None, print_blob=True, max_examples=200)
+@given(EDITS, st.sampled_from(QuotaType), NAMES, NAMES)
+def test_while_it_holds_the_answer_is_the_same(
+    edits: list[tuple[Entity, QuotaKey, float | None, int]], quota_type: QuotaType, user: str, client_id: str
+) -> None:
+    rules = book(*edits)
+    for at_ms in range(0, 32, 3):
+        found = govern(rules, quota_type, user, client_id, at_ms)
+        assert found.holds_at(at_ms)
+        for other_ms in range(32):
+            if found.holds_at(other_ms):
+                assert govern(rules, quota_type, user, client_id, other_ms) == found

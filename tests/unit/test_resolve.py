@@ -1,0 +1,230 @@
+"""Which quota governs, and which bucket it makes: the eight levels, and names as ZooKeeper has them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kquota_spark.model.entities import (
+    DEFAULT,
+    Default,
+    Entity,
+    QuotaKey,
+    QuotaType,
+    desanitise,
+    sanitise,
+)
+from kquota_spark.model.resolve import Bucket, Resolution, candidates, resolve
+
+_SETTINGS = settings(deadline=None, print_blob=True)
+PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+
+Rules = dict[Entity, dict[QuotaKey, float]]
+
+
+def resolved(rules: Rules, key: QuotaKey, user: str, client_id: str) -> Resolution:
+    return resolve(user, client_id, lambda entity: rules.get(entity, {}).get(key))
+
+
+EXAMPLE: Rules = {
+    Entity("alice"): {PRODUCE: 2e6},
+    Entity(DEFAULT): {PRODUCE: 1e6},
+    Entity(None, "etl"): {PRODUCE: 5e6, FETCH: 8e6},
+    Entity(None, DEFAULT): {FETCH: 4e6},
+}
+
+
+@pytest.mark.parametrize(
+    ("user", "client_id", "key", "expected"),
+    [
+        ("alice", "etl", PRODUCE, Resolution(Bucket("alice", ""), 3, Entity("alice"), 2e6)),
+        ("alice", "etl", FETCH, Resolution(Bucket("", "etl"), 7, Entity(None, "etl"), 8e6)),
+        ("bob", "etl", PRODUCE, Resolution(Bucket("bob", ""), 6, Entity(DEFAULT), 1e6)),
+        ("bob", "etl", FETCH, Resolution(Bucket("", "etl"), 7, Entity(None, "etl"), 8e6)),  # alice's bucket
+        ("bob", "x", PRODUCE, Resolution(Bucket("bob", ""), 6, Entity(DEFAULT), 1e6)),
+        ("bob", "x", FETCH, Resolution(Bucket("", "x"), 8, Entity(None, DEFAULT), 4e6)),
+        ("bob", "", PRODUCE, Resolution(Bucket("bob", ""), 6, Entity(DEFAULT), 1e6)),
+        ("bob", "", FETCH, Resolution(Bucket("", ""))),
+    ],
+)
+def test_example(user: str, client_id: str, key: QuotaKey, expected: Resolution) -> None:
+    assert resolved(EXAMPLE, key, user, client_id) == expected
+
+
+LEVELS = [
+    (Entity("u", "c"), Bucket("u", "c")),
+    (Entity("u", DEFAULT), Bucket("u", "c")),
+    (Entity("u"), Bucket("u", "")),
+    (Entity(DEFAULT, "c"), Bucket("u", "c")),
+    (Entity(DEFAULT, DEFAULT), Bucket("u", "c")),
+    (Entity(DEFAULT), Bucket("u", "")),
+    (Entity(None, "c"), Bucket("", "c")),
+    (Entity(None, DEFAULT), Bucket("", "c")),
+]
+
+
+@pytest.mark.parametrize("level", range(1, 9))
+def test_each_level_wins_over_those_behind_it(level: int) -> None:
+    rules: Rules = {entity: {PRODUCE: 100.0 + i} for i, (entity, _) in enumerate(LEVELS) if i >= level - 1}
+    entity, bucket = LEVELS[level - 1]
+    assert entity.level == level
+    assert resolved(rules, PRODUCE, "u", "c") == Resolution(bucket, level, entity, 99.0 + level)
+
+
+@pytest.mark.parametrize("level", range(1, 9))
+def test_each_level_alone(level: int) -> None:
+    entity, bucket = LEVELS[level - 1]
+    rules: Rules = {entity: {PRODUCE: 5.0}}
+    assert resolved(rules, PRODUCE, "u", "c") == Resolution(bucket, level, entity, 5.0)
+    assert resolved(rules, FETCH, "u", "c") == Resolution(Bucket("", "c"))
+
+
+def test_precedence_is_per_key() -> None:
+    rules: Rules = {
+        Entity("u", "c"): {PRODUCE: 1.0},
+        Entity("u"): {FETCH: 2.0},
+        Entity(None, "c"): {FETCH: 3.0},
+    }
+    assert resolved(rules, PRODUCE, "u", "c").level == 1
+    assert resolved(rules, FETCH, "u", "c") == Resolution(Bucket("u", ""), 3, Entity("u"), 2.0)
+
+
+def test_a_limit_of_zero_is_a_limit() -> None:
+    rules: Rules = {Entity("u"): {PRODUCE: 0.0}, Entity(DEFAULT): {PRODUCE: 9.0}}
+    assert resolved(rules, PRODUCE, "u", "c") == Resolution(Bucket("u", ""), 3, Entity("u"), 0.0)
+
+
+def test_names_of_others_do_not_match() -> None:
+    rules: Rules = {
+        Entity("u2"): {PRODUCE: 1.0},
+        Entity("u", "c2"): {PRODUCE: 1.0},
+        Entity(None, "C"): {PRODUCE: 1.0},
+    }
+    assert resolved(rules, PRODUCE, "u", "c") == Resolution(Bucket("", "c"))
+
+
+@pytest.mark.parametrize(
+    ("entity", "bucket"),
+    [
+        (Entity("u", DEFAULT), None),
+        (Entity("u"), Bucket("u", "")),
+        (Entity(DEFAULT, DEFAULT), None),
+        (Entity(DEFAULT), Bucket("u", "")),
+        (Entity(None, DEFAULT), None),
+    ],
+)
+def test_an_empty_client_id_only_reaches_quotas_of_users(entity: Entity, bucket: Bucket | None) -> None:
+    found = resolved({entity: {PRODUCE: 5.0}}, PRODUCE, "u", "")
+    if bucket is None:
+        assert found == Resolution(Bucket("", ""))
+    else:
+        assert found == Resolution(bucket, entity.level, entity, 5.0)
+
+
+def test_candidates_of_a_client_called_default() -> None:
+    # A client whose id is the text "<default>" is no default: the text and DEFAULT are different names.
+    assert len(set(candidates("<default>", "<default>"))) == 8
+    rules: Rules = {Entity("<default>"): {PRODUCE: 1.0}, Entity(DEFAULT): {PRODUCE: 2.0}}
+    assert resolved(rules, PRODUCE, "<default>", "c").limit == 1.0
+    assert resolved(rules, PRODUCE, "u", "c").limit == 2.0
+
+
+def test_an_entity_needs_a_part() -> None:
+    with pytest.raises(ValueError, match="an entity needs a user or a client id"):
+        Entity()
+
+
+def test_the_key_of_a_type() -> None:
+    assert (QuotaType.PRODUCE.key, QuotaType.FETCH.key) == (PRODUCE, FETCH)
+
+
+SANITISED = [
+    ("a b", "a%20b"),
+    ("a+b", "a%2Bb"),
+    ("a*b", "a%2Ab"),
+    ("CN=app 1,OU=x", "CN%3Dapp%201%2COU%3Dx"),
+    ("user@EXAMPLE.COM", "user%40EXAMPLE.COM"),
+    ("a/b", "a%2Fb"),
+    ("éü", "%C3%A9%C3%BC"),
+    ("~", "%7E"),
+    ("aZ09.-_", "aZ09.-_"),
+    ("<default>", "%3Cdefault%3E"),
+    ("100%", "100%25"),
+    ("::1", "%3A%3A1"),
+    ("😀", "%F0%9F%98%80"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), SANITISED)
+def test_sanitiser_both_ways(name: str, text: str) -> None:
+    assert sanitise(name) == text
+    assert desanitise(text) == name
+
+
+def test_decoding_is_that_of_forms() -> None:
+    assert desanitise("a+b%2b") == "a b+"
+
+
+@pytest.mark.parametrize("text", ["%", "a%2", "%zz", "%+1", "%C3", "%FF"])
+def test_what_kafka_would_not_decode(text: str) -> None:
+    with pytest.raises(ValueError):
+        desanitise(text)
+
+
+@pytest.mark.parametrize(
+    ("entity", "path"),
+    [
+        (Entity("alice"), "users/alice"),
+        (Entity(DEFAULT), "users/<default>"),
+        (Entity("<default>"), "users/%3Cdefault%3E"),
+        (Entity(None, "a/b"), "clients/a%2Fb"),
+        (Entity(None, DEFAULT), "clients/<default>"),
+        (Entity("alice", DEFAULT), "users/alice/clients/<default>"),
+        (Entity(DEFAULT, "clients"), "users/<default>/clients/clients"),
+        (Entity("users", "<default>"), "users/users/clients/%3Cdefault%3E"),
+        (Entity(DEFAULT, DEFAULT), "users/<default>/clients/<default>"),
+    ],
+)
+def test_canonical_names(entity: Entity, path: str) -> None:
+    assert str(entity) == path
+    assert Entity.parse(path) == entity
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "alice", "users", "users/a/b", "/users/a", "clients/c/users/u", "users/a/clients", "ips/1.2.3.4"],
+)
+def test_no_entity(path: str) -> None:
+    with pytest.raises(ValueError):
+        Entity.parse(path)
+
+
+PARTS: st.SearchStrategy[str | Default] = st.one_of(
+    st.text(max_size=12),
+    st.just(DEFAULT),
+    st.sampled_from(["<default>", "a/b", "%", "+", "clients", "users"]),
+)
+ENTITIES = st.one_of(
+    st.builds(Entity, PARTS), st.builds(Entity, st.none(), PARTS), st.builds(Entity, PARTS, PARTS)
+)
+
+
+@_SETTINGS
+@given(ENTITIES)
+def test_entity_round_trip(entity: Entity) -> None:
+    assert Entity.parse(str(entity)) == entity
+
+
+@_SETTINGS
+@given(ENTITIES, ENTITIES)
+def test_different_entities_have_different_names(one: Entity, other: Entity) -> None:
+    assert (str(one) == str(other)) == (one == other)
+
+
+@_SETTINGS
+@given(st.text(max_size=20))
+def test_sanitiser_round_trip(name: str) -> None:
+    assert desanitise(sanitise(name)) == name
+    assert set(sanitise(name)) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_%")
