@@ -74,7 +74,7 @@ class Line(NamedTuple):
     text: bytes
 
 
-def lines(count: int) -> Iterator[Line]:
+def lines(count: int, lines_per_s: int = LINES_PER_S) -> Iterator[Line]:
     """The first `count` lines, in the order of their times."""
     parts = [(key, name, version, _HEAD + body + _TAIL, topic) for key, name, version, body, topic in _SHAPES]
     for index in range(count):
@@ -83,7 +83,7 @@ def lines(count: int) -> Iterator[Line]:
         # A client id is a producer or a consumer, as in the captures.
         identity = _identity(index, is_producer=key == 0)
         broker_id = index // 20_000 % BROKERS + 1 if index % 3 == 0 else index % BROKERS + 1
-        time_ms = START_MS + index * 1_000 // LINES_PER_S
+        time_ms = START_MS + index * 1_000 // lines_per_s
         text = template.format(
             time=_log_time(time_ms),
             key=key,
