@@ -228,7 +228,9 @@ def test_an_empty_client_id_reaches_no_client_quota(spark: SparkSession, setting
 
 
 def test_a_name_is_not_the_default_and_case_counts(spark: SparkSession, settings: Settings) -> None:
-    write_rules(settings, change(DEFAULT, None, 6.0), change("<default>", None, 3.0), change("Alice", None, 9.0))
+    write_rules(
+        settings, change(DEFAULT, None, 6.0), change("<default>", None, 3.0), change("Alice", None, 9.0)
+    )
     rows = [asked(T0_MS, user=user) for user in ("<default>", "alice", "Alice")]
     found = {asked_for[1]: answer for asked_for, answer in governed(spark, settings, rows)}
     assert {user: (answer.level, answer.limit_per_s) for user, answer in found.items()} == {
@@ -327,13 +329,15 @@ def test_it_answers_as_the_model_does(spark: SparkSession, settings: Settings) -
                     expected += [(quota_type.value, user, client_id, moment_ms) for moment_ms in moments_ms]
     found = governed(spark, settings, rows)
     assert [each for each, _ in found] == sorted(expected)
-    wrong = [(each, answer, _expected(book, each)) for each, answer in found if answer != _expected(book, each)]
+    wrong = [
+        (each, answer, _expected(book, each)) for each, answer in found if answer != _expected(book, each)
+    ]
     assert not wrong, wrong[0]
     print(f"levels {sorted({answer.level or 0 for _, answer in found})}, {len(found):,} requests")
 
 
 def test_the_job_names_its_cluster_to_the_rules(spark: SparkSession, tmp_path: Path) -> None:
-        # Two clusters share one root of tables; a quote in a name is data.
+    # Two clusters share one root of tables; a quote in a name is data.
     settings = replace(settings_at(tmp_path), cluster_id="it's \\ one")
     write_rules(settings, change("alice", None, 1.0), cluster_id=settings.cluster_id)
     write_rules(settings, change("alice", None, 2.0), cluster_id="other")

@@ -252,6 +252,14 @@ def test_a_reason_never_quotes_the_line(spark: SparkSession) -> None:
 
 
 def test_text_of_clients_is_kept_as_it_is(spark: SparkSession) -> None:
-    names = ["", " sp ace ", "ünï\u2028", "<b>=cmd|' /C'!A0</b>", "a\nCompleted request:{", "\x1b[31m", "\u202e"]
+    names = [
+        "",
+        " sp ace ",
+        "ünï\u2028",
+        "<b>=cmd|' /C'!A0</b>",
+        "a\nCompleted request:{",
+        "\x1b[31m",
+        "\u202e",
+    ]
     lines = [LINE.replace(b'"etl"', json.dumps(name).encode()) for name in names]
     assert [row["client_id"] for row in ingested(spark, *lines)] == names

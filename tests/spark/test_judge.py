@@ -56,19 +56,29 @@ def used(
     return {**row, **changed}
 
 
-def judged(spark: SparkSession, settings: Settings, *commits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def judged(
+    spark: SparkSession, settings: Settings, *commits: list[dict[str, Any]], has_empty_batch: bool = False
+) -> list[dict[str, Any]]:
     """Write each list as one commit, which is one micro-batch; all decisions so far."""
     for rows in commits:
         write_table(Path(settings.tables), "usage", *rows)
-    run_hop(spark, settings, "judge")
+    run_hop(spark, settings, "judge", has_empty_batch=has_empty_batch)
     return rows_of(settings, "decisions")
 
 
-def test_literal_decisions(spark: SparkSession, settings: Settings) -> None:
+def settings_with_rules(root: Path, **stream: int) -> Settings:
+    settings = settings_at(root, **stream)
     write_rules(settings, *RULES)
-    rows = judged(
+    write_table(Path(settings.tables), "decisions")
+    return settings
+
+
+@pytest.fixture(scope="module")
+def literal(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Decisions of one micro-batch."""
+    return judged(
         spark,
-        settings,
+        settings_with_rules(tmp_path_factory.mktemp("literal")),
         [
             # The ring counts 10 of its 11 seconds as gone: 20,000 B / 10 s = 2,000 B/s against 1,000 B/s, and
             # (2,000 - 1,000) / 1,000 * 10,000 ms = 10,000 ms.
@@ -82,9 +92,18 @@ def test_literal_decisions(spark: SparkSession, settings: Settings) -> None:
             # Exactly at the limit is allowed, and a millisecond would flip it.
             used("erin", (100, 10_000, 0)),
             used("frank", (100, 10_000, 0), (200, 5, 0)),
+            # One bucket: 16,000 B / 10.1 s after the second one, because its sample opened 100 ms before.
+            used("alice", (300, 8_000, 0), client_id="b", broker_id=2),
+            used("alice", (200, 8_000, 0), client_id="a", broker_id=2),
+            # And two of others.
+            used("alice", (200, 9_000, 0), client_id="a", broker_id=3),
+            used("alice", (200, 9_000, 0), client_id="a", broker_id=3, quota_type="fetch", kind=1),
         ],
     )
-    first, later = [row for row in rows if row["bucket_user"] == "alice"]
+
+
+def test_a_row_of_decisions(literal: list[dict[str, Any]]) -> None:
+    first, later = [row for row in literal if row["bucket_user"] == "alice" and row["broker_id"] == 1]
     assert first == {
         "cluster_id": CLUSTER,
         "event_date": DAY,
@@ -136,38 +155,27 @@ def test_literal_decisions(spark: SparkSession, settings: Settings) -> None:
         "total_throttle_ms": 11_000,
         "throttle_errors_ms": [10],
     }
+
+
+def test_inferred_excluded_uncertain_and_unlimited(literal: list[dict[str, Any]]) -> None:
     shown = ("bucket_user", "bucket_client_id", "limit_per_s", "rate_per_s", "quota_used_percent",
              "throttle_ms", "requests_judged", "uncertain", "inferred", "excluded", "is_certain")  # fmt: skip
-    assert only((row for row in rows if row["bucket_user"] != "alice"), *shown) == [
-        ("", "etl", None, 1_000.5, None, 0, 2, 0, 0, 0, True),  # frank: unlimited, under his client id
+    others = [row for row in literal if row["broker_id"] == 1 and row["bucket_user"] != "alice"]
+    assert only(others, *shown) == [
+        ("", "etl", None, 1_000.0, None, 0, 2, 0, 0, 0, True),  # frank: unlimited, under his client id
         ("carol", "", 1_000.0, 1_050.0, 105.0, 500, 0, 0, 1, 0, True),
         ("dave", "", 1_000.0, 2_000.0, 200.0, 10_000, 0, 0, 0, 1, True),
         ("erin", "", 1_000.0, 1_000.0, 100.0, 0, 0, 1, 0, 0, False),
     ]
 
 
-def test_a_bucket_is_shared_by_its_clients_and_by_nobody_else(
-    spark: SparkSession, settings: Settings
-) -> None:
-    write_rules(settings, *RULES)
-    rows = judged(
-        spark,
-        settings,
-        [
-            used("alice", (300, 8_000, 0), client_id="b"),
-            used("alice", (200, 8_000, 0), client_id="a"),
-            used("alice", (200, 9_000, 0), client_id="a", broker_id=2),
-            used("alice", (200, 9_000, 0), client_id="a", quota_type="fetch", kind=1),
-        ],
-    )
+def test_a_bucket_is_shared_by_its_clients_and_by_nobody_else(literal: list[dict[str, Any]]) -> None:
     shown = ("broker_id", "quota_type", "bucket_user", "bucket_client_id", "amount", "rate_per_s",
              "throttle_ms", "client_ids")  # fmt: skip
-    assert only(rows, *shown) == [
-        # Both in one bucket: 16,000 B / 10.1 s after the second one. 100 ms more than ten seconds, because the
-        # first sample opened 100 ms before it; nothing is missing yet but whole samples.
-        (1, "fetch", "", "a", 9_000, 900.0, 0, ["a"]),
-        (1, "produce", "alice", "", 16_000, 16_000 / 10.1, 5_900, ["a", "b"]),
-        (2, "produce", "alice", "", 9_000, 900.0, 0, ["a"]),
+    assert only((row for row in literal if row["broker_id"] > 1), *shown) == [
+        (2, "produce", "alice", "", 16_000, 16_000 / 10.1, 5_900, ["a", "b"]),
+        (3, "fetch", "", "a", 9_000, 900.0, 0, ["a"]),
+        (3, "produce", "alice", "", 9_000, 900.0, 0, ["a"]),
     ]
 
 
@@ -196,7 +204,9 @@ def _busy_seconds(chance: random.Random) -> list[list[dict[str, Any]]]:
     for start_ms in range(0, 40_000, 2_000):
         rows = []
         for user, client_id in (("alice", "a"), ("alice", "b"), ("erin", "a"), ("frank", "a")):
-            moments = sorted(chance.randrange(start_ms, start_ms + 1_000) for _ in range(chance.randrange(1, 9)))
+            moments = sorted(
+                chance.randrange(start_ms, start_ms + 1_000) for _ in range(chance.randrange(1, 9))
+            )
             points = [(moment, chance.randrange(1_200), chance.choice([0, 0, 80])) for moment in moments]
             rows.append(used(user, *points, client_id=client_id))
         seconds.append(rows)
@@ -207,17 +217,12 @@ def test_the_cut_into_batches_and_restarts_change_nothing(spark: SparkSession, t
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     seconds = _busy_seconds(random.Random(seed))
-    at_once, in_parts = settings_at(tmp_path / "1"), settings_at(tmp_path / "2")
-    for settings in (at_once, in_parts):
-        write_rules(settings, *RULES)
-        write_table(Path(settings.tables), "decisions")
-    whole = judged(spark, at_once, [row for rows in seconds for row in rows])
+    whole = judged(spark, settings_with_rules(tmp_path / "1"), [row for rows in seconds for row in rows])
     assert len(whole) == 20 * 3  # alice's two clients share a bucket
-    # A commit of 7 seconds and two of single ones; a restart; the rest. Parallelism is another, too.
-    first = [[row for rows in seconds[:7] for row in rows], seconds[7], seconds[8]]
-    judged(spark, in_parts, *first)
-    rest = [row for rows in seconds[9:] for row in reversed(rows)]
-    assert judged(spark, in_parts, rest) == whole
+    # A commit of 7 seconds and one of a single one; a restart; the rest, in another order.
+    in_parts = settings_with_rules(tmp_path / "2")
+    judged(spark, in_parts, [row for rows in seconds[:7] for row in rows], seconds[7])
+    assert judged(spark, in_parts, [row for rows in seconds[8:] for row in reversed(rows)]) == whole
 
 
 def test_a_tile_that_comes_late_is_counted_and_not_folded(spark: SparkSession, tmp_path: Path) -> None:
@@ -226,62 +231,40 @@ def test_a_tile_that_comes_late_is_counted_and_not_folded(spark: SparkSession, t
         used("alice", (1_000, 50_000, 0), (1_001, 50_000, 0), client_id="x"),
         used("alice", (2_500, 50_000, 0), client_id="y"),
     ]
-    with_late, without = settings_at(tmp_path / "1"), settings_at(tmp_path / "2")
-    for settings in (with_late, without):
-        write_rules(settings, *RULES)
-        write_table(Path(settings.tables), "decisions")
-    found = judged(spark, with_late, on_time[:2], [*late, on_time[2]])
+    found = judged(spark, settings_with_rules(tmp_path), on_time[:2], [*late, on_time[2]])
     shown = ("second", "requests", "late", "amount", "limit_per_s", "is_certain", "client_ids")
     assert only((row for row in found if row["late"]), *shown) == [
         (T0_MS + 1_000, 0, 2, 0, None, False, ["x"]),
         (T0_MS + 2_000, 0, 1, 0, None, False, ["y"]),
     ]
-    # What came in time is judged as if the late ones were not there.
-    assert [row for row in found if not row["late"]] == judged(spark, without, on_time[:2], on_time[2:])
+    # What came in time is judged as if the late ones were not there: 6, 12 and 18 kB in ten seconds.
+    assert only((row for row in found if not row["late"]), "second", "rate_per_s", "requests_judged") == [
+        (T0_MS, 600.0, 1),
+        (T0_MS + 2_000, 1_200.0, 1),
+        (T0_MS + 3_000, 1_800.0, 1),
+    ]
 
 
 def test_an_idle_bucket_is_forgotten_and_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
-    # A bucket is forgotten when all brokers' clock is 1 + 12 s past its last second: the ring is as new then.
-    forgetful, other = settings_at(tmp_path / "1", judge_lateness=1_000), settings_at(tmp_path / "2")
-    for settings in (forgetful, other):
-        write_rules(settings, *RULES)
-        write_table(Path(settings.tables), "decisions")
-    early, clock, again = (
-        [used("alice", (900, 20_000, 0))],
-        [used("bob", (20_000, 1, 0), broker_id=2)],
-        [used("alice", (20_100, 12_000, 0))],
-    )
-    judged(spark, forgetful, early)
-    assert _remembered(spark, forgetful) == ["alice"]
-    judged(spark, forgetful, clock)
-    assert _remembered(spark, forgetful) == [""]  # bob's, without a rule, under his client id
-    found = judged(spark, forgetful, again)
-    assert _remembered(spark, forgetful) == ["", "alice"]
-    # 12,000 B / 10 s: the 20,000 of long ago are gone.
-    assert only(found, "bucket_user", "second", "rate_per_s")[1:] == [
-        ("alice", T0_MS, 2_000.0),
-        ("alice", T0_MS + 20_000, 1_200.0),
-    ]
-    # Ten minutes of lateness: this one still has alice's state.
-    assert judged(spark, other, early, clock, again) == found
-
-
-def test_a_bucket_in_use_is_not_forgotten(spark: SparkSession, tmp_path: Path) -> None:
-    settings = settings_at(tmp_path, judge_lateness=1_000)
-    write_rules(settings, *RULES)
-    write_table(Path(settings.tables), "decisions")
-    # The timer of the first second fires at 13 s, in a batch of its own; alice was there at 10 s.
-    judged(spark, settings, [used("alice", (0, 1_000, 0))], [used("alice", (10_000, 5_000, 0))])
-    judged(spark, settings, [used("bob", (15_000, 1, 0))])
-    assert _remembered(spark, settings) == ["", "alice"]
-    found = judged(spark, settings, [used("alice", (15_500, 6_000, 0))])
-    expected = judge_bucket(
-        BucketReplay(CONFIG),
-        [_stretch(0, 1_000), _stretch(10_000, 5_000), _stretch(15_500, 6_000)],
-    )
-    assert [row["rate_per_s"] for row in found if row["bucket_user"] == "alice"] == [
-        decision.rate_per_s for decision in expected
-    ]
+    # Forgotten when the clock of all brokers, less a second of lateness, is 12 s past the end of its last
+    # second: its ring equals a new one then. The first timer fires for erin too, who has been back since.
+    settings = settings_with_rules(tmp_path, judge_lateness=1_000)
+    judged(spark, settings, [used("alice", (900, 20_000, 0)), used("erin", (0, 1_000, 0))])
+    assert _remembered(spark, settings) == ["alice", "erin"]
+    clock = [used("erin", (10_000, 5_000, 0)), used("bob", (20_000, 1, 0), broker_id=2)]
+    judged(spark, settings, clock, has_empty_batch=True)
+    assert _remembered(spark, settings) == ["", "erin"]  # bob is without a rule, under his client id
+    found = judged(spark, settings, [used("alice", (20_100, 12_000, 0)), used("erin", (20_100, 6_000, 0))])
+    assert _remembered(spark, settings) == ["", "alice", "erin"]
+    # The same as with a state that is never forgotten.
+    for user, requests in (
+        ("alice", ((900, 20_000), (20_100, 12_000))),
+        ("erin", ((0, 1_000), (10_000, 5_000), (20_100, 6_000))),
+    ):
+        expected = judge_bucket(BucketReplay(CONFIG), [_stretch(*request) for request in requests])
+        assert only((row for row in found if row["bucket_user"] == user), "second", "rate_per_s") == [
+            (decision.second_ms, decision.rate_per_s) for decision in expected
+        ]
 
 
 def _stretch(offset_ms: int, amount: int) -> Stretch:

@@ -1,0 +1,54 @@
+"""The whole product on a real broker: load for 30 s, spark-submit, and the broker's own verdicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.cli.main import main as kquota
+from kquota_spark.config.loader import load_settings
+from kquota_spark.embedded import demo
+from kquota_spark.io.tables import query
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.timeout(420)
+def test_the_audit_gives_the_verdicts_of_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "demo"
+    monkeypatch.setattr(demo, "DIRECTORY", directory)
+    monkeypatch.setenv("DEMO_SECONDS", "30")
+    assert demo.main() == 0, capsys.readouterr()
+    summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
+    produce = summary["agreement"]["produce"]
+    print(json.dumps(summary, indent=1))
+
+    # 30 s of a client at twice its limit alone are some 100 throttled produces.
+    assert produce["throttled_by_broker"] >= 50
+    assert produce["near_limit"] >= 30
+    wrong = produce["false_positive"] + produce["false_negative"]
+    assert wrong <= 0.01 * produce["throttled_by_broker"]
+    assert produce["uncertain"] <= 0.05 * (produce["uncertain"] + produce["requests_judged"])
+    assert produce["throttle_error_ms"]["median"] <= 1
+    assert produce["requests_judged"] == (
+        produce["agreeing"] + produce["false_positive"] + produce["false_negative"]
+    )
+    assert summary["unreadable"] == 0
+    assert summary["levels_seen"] == [1, 2, 3, 6, 7, 8]
+    assert summary["violations"] >= 1
+
+    config = directory / "kquota.yaml"
+    settings = load_settings(config)
+    changed = query(
+        settings,
+        ["quota_changes"],
+        "SELECT entity, previous_value, value FROM quota_changes "
+        "WHERE key = 'producer_byte_rate' AND previous_value IS NOT NULL",
+    )
+    assert changed.rows == [("users/bob", 250_000.0, 120_000.0)]
+    # The load is over, so nothing fails: every line is counted, measured and judged.
+    assert kquota(["doctor", "--config", str(config)]) == 0
