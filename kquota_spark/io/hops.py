@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from delta.tables import DeltaTable
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.spark import request_log, table, table_path, table_stream
+from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
@@ -42,8 +42,11 @@ def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
 
 
 def _measured(session: SparkSession, settings: Settings) -> DataFrame:
+    # No limit on files: a micro-batch has to hold whole commits. The files of one commit of INGEST are parts of
+    # one stretch of time, by partition of the topic; in a batch of its own the first would move the watermark
+    # past the others. INGEST bounds the size of a commit.
     return to_usage(
-        table_stream(session, settings, REQUESTS.name),
+        table_stream(session, settings, REQUESTS.name, max_files=NO_LIMIT),
         f"{settings.stream.allowed_lateness} milliseconds",
         settings.stream.shuffle_partitions,
     )

@@ -92,13 +92,18 @@ def request_log(session: SparkSession, settings: Settings) -> DataFrame:
     return reader.load()
 
 
-def table_stream(session: SparkSession, settings: Settings, name: str) -> DataFrame:
+NO_LIMIT = 2**31 - 1
+
+
+def table_stream(
+    session: SparkSession, settings: Settings, name: str, max_files: int | None = None
+) -> DataFrame:
     """A table as a stream from its first version on: in order of its commits, never as an unordered snapshot."""
     return (
         session.readStream.format("delta")
         .option("startingVersion", 0)
         .option("skipChangeCommits", "true")
-        .option("maxFilesPerTrigger", settings.stream.max_files_per_trigger)
+        .option("maxFilesPerTrigger", max_files or settings.stream.max_files_per_trigger)
         .load(table_path(settings, name))
     )
 
