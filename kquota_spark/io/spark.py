@@ -47,6 +47,11 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
         )
         # Counting the rows of the state costs a look-up at every write.
         .config("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
+        # The four plans make some 250 classes. The default of 100 forgets each before the next micro-batch needs it:
+        # all would be compiled anew every time, by Spark and then by the JVM, at most of a core.
+        .config("spark.sql.codegen.cache.maxEntries", "2000")
+        # The default sorts all rows of a task as soon as it has seen 128 groups.
+        .config("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "20000")
         # The default, INT96, is slow to read and foreign to other readers.
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         # The default of 50 makes every micro-batch of a small table 2 s longer.

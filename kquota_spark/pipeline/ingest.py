@@ -56,7 +56,7 @@ def to_requests(messages: DataFrame, settings: IngestSettings) -> DataFrame:
         "offset",
         "unix_millis(timestamp) AS timestamp_ms",
         "value",
-        "coalesce(filter(headers, h -> h.key = 'broker_id')[0].value, key) AS broker",
+        "coalesce(get(headers.value, array_position(headers.key, 'broker_id') - 1), key) AS broker",
     )
     return picked.mapInArrow(_parser(settings), REQUESTS.ddl).select(*REQUESTS.names)
 

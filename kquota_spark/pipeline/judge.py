@@ -82,14 +82,15 @@ def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -
 
 
 def _packed() -> Column:
-    """All numbers of a row as one array: those of `_NUMBERS`, then the points.
+    """All numbers of a row as one array: those of `_NUMBERS`, then the points, field by field.
 
     In the row form every cell costs about 2 microseconds to hand over, and a struct comes as a dict: a row
-    of 16 columns took 33 microseconds, the same in three arrays takes a third of that.
+    of 16 columns took 33 microseconds, the same in three arrays takes a third of that. Field by field,
+    because a function over the elements of an array runs uncompiled, at 3 microseconds a point.
     """
     header = ", ".join(f"CAST({name} AS BIGINT)" for name in _NUMBERS)
-    point = ", ".join(f"CAST(p.{name} AS BIGINT)" for name in Point._fields)
-    return F.expr(f"concat(array({header}), flatten(transform(points, p -> array({point}))))")
+    fields = ", ".join(f"CAST(points.{name} AS ARRAY<BIGINT>)" for name in Point._fields)
+    return F.expr(f"concat(array({header}), {fields})")
 
 
 class _BucketProcessor(StatefulProcessor):
@@ -141,10 +142,12 @@ _point = partial(tuple.__new__, Point)
 
 
 def _stretch(row: Row) -> Stretch:
-    second_ms, from_ms, to_ms, has_request_quota, level, version, _ = row.packed[: len(_NUMBERS)]
+    packed = row.packed
+    second_ms, from_ms, to_ms, has_request_quota, level, version, _ = packed[: len(_NUMBERS)]
     user, client_id, rule, limit = row.texts
-    numbers = iter(row.packed[len(_NUMBERS) :])
-    points = list(map(_point, zip(*[numbers] * len(Point._fields), strict=True)))
+    size = (len(packed) - len(_NUMBERS)) // len(Point._fields)
+    fields = (packed[start : start + size] for start in range(len(_NUMBERS), len(packed), size))
+    points = list(map(_point, zip(*fields, strict=True)))
     governing = Governing(None if limit is None else float(limit), from_ms, to_ms, bool(has_request_quota))
     return Stretch(second_ms, user, client_id, governing, level, rule, version, points)
 

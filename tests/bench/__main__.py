@@ -1,34 +1,39 @@
 """`make bench`: lines per second of the whole audit, against the parse-only floor of the same run.
 
-A preloaded topic of generated lines on a real broker; every hop works through it in turn by spark-submit, as
-`jobs/audit.py --drain` does. A figure counts only when `decisions` reconciles with the input, line for line.
+`jobs/audit.py` runs as in production, all queries side by side. It first works through `WARM_UP` lines, in
+which the JVM compiles what it runs. Then it is held (SIGSTOP) while `LINES` more are loaded into its topic, and
+let go: the clock runs from there to the commit of the last decision. A figure counts only when `decisions`
+reconciles with the input, line for line.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
-import duckdb
 from confluent_kafka import Producer
-from deltalake import DeltaTable
 
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.topics import create_topics
-from tests.bench.lines import BROKERS, COUNTED_OF_20, QUOTAS, lines
+from tests.bench.floor import floor_s
+from tests.bench.lines import BROKERS, LINES_PER_S, QUOTAS, Line, closing_heartbeats, lines
+from tests.bench.reconcile import expected_decided, last_commit_s, problems, requests_decided
 
 LINES = int(os.environ.get("BENCH_LINES", "2000000"))
+WARM_UP = int(os.environ.get("BENCH_WARM_UP", "1000000"))
 TOPIC = "kquota.bench"
 _ROOT = Path(__file__).parents[2]
-_HOP = re.compile(r"^(\w+): ([\d,]+) rows read in ([\d.]+) s(?: \(([\d,]+) a second)?", re.MULTILINE)
-_FLOOR = re.compile(r"^floor: ([\d.]+) s", re.MULTILINE)
+_LATENESS_S = 10
+_WITHIN_S = 600
 
 _CONFIG = """\
 cluster_id: bench
@@ -36,8 +41,7 @@ tables: {root}/tables
 checkpoints: {root}/checkpoints
 kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
 quotas: {{source: file, file: {root}/quotas.yaml}}
-# One commit of the hop before is one micro-batch, as in a job that keeps up.
-stream: {{max_files_per_trigger: 2}}
+stream: {{trigger: 1 s, allowed_lateness: {lateness} s}}
 """
 
 
@@ -45,51 +49,46 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
         root = Path(name)
         with embedded_cluster(root / "cluster") as cluster:
-            loaded_s = _load(cluster)
-            config = root / "kquota.yaml"
-            config.write_text(
-                _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC), encoding="utf-8"
-            )
-            (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
-            print(f"loaded {LINES:,} lines in {loaded_s:.0f} s; floor, then the audit", file=sys.stderr)
-            floor_s = float(_FLOOR.findall(_submit("tests/bench/floor.py", config))[-1])
-            hops = _hops(_submit("jobs/audit.py", config, "--drain"))
-            problems = _reconcile(root / "tables")
-    steady_s = sum(hop.steady_s for hop in hops)
+            config = _configured(root, cluster)
+            create_topics(cluster, {TOPIC: BROKERS})
+            every_line = lines(WARM_UP + LINES)
+            _load(cluster, islice(every_line, WARM_UP))
+            floor = floor_s(spark_submit("tests/bench/floor.py", config), _environment())
+            _say(f"reading and parsing {WARM_UP:,} lines: {floor:.1f} s; now the job warms up on them")
+            with _running(spark_submit("jobs/audit.py", config), root / "job.log") as job:
+                # What is not yet out of the allowed lateness when the lines end stays open.
+                _wait(job, root, expected_decided(WARM_UP - (_LATENESS_S + 2) * LINES_PER_S))
+                os.killpg(job.pid, signal.SIGSTOP)
+                _load(cluster, [*every_line, *closing_heartbeats(WARM_UP + LINES)])
+                _say(f"{LINES:,} more lines loaded; the job goes on")
+                started_s = time.time()
+                os.killpg(job.pid, signal.SIGCONT)
+                _wait(job, root, expected_decided(WARM_UP + LINES))
+            found = problems(root / "tables", WARM_UP + LINES)
+            audit_s = last_commit_s(root / "tables" / "decisions") - started_s
     result = {
         "lines": LINES,
-        "parse_floor_lines_per_s": round(LINES / floor_s),
-        "hops_lines_per_s": {hop.name: round(LINES / hop.steady_s) for hop in hops},
-        "audit_lines_per_s": round(LINES / steady_s),
-        "audit_to_floor": round(floor_s / steady_s, 3),
-        "with_first_batches_lines_per_s": round(LINES / sum(hop.total_s for hop in hops)),
-        "reconciled": not problems,
-        "problems": problems,
+        "parse_floor_lines_per_s": round(WARM_UP / floor),
+        "audit_lines_per_s": round(LINES / audit_s),
+        "audit_to_floor": round(LINES / audit_s * floor / WARM_UP, 3),
+        "reconciled": not found,
+        "problems": found,
     }
     print(json.dumps(result, indent=2))
-    return 1 if problems else 0
+    return 1 if found else 0
 
 
-class Hop(NamedTuple):
-    """Seconds that all lines take one hop: as they went by, and at the rate after its first micro-batch."""
-
-    name: str
-    total_s: float
-    steady_s: float
-
-
-def _hops(printed: str) -> list[Hop]:
-    """Rows of judge are rows of usage, of episodes decisions; as shares of a hop's input all are lines."""
-    hops = []
-    for name, rows, seconds, rate in _HOP.findall(printed):
-        total_s = float(seconds)
-        steady_s = int(rows.replace(",", "")) / int(rate.replace(",", "")) if rate else total_s
-        hops.append(Hop(name, total_s, steady_s))
-    return hops
+def _configured(root: Path, cluster: Cluster) -> Path:
+    config = root / "kquota.yaml"
+    text = _CONFIG.format(
+        root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, lateness=_LATENESS_S
+    )
+    config.write_text(text, encoding="utf-8")
+    (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
+    return config
 
 
-def _load(cluster: Cluster) -> float:
-    create_topics(cluster, {TOPIC: BROKERS})
+def _load(cluster: Cluster, messages: Iterable[Line]) -> None:
     producer = Producer(
         {
             **cluster.client_settings(),
@@ -99,8 +98,7 @@ def _load(cluster: Cluster) -> float:
             "queue.buffering.max.messages": 200_000,
         }
     )
-    started_s = time.monotonic()
-    for line in lines(LINES):
+    for line in messages:
         while True:
             try:
                 producer.produce(TOPIC, line.text, str(line.broker_id).encode(), partition=line.broker_id - 1)
@@ -109,51 +107,48 @@ def _load(cluster: Cluster) -> float:
                 producer.poll(0.1)
         producer.poll(0)
     producer.flush()
-    return time.monotonic() - started_s
 
 
-def _submit(script: str, config: Path, *arguments: str) -> str:
-    """Run a script by spark-submit and return what it printed (spark-submit joins its stderr to stdout)."""
-    spark_submit = Path(sys.executable).with_name("spark-submit")
-    command = [str(spark_submit), "--driver-memory", "6g", script, "--config", str(config), *arguments]
-    environment = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(_ROOT),
-        "SPARK_CONF_DIR": str(_ROOT / "conf"),
-    }
-    done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.stderr.write((done.stdout + done.stderr)[-4_000:])
-        raise SystemExit(f"{script} ended with {done.returncode}")
-    return done.stdout
+def spark_submit(script: str, config: Path) -> list[str]:
+    """The command line of a script of this repository."""
+    command = Path(sys.executable).with_name("spark-submit")
+    return [str(command), "--driver-memory", "6g", script, "--config", str(config)]
 
 
-def _reconcile(tables: Path) -> list[str]:
-    """What does not add up between the generated lines and the tables."""
-    decisions = DeltaTable(str(tables / "decisions")).to_pyarrow_dataset()
-    requests = DeltaTable(str(tables / "requests")).to_pyarrow_dataset()
-    assert decisions is not None and requests is not None
-    query = duckdb.connect().execute
-    judged = dict(query("SELECT quota_type, sum(requests)::BIGINT FROM decisions GROUP BY 1").fetchall())
-    amounts = dict(query("SELECT quota_type, sum(amount)::BIGINT FROM decisions GROUP BY 1").fetchall())
-    charged = dict(
-        query("SELECT quota_type, sum(charged_bytes)::BIGINT FROM requests WHERE kind = 'request' "
-              "AND quota_type IS NOT NULL GROUP BY 1").fetchall()
-    )  # fmt: skip
-    kinds = dict(query("SELECT kind, count(*) FROM requests GROUP BY 1").fetchall())
-    problems = []
-    if kinds.get("request") != LINES:
-        problems.append(f"requests: {kinds}, expected {LINES} requests")
-    for quota_type, of_20 in COUNTED_OF_20.items():
-        expected = LINES // 20 * of_20
-        if judged.get(quota_type) != expected:
-            problems.append(f"decisions: {judged.get(quota_type)} {quota_type}, expected {expected}")
-        if amounts.get(quota_type) != charged.get(quota_type):
-            problems.append(
-                f"bytes of {quota_type}: {amounts.get(quota_type)}, charged {charged.get(quota_type)}"
-            )
-    return problems
+def _environment() -> dict[str, str]:
+    conf = str(_ROOT / "conf")
+    return {
+        **os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(_ROOT), "SPARK_CONF_DIR": conf
+    }  # fmt: skip
+
+
+@contextmanager
+def _running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The job as a process group of its own; ended and waited for."""
+    with log.open("wb") as out:
+        job = subprocess.Popen(
+            command, cwd=_ROOT, env=_environment(), stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            yield job
+        finally:
+            os.killpg(job.pid, signal.SIGCONT)
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+
+
+def _wait(job: subprocess.Popen[bytes], root: Path, requests: int) -> None:
+    """Until so many requests are in `decisions`."""
+    give_up_s = time.monotonic() + _WITHIN_S
+    while requests_decided(root / "tables") < requests:
+        if job.poll() is not None or time.monotonic() > give_up_s:
+            sys.stderr.write((root / "job.log").read_text(encoding="utf-8", errors="replace")[-4_000:])
+            raise SystemExit(f"the job has ended, or has not come to {requests:,} requests in {_WITHIN_S} s")
+        time.sleep(2)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

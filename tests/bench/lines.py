@@ -103,6 +103,13 @@ def lines(count: int, lines_per_s: int = LINES_PER_S) -> Iterator[Line]:
         yield Line(broker_id, text.encode())
 
 
+def closing_heartbeats(count: int) -> list[Line]:
+    """What a shipper sends at the end of each broker's lines; it closes the last seconds."""
+    time_ms = START_MS + count * 1_000 // LINES_PER_S
+    text = f'{{"kquota_heartbeat":{{"time_ms":{time_ms},"is_end":true}}}}'.encode()
+    return [Line(broker_id, text) for broker_id in range(1, BROKERS + 1)]
+
+
 def _identity(index: int, *, is_producer: bool) -> int:
     place = index * 13 // 20
     return place % PRODUCERS if is_producer else PRODUCERS + place % (IDENTITIES - PRODUCERS)
