@@ -51,15 +51,13 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
         # all would be compiled anew every time, by Spark and then by the JVM, at most of a core.
         .config("spark.sql.codegen.cache.maxEntries", "2000")
         # The default sorts all rows of a task as soon as it has seen 128 groups.
-        .config("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "20000")
+        .config("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "50000")
         # The default, INT96, is slow to read and foreign to other readers.
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         # The default of 50 makes every micro-batch of a small table 2 s longer.
         .config("spark.databricks.delta.snapshotPartitions", "2")
         # Other readers of the tables (deltalake, DuckDB) cannot all read deletion vectors.
         .config("spark.databricks.delta.properties.defaults.enableDeletionVectors", "false")
-        # Rows of a micro-batch are of one or two dates: write to both at once instead of sorting all rows first.
-        .config("spark.sql.maxConcurrentOutputFileWriters", "8")
         .getOrCreate()
     )
     _require_jars(session)

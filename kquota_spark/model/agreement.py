@@ -37,30 +37,32 @@ class Agreement:
     def add(self, verdict: Verdict) -> None:
         """Count one verdict."""
         point, governing, rate, _, throttle_ms, outcome, _ = verdict
-        if outcome is Outcome.INFERRED:
-            self.inferred += 1
-            return
-        if outcome is Outcome.EXCLUDED:
-            self.excluded += 1
-            return
-        if outcome is Outcome.UNCERTAIN:
-            self.uncertain += 1
-            self.uncertain_wrong += verdict.is_wrong
+        if outcome is Outcome.AGREES:
+            self.agreeing += 1
+        elif outcome is Outcome.FALSE_POSITIVE:
+            self.false_positive += 1
+        elif outcome is Outcome.FALSE_NEGATIVE:
+            self.false_negative += 1
+        else:
+            self._add_not_judged(verdict)
             return
         observed_ms, limit = point.observed_throttle_ms, governing.limit_per_s
         self.requests_judged += 1
         self.throttled_by_broker += observed_ms > 0
         self.throttled_by_model += throttle_ms > 0
-        if outcome is Outcome.AGREES:
-            self.agreeing += 1
-        elif outcome is Outcome.FALSE_POSITIVE:
-            self.false_positive += 1
-        else:
-            self.false_negative += 1
         if limit:
             self.near_limit += abs(rate - limit) <= NEAR_LIMIT * limit
         if observed_ms > 0 and throttle_ms > 0:
             self.throttle_errors_ms.append(throttle_ms - observed_ms)
+
+    def _add_not_judged(self, verdict: Verdict) -> None:
+        if verdict.outcome is Outcome.INFERRED:
+            self.inferred += 1
+        elif verdict.outcome is Outcome.EXCLUDED:
+            self.excluded += 1
+        else:
+            self.uncertain += 1
+            self.uncertain_wrong += verdict.is_wrong
 
     def add_all(self, verdicts: Iterable[Verdict]) -> None:
         """Count many."""

@@ -13,6 +13,7 @@ from enum import Enum
 
 _INT_BITS = 32
 _LONG_MAX = 2**63 - 1
+_SURELY_INT32 = 2.0**31 - 2
 
 
 class RingVariant(Enum):
@@ -51,31 +52,45 @@ class RateConfig:
         return (self.num_samples + 1) * self.window_ms
 
 
+RingState = tuple[int, list[int], list[int], list[int]]
+
+
 class SampleRing:
     """Samples of one quota sensor. Times must not go back from one `record` to the next.
 
-    `samples` holds [value, start_ms, last_event_ms] each, in slot order; `current` is the slot in use.
+    A sample is one place of the three lists: its value, its start and its last event; `current` is the place
+    in use. Lists of numbers, because their sums and minima cost a tenth of those over objects.
+
+    Args:
+        config: the broker's settings.
+        state: `state` of a ring with these settings, to go on from.
     """
 
-    __slots__ = ("_by_last_event", "_expire_ms", "_oldest_start_ms", "_purge_at_ms", "_slots", "config",
-                 "current", "samples", "total")  # fmt: skip
+    __slots__ = ("_basis_ms", "_expire_ms", "_last_ms", "_oldest_start_ms", "_padded_ms", "_purge_at_ms", "_slots",
+                 "_starts_ms", "_values", "_window_ms", "config", "current", "total")  # fmt: skip
 
-    def __init__(self, config: RateConfig, samples: list[list[int]] | None = None, current: int = 0) -> None:
+    def __init__(self, config: RateConfig, state: RingState | None = None) -> None:
         self.config = config
-        self.samples = samples if samples is not None else []
-        self.current = current
-        self.total = sum(sample[0] for sample in self.samples)
-        self._by_last_event = config.variant is RingVariant.FROM_3_8
-        self._slots = config.num_samples + (1 if self._by_last_event else 0)
+        self.current, self._values, self._starts_ms, self._last_ms = state or (0, [], [], [])
+        self.total = sum(self._values)
+        is_by_last_event = config.variant is RingVariant.FROM_3_8
+        self._basis_ms = self._last_ms if is_by_last_event else self._starts_ms
+        self._slots = config.num_samples + (1 if is_by_last_event else 0)
+        self._window_ms = config.window_ms
         self._expire_ms = config.num_samples * config.window_ms
+        self._padded_ms = (config.num_samples - 1) * config.window_ms
         self._index()
+
+    @property
+    def state(self) -> RingState:
+        """What another ring needs to go on from here: current place, values, starts, last events."""
+        return self.current, self._values, self._starts_ms, self._last_ms
 
     def _index(self) -> None:
         """Cache what changes only when a sample opens or is purged."""
-        basis = 2 if self._by_last_event else 1
-        self._oldest_start_ms = min((sample[1] for sample in self.samples), default=0)
+        self._oldest_start_ms = min(self._starts_ms, default=0)
         # A sample's last event only moves on, so this is a lower bound until the next call.
-        self._purge_at_ms = min((s[basis] for s in self.samples), default=0) + self._expire_ms
+        self._purge_at_ms = min(self._basis_ms, default=0) + self._expire_ms
 
     def record(self, amount: int, time_ms: int) -> int:
         """Record an event, then measure as the broker does, the event included.
@@ -83,38 +98,43 @@ class SampleRing:
         Returns:
             The length of the measured window in ms; the amount in it is `total`.
         """
-        samples = self.samples
-        window_ms = self.config.window_ms
-        if not samples:
-            samples.append([0, time_ms, time_ms])
-            self._index()
-        sample = samples[self.current]
-        if time_ms - sample[1] >= window_ms:
-            self.current = (self.current + 1) % self._slots
-            if self.current >= len(samples):
-                samples.append([0, time_ms, time_ms])
-            else:
-                self.total -= samples[self.current][0]
-                samples[self.current] = [0, time_ms, time_ms]
-            sample = samples[self.current]
-            self._index()
-        sample[0] += amount
-        sample[2] = time_ms
+        starts_ms, current = self._starts_ms, self.current
+        if not starts_ms or time_ms - starts_ms[current] >= self._window_ms:
+            current = self._open(time_ms)
+        self._values[current] += amount
+        self._last_ms[current] = time_ms
         self.total += amount
         if time_ms >= self._purge_at_ms:
             self._purge(time_ms)
         elapsed_ms = time_ms - self._oldest_start_ms
-        missing = self.config.num_samples - 1 - elapsed_ms // window_ms
-        if missing > 0:
-            elapsed_ms += missing * window_ms
+        if elapsed_ms < self._padded_ms:
+            # Windows that are missing count as empty ones.
+            return self._padded_ms + elapsed_ms % self._window_ms
         return elapsed_ms if elapsed_ms > 0 else 1
 
+    def _open(self, time_ms: int) -> int:
+        """Open the next sample; its place."""
+        size = len(self._starts_ms)
+        current = (self.current + 1) % self._slots if size else 0
+        if current >= size:
+            self._values.append(0)
+            self._starts_ms.append(time_ms)
+            self._last_ms.append(time_ms)
+        else:
+            self._reset(current, time_ms)
+        self.current = current
+        self._index()
+        return current
+
+    def _reset(self, place: int, time_ms: int) -> None:
+        self.total -= self._values[place]
+        self._values[place] = 0
+        self._starts_ms[place] = self._last_ms[place] = time_ms
+
     def _purge(self, time_ms: int) -> None:
-        basis = 2 if self._by_last_event else 1
-        for sample in self.samples:
-            if time_ms - sample[basis] >= self._expire_ms:
-                self.total -= sample[0]
-                sample[:] = [0, time_ms, time_ms]
+        for place, basis_ms in enumerate(self._basis_ms):
+            if time_ms - basis_ms >= self._expire_ms:
+                self._reset(place, time_ms)
         self._index()
 
 
@@ -138,6 +158,9 @@ def throttle_time_ms(total: int, window_ms: int, limit_per_s: float | None) -> i
     if limit_per_s == 0:
         return _to_int32(_LONG_MAX)
     raw = (rate - limit_per_s) / limit_per_s * window_ms
+    if raw < _SURELY_INT32:  # what nearly all are; the rest goes Java's way in full
+        whole = int(raw)
+        return whole + (raw - whole >= 0.5)
     return _to_int32(_java_round(raw))
 
 

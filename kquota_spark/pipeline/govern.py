@@ -54,12 +54,11 @@ def with_governing(usage: DataFrame, rules: DataFrame) -> DataFrame:
 
 
 def _timeline(rules: DataFrame) -> DataFrame:
-    """Rules as the right side of every lookup; the same plan each time, so Spark broadcasts it once."""
+    """Rules as the right side of every lookup."""
+    nobody = F.lit("")
     return rules.where("level > 0").select(
         F.col("cluster_id").alias("r_cluster_id"),
-        F.col("level").alias("r_level"),
-        F.coalesce("user", F.lit("")).alias("r_user"),
-        F.coalesce("client_id", F.lit("")).alias("r_client_id"),
+        _key(F.col("level"), F.coalesce("user", nobody), F.coalesce("client_id", nobody)).alias("r_key"),
         F.unix_millis("valid_from").alias("r_from_ms"),
         F.coalesce(F.unix_millis("valid_to"), F.lit(_FOREVER_MS)).alias("r_to_ms"),
         F.struct("entity", "version", *_VALUES, F.unix_millis("valid_from").alias("from_ms"),
@@ -67,24 +66,38 @@ def _timeline(rules: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+def _key(level: Column, user: Column, client_id: Column) -> Column:
+    """Level and names as one text; the length keeps two pairs of names apart that run together alike."""
+    return F.concat(
+        level.cast("string"), F.lit(":"), F.length(user).cast("string"), F.lit(":"), user, client_id
+    )
+
+
 def _joined(rows: DataFrame, timeline: DataFrame, level: int) -> DataFrame:
-    """Left join of one level; the rule goes into the column `rule_<level>`."""
+    """Left join of one level; the rule goes into the column `rule_<level>`.
+
+    No condition is about the right side alone: it would be pushed down, each level would have a right side of
+    its own, and a micro-batch would scan and broadcast the rules eight times instead of once.
+    """
     user, client_id = (kind.value for kind in LEVELS[level - 1])
-    nobody = F.lit("")
-    has_name = F.col("client_id") != ""
+    # Nobody's name, and not a constant, for the same reason.
+    nobody = F.repeat("user", F.lit(0))
+    named = _key(
+        F.lit(level),
+        F.col("user") if user == "named" else nobody,
+        F.col("client_id") if client_id == "named" else nobody,
+    )
     # An empty client id reaches no level with a client-id part (see model.resolve.candidates).
-    reaches = F.lit(True) if client_id == "absent" else has_name
+    reaches = F.lit(True) if client_id == "absent" else F.col("client_id") != ""
     condition = (
         (F.col("r_cluster_id") == F.col("cluster_id"))
-        & (F.col("r_level") == F.lit(level))
-        & (F.col("r_user") == (F.col("user") if user == "named" else nobody))
-        & (F.col("r_client_id") == (F.col("client_id") if client_id == "named" else nobody))
+        & (F.col("r_key") == named)
         & (F.col("r_from_ms") < F.col("second_ms") + 1_000)
         & (F.col("r_to_ms") > F.col("second_ms"))
         & reaches
     )
     joined = rows.join(timeline, condition, how="left")
-    right = ("r_cluster_id", "r_level", "r_user", "r_client_id", "r_from_ms", "r_to_ms")
+    right = ("r_cluster_id", "r_key", "r_from_ms", "r_to_ms")
     return joined.drop(*right).withColumnRenamed("r_rule", f"rule_{level}")
 
 

@@ -85,9 +85,7 @@ def _with_amounts(per_second: DataFrame) -> DataFrame:
         F.explode(F.expr(f"sequence(0, CAST((size(points) - 1) DIV {TILE_POINTS} AS INT))")).alias("tile"),
     ).withColumns(
         {
-            "points": F.expr(
-                f"IF(is_plain, points, slice(points, tile * {TILE_POINTS} + 1, {TILE_POINTS}))"
-            ),
+            "points": F.expr(f"IF(is_plain, points, slice(points, tile * {TILE_POINTS} + 1, {TILE_POINTS}))"),
             "duplicates": F.when(F.col("tile") == 0, F.col("duplicates")).otherwise(0),
         }
     )

@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -25,14 +24,16 @@ from confluent_kafka import Producer
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.topics import create_topics
 from tests.bench.floor import floor_s
-from tests.bench.lines import BROKERS, LINES_PER_S, QUOTAS, Line, closing_heartbeats, lines
+from tests.bench.lines import BROKERS, QUOTAS, Line, closing_heartbeats, lines
 from tests.bench.reconcile import expected_decided, last_commit_s, problems, requests_decided
 
 LINES = int(os.environ.get("BENCH_LINES", "2000000"))
-WARM_UP = int(os.environ.get("BENCH_WARM_UP", "1000000"))
+WARM_UP = int(os.environ.get("BENCH_WARM_UP", "2000000"))
 TOPIC = "kquota.bench"
 _ROOT = Path(__file__).parents[2]
 _LATENESS_S = 10
+_GAP_MS = 60_000
+"""Quiet time in the log after the warm-up, so that all of it is decided when the clock starts."""
 _WITHIN_S = 600
 
 _CONFIG = """\
@@ -51,15 +52,14 @@ def main() -> int:
         with embedded_cluster(root / "cluster") as cluster:
             config = _configured(root, cluster)
             create_topics(cluster, {TOPIC: BROKERS})
-            every_line = lines(WARM_UP + LINES)
-            _load(cluster, islice(every_line, WARM_UP))
+            _load(cluster, [*lines(range(WARM_UP)), *closing_heartbeats(WARM_UP)])
             floor = floor_s(spark_submit("tests/bench/floor.py", config), _environment())
             _say(f"reading and parsing {WARM_UP:,} lines: {floor:.1f} s; now the job warms up on them")
             with _running(spark_submit("jobs/audit.py", config), root / "job.log") as job:
-                # What is not yet out of the allowed lateness when the lines end stays open.
-                _wait(job, root, expected_decided(WARM_UP - (_LATENESS_S + 2) * LINES_PER_S))
+                _wait(job, root, expected_decided(WARM_UP))
                 os.killpg(job.pid, signal.SIGSTOP)
-                _load(cluster, [*every_line, *closing_heartbeats(WARM_UP + LINES)])
+                measured = lines(range(WARM_UP, WARM_UP + LINES), _GAP_MS)
+                _load(cluster, [*measured, *closing_heartbeats(WARM_UP + LINES, _GAP_MS)])
                 _say(f"{LINES:,} more lines loaded; the job goes on")
                 started_s = time.time()
                 os.killpg(job.pid, signal.SIGCONT)
@@ -80,9 +80,7 @@ def main() -> int:
 
 def _configured(root: Path, cluster: Cluster) -> Path:
     config = root / "kquota.yaml"
-    text = _CONFIG.format(
-        root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, lateness=_LATENESS_S
-    )
+    text = _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, lateness=_LATENESS_S)
     config.write_text(text, encoding="utf-8")
     (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
     return config

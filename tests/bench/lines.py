@@ -74,16 +74,16 @@ class Line(NamedTuple):
     text: bytes
 
 
-def lines(count: int, lines_per_s: int = LINES_PER_S) -> Iterator[Line]:
-    """The first `count` lines, in the order of their times."""
+def lines(indexes: range, delay_ms: int = 0, lines_per_s: int = LINES_PER_S) -> Iterator[Line]:
+    """Some of the lines, in the order of their times, which are `delay_ms` later than they would be."""
     parts = [(key, name, version, _HEAD + body + _TAIL, topic) for key, name, version, body, topic in _SHAPES]
-    for index in range(count):
+    for index in indexes:
         # Steps that have no factor in common with 20 and 1,000: every identity gets every shape and broker.
         key, name, version, template, topic = parts[index * 7 % 20]
         # A client id is a producer or a consumer, as in the captures.
         identity = _identity(index, is_producer=key == 0)
         broker_id = index // 20_000 % BROKERS + 1 if index % 3 == 0 else index % BROKERS + 1
-        time_ms = START_MS + index * 1_000 // lines_per_s
+        time_ms = _time_ms(index, delay_ms, lines_per_s)
         text = template.format(
             time=_log_time(time_ms),
             key=key,
@@ -103,11 +103,15 @@ def lines(count: int, lines_per_s: int = LINES_PER_S) -> Iterator[Line]:
         yield Line(broker_id, text.encode())
 
 
-def closing_heartbeats(count: int) -> list[Line]:
+def closing_heartbeats(count: int, delay_ms: int = 0) -> list[Line]:
     """What a shipper sends at the end of each broker's lines; it closes the last seconds."""
-    time_ms = START_MS + count * 1_000 // LINES_PER_S
+    time_ms = _time_ms(count, delay_ms, LINES_PER_S)
     text = f'{{"kquota_heartbeat":{{"time_ms":{time_ms},"is_end":true}}}}'.encode()
     return [Line(broker_id, text) for broker_id in range(1, BROKERS + 1)]
+
+
+def _time_ms(index: int, delay_ms: int, lines_per_s: int) -> int:
+    return START_MS + delay_ms + index * 1_000 // lines_per_s
 
 
 def _identity(index: int, *, is_producer: bool) -> int:

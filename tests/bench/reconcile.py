@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from deltalake import DeltaTable
@@ -30,7 +31,9 @@ def last_commit_s(table: Path) -> float:
 
 def problems(tables: Path, lines: int) -> list[str]:
     """What does not add up between the generated lines and the tables."""
-    judged = dict(_query(tables, "decisions", "SELECT quota_type, sum(requests)::BIGINT FROM rows GROUP BY 1"))
+    judged = dict(
+        _query(tables, "decisions", "SELECT quota_type, sum(requests)::BIGINT FROM rows GROUP BY 1")
+    )
     amounts = dict(_query(tables, "decisions", "SELECT quota_type, sum(amount)::BIGINT FROM rows GROUP BY 1"))
     charged = dict(
         _query(tables, "requests", "SELECT quota_type, sum(charged_bytes)::BIGINT FROM rows "
@@ -51,8 +54,8 @@ def problems(tables: Path, lines: int) -> list[str]:
     return found
 
 
-def _query(tables: Path, name: str, sql: str) -> list[tuple[object, ...]]:
-    rows = DeltaTable(str(tables / name)).to_pyarrow_dataset()
+def _query(tables: Path, name: str, sql: str) -> list[tuple[Any, ...]]:
+    rows: Any = DeltaTable(str(tables / name)).to_pyarrow_dataset()
     with duckdb.connect() as connection:
         connection.register("rows", rows)
         return connection.execute(sql).fetchall()

@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with embedded_cluster(tmp_path_factory.mktemp("cluster")) as running:
         create_topics(running, {TOPIC: 2})
         producer = Producer({**running.client_settings(), "queue.buffering.max.messages": LINES})
-        for index, line in enumerate(lines(LINES, LINES_PER_S)):
+        for index, line in enumerate(lines(range(LINES), lines_per_s=LINES_PER_S)):
             key = str(line.broker_id).encode()
             # The last line is cut in half: unreadable lines have to come through the kills too.
             text = line.text[:300] if index == LINES - 1 else line.text

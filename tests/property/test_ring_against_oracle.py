@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -97,12 +98,12 @@ def test_a_ring_can_be_rebuilt_at_any_moment(
     for gap_ms, amount in events[:cut]:
         time_ms += gap_ms
         ring.record(amount, time_ms)
-    rebuilt = SampleRing(config, [list(sample) for sample in ring.samples], ring.current)
+    rebuilt = SampleRing(config, deepcopy(ring.state))
     assert rebuilt.total == ring.total
     for gap_ms, amount in events[cut:]:
         time_ms += gap_ms
         assert rebuilt.record(amount, time_ms) == ring.record(amount, time_ms)
-        assert (rebuilt.total, rebuilt.samples, rebuilt.current) == (ring.total, ring.samples, ring.current)
+        assert (rebuilt.total, rebuilt.state) == (ring.total, ring.state)
 
 
 @_SETTINGS

@@ -64,21 +64,10 @@ def settings_at(root: Path, **stream: int) -> Settings:
     )
 
 
-def run_hop(
-    spark: SparkSession, settings: Settings, hop: str, *, has_empty_batch: bool = True
-) -> list[dict[str, Any]]:
-    """Start the query of a hop, let it work through what is there; its progress reports.
-
-    Args:
-        spark: the session.
-        settings: where the tables and checkpoints are.
-        hop: which one.
-        has_empty_batch: as in the job, one without rows follows, in which a new watermark closes windows and
-            timers fire. A test that waits for neither leaves out its two seconds.
-    """
+def run_hop(spark: SparkSession, settings: Settings, hop: str) -> list[dict[str, Any]]:
+    """Start the query of a hop, let it work through what is there; its progress reports."""
     from kquota_spark.io.hops import start_hop
 
-    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(has_empty_batch).lower())
     query = start_hop(spark, settings, hop, is_once=True)
     try:
         assert query.awaitTermination(WITHIN_S), f"{hop} has not ended after {WITHIN_S} s"

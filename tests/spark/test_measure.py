@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,6 +196,26 @@ def test_a_line_of_the_year_2099_closes_nothing(spark: SparkSession, settings: S
     write_table(root, "requests", request(3, T0_MS + 100), heartbeat(4, T0_MS + 7_000))
     run_hop(spark, settings, "measure")
     assert only(rows_of(settings, "usage"), "second", "requests") == [(T0_MS, 2)]
+
+
+def test_of_a_commit_over_midnight_the_older_date_comes_first(
+    spark: SparkSession, settings: Settings
+) -> None:
+    # JUDGE may read the files of a commit in two micro-batches. One second before midnight and 40 after it: in
+    # the order of the aggregation the first row to be written is of the second day, in 40 cases of 41.
+    midnight_ms = 1_795_305_600_000  # 2026-11-22 00:00 UTC
+    moments_ms = [midnight_ms - 500, *(midnight_ms + 1_000 * index for index in range(40))]
+    lines = [request(index, moment_ms) for index, moment_ms in enumerate(moments_ms)]
+    write_table(Path(settings.tables), "requests", *lines, heartbeat(99, midnight_ms + 60_000))
+    run_hop(spark, settings, "measure")
+    [commit] = [
+        log
+        for log in sorted(Path(settings.tables, "usage", "_delta_log").glob("*.json"))
+        if '"add"' in log.read_text(encoding="utf-8")
+    ]
+    actions = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
+    dates = [action["add"]["partitionValues"]["event_date"] for action in actions if "add" in action]
+    assert dates == ["2026-11-21", "2026-11-22"]
 
 
 def test_a_restart_goes_on_with_the_open_second(spark: SparkSession, settings: Settings) -> None:

@@ -1,0 +1,61 @@
+"""A crash after a sink's commit and before Spark's own: the micro-batch runs again, and its rows are there once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from kquota_spark.config.settings import Settings
+from tests.spark.conftest import change, forget_last_commit, only, rows_of, run_hop, write_rules
+from tests.unit.table_rows import T0_MS, heartbeat, request, write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def version(settings: Settings, name: str) -> int:
+    return DeltaTable(f"{settings.tables}/{name}").version()
+
+
+def test_measure_and_judge_write_their_last_batch_once(spark: SparkSession, settings: Settings) -> None:
+    root = Path(settings.tables)
+    write_rules(settings, change("alice", None, 100.0))
+    # Ten seconds of 1,000 B each; the heartbeat closes them, five seconds of lateness included.
+    write_table(root, "requests", *(request(index, T0_MS + index * 1_000) for index in range(10)))
+    write_table(root, "requests", heartbeat(10, T0_MS + 15_000))
+    for hop, target, moments in (
+        ("measure", "usage", [(T0_MS + index * 1_000, 1) for index in range(10)]),
+        ("judge", "decisions", [(T0_MS + index * 1_000, 1) for index in range(10)]),
+    ):
+        run_hop(spark, settings, hop)
+        written, at_version = rows_of(settings, target), version(settings, target)
+        assert only(written, "second", "requests") == moments
+        batch = forget_last_commit(settings, hop)
+        # Spark works through the batch again, state included; the sink knows it by (query, batch).
+        assert run_hop(spark, settings, hop)[0]["batchId"] == batch
+        assert rows_of(settings, target) == written
+        assert version(settings, target) == at_version
+
+
+def test_the_next_rows_go_on_from_the_state_of_the_batch_that_ran_twice(
+    spark: SparkSession, settings: Settings
+) -> None:
+    root = Path(settings.tables)
+    write_rules(settings, change("alice", None, 100.0))
+    write_table(root, "requests", request(0), heartbeat(1, T0_MS + 6_000))
+    for hop in ("measure", "judge"):
+        run_hop(spark, settings, hop)
+        forget_last_commit(settings, hop)
+        run_hop(spark, settings, hop)
+    write_table(root, "requests", request(2, T0_MS + 2_000), heartbeat(3, T0_MS + 8_000))
+    for hop in ("measure", "judge"):
+        run_hop(spark, settings, hop)
+    # The ring counts ten seconds: 1,000 B are 100 B/s, and with the second request 200 B/s, the double of the limit.
+    # Had the first been recorded twice, it would be 300.
+    found = only(rows_of(settings, "decisions"), "second", "rate_per_s", "quota_used_percent")
+    assert found == [(T0_MS, 100.0, 100.0), (T0_MS + 2_000, 200.0, 200.0)]
