@@ -95,15 +95,15 @@ def summary_text(summary: dict[str, Any], config: Path) -> str:
             f"({summary['open_violations']} open)   levels {', '.join(map(str, summary['levels_seen']))}"
         ),
         "",
-        "agreement with the broker      " + "".join(f"{name:>12}" for name in summary["agreement"]),
+        "agreement with the broker        " + "".join(f"{name:>12}" for name in summary["agreement"]),
     ]
     for title, key in _SHOWN:
         values = [tally[key] for tally in summary["agreement"].values()]
-        lines.append(f"  {title:29}" + "".join(f"{value:>12,}" for value in values))
+        lines.append(f"  {title:31}" + "".join(f"{value:>12,}" for value in values))
     for part in ("median", "p99", "max"):
         values = [tally["throttle_error_ms"][part] for tally in summary["agreement"].values()]
         shown = "".join(f"{'-' if value is None else format(value, ','):>12}" for value in values)
-        lines.append(f"  {f'throttle error {part}, ms':29}{shown}")
+        lines.append(f"  {f'throttle error {part}, ms':31}{shown}")
     lines += [
         "  (inferred: a throttled fetch comes back empty, its size is not in the log; it is not judged)",
         "",
