@@ -18,7 +18,7 @@ class Kafka:
 
     bootstrap_servers: str = "localhost:9092"
     topic: str = "kquota.request-log"
-    max_lines_per_trigger: int = 400_000
+    max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict)
     """Further consumer properties, e.g. security.protocol, passed through to Spark as `kafka.<name>`."""

@@ -50,6 +50,8 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
         # The four plans make some 250 classes. The default of 100 forgets each before the next micro-batch needs it:
         # all would be compiled anew every time, by Spark and then by the JVM, at most of a core.
         .config("spark.sql.codegen.cache.maxEntries", "2000")
+        # Asked once a value in uncompiled code; the default is worked out from the environment each time.
+        .config("spark.sql.types.framework.enabled", "false")
         # The default sorts all rows of a task as soon as it has seen 128 groups.
         .config("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "50000")
         # The default, INT96, is slow to read and foreign to other readers.
