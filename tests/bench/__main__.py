@@ -28,7 +28,7 @@ from tests.bench.lines import BROKERS, QUOTAS, Line, closing_heartbeats, lines
 from tests.bench.reconcile import expected_decided, last_commit_s, problems, requests_decided
 
 LINES = int(os.environ.get("BENCH_LINES", "2000000"))
-WARM_UP = int(os.environ.get("BENCH_WARM_UP", "2000000"))
+WARM_UP = int(os.environ.get("BENCH_WARM_UP", "3000000"))
 TOPIC = "kquota.bench"
 _ROOT = Path(__file__).parents[2]
 _LATENESS_S = 10
