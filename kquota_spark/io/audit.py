@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.5
 _REPORT_S = 10.0
+_REASON_LENGTH = 400
 
 
 def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, is_drained: bool) -> None:
@@ -135,10 +137,22 @@ def _raise_failure(settings: Settings, query: StreamingQuery) -> None:
     failure = query.exception()
     if failure is None:
         return
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith(("Caused by", "org.", "java.", "pyspark."))]
-    reason = (causes or lines or ["unknown"])[-1 if causes else 0][:400]
+    reason = reason_of(str(failure))
     raise UserError(
         f"query {query.name} failed and the job was stopped; nothing is lost, the next start resumes at its "
         f"checkpoint {settings.checkpoints}/{query.name}: {reason}"
     )
+
+
+_PYTHON_ERROR = re.compile(r"^[A-Za-z_][\w.]*: .*|^[A-Za-z_][\w.]*(?:Error|Exception)$", re.MULTILINE)
+
+
+def reason_of(failure: str) -> str:
+    """The line of a query's failure that says why: what a Python worker raised, or the innermost Java cause."""
+    _, traceback, raised = failure.rpartition("Traceback (most recent call last):")
+    found = _PYTHON_ERROR.search(raised) if traceback else None
+    if found:
+        return found.group()[:_REASON_LENGTH]
+    lines = [line.strip() for line in failure.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("Caused by", "org.", "java.", "pyspark."))]
+    return (causes or lines or ["unknown"])[-1 if causes else 0][:_REASON_LENGTH]
