@@ -272,9 +272,8 @@ def _request(
         software.software_version,
         topics,
     )
-    return tuple.__new__(
-        Request, fields
-    )  # the constructor of a tuple with 20 names takes three times as long
+    # Three times as fast as the constructor of a tuple with 20 names.
+    return tuple.__new__(Request, fields)
 
 
 _SENSITIVE = re.compile(
