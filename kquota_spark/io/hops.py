@@ -90,11 +90,11 @@ def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: b
     # After a micro-batch Spark runs one without rows when the watermark has moved. MEASURE closes seconds in it;
     # the others would only spend a second on forgetting idle buckets, which the next rows do as well.
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(hop == "measure").lower())
-    checkpoint = f"{settings.checkpoints.rstrip('/')}/{hop}"
     # The next hop may read the files of one commit in several micro-batches, in their order: of a commit over
     # midnight the older date has to come first, so rows are sorted before they are written. INGEST's commits are
     # read as a whole; it writes to both dates at once.
     session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8" if hop == "ingest" else "0")
+    checkpoint = f"{settings.checkpoints.rstrip('/')}/{hop}"
     if hop in _APPENDING:
         build, target = _APPENDING[hop]
         writer = build(session, settings).writeStream.format("delta").outputMode("append")

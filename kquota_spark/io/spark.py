@@ -48,7 +48,7 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
         # Counting the rows of the state costs a look-up at every write.
         .config("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
         # The four plans make some 250 classes. The default of 100 forgets each before the next micro-batch needs it:
-        # all would be compiled anew every time, by Spark and then by the JVM, at most of a core.
+        # all would be compiled anew every time, by Spark and then by the JVM, which takes most of a core.
         .config("spark.sql.codegen.cache.maxEntries", "2000")
         # Asked once a value in uncompiled code; the default is worked out from the environment each time.
         .config("spark.sql.types.framework.enabled", "false")

@@ -158,7 +158,7 @@ def throttle_time_ms(total: int, window_ms: int, limit_per_s: float | None) -> i
     if limit_per_s == 0:
         return _to_int32(_LONG_MAX)
     raw = (rate - limit_per_s) / limit_per_s * window_ms
-    if raw < _SURELY_INT32:  # what nearly all are; the rest goes Java's way in full
+    if 0.0 <= raw < _SURELY_INT32:  # what nearly all are; the rest goes Java's way in full
         whole = int(raw)
         return whole + (raw - whole >= 0.5)
     return _to_int32(_java_round(raw))

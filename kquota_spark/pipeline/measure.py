@@ -39,7 +39,7 @@ def to_usage(requests: DataFrame, allowed_lateness: str, partitions: int) -> Dat
             F.collect_set("point").alias("points"),
             F.count("point").alias("copies"),
             F.sum("point.amount").alias("sum_amount"),
-            F.sum("point.observed_throttle_ms").alias("sum_throttle_ms"),
+            F.sum("point.observed_throttle_ms").alias("sum_observed_throttle_ms"),
         )
     )
     return (
@@ -104,5 +104,6 @@ def _with_amounts(per_second: DataFrame) -> DataFrame:
 
 def _sum_of(field: str) -> Column:
     """A sum over the points. A function over an array runs uncompiled, so only what needs it pays for it."""
-    total = "sum_amount" if field == "amount" else "sum_throttle_ms"
-    return F.expr(f"IF(is_plain, {total}, aggregate(points, 0L, (total, point) -> total + point.{field}))")
+    return F.expr(
+        f"IF(is_plain, sum_{field}, aggregate(points, 0L, (total, point) -> total + point.{field}))"
+    )

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -52,14 +53,14 @@ def main() -> int:
         with embedded_cluster(root / "cluster") as cluster:
             config = _configured(root, cluster)
             create_topics(cluster, {TOPIC: BROKERS})
-            _load(cluster, [*lines(range(WARM_UP)), *closing_heartbeats(WARM_UP)])
+            _load(cluster, chain(lines(range(WARM_UP)), closing_heartbeats(WARM_UP)))
             floor = floor_s(spark_submit("tests/bench/floor.py", config), _environment())
             _say(f"reading and parsing {WARM_UP:,} lines: {floor:.1f} s; now the job warms up on them")
             with _running(spark_submit("jobs/audit.py", config), root / "job.log") as job:
                 _wait(job, root, expected_decided(WARM_UP))
                 os.killpg(job.pid, signal.SIGSTOP)
                 measured = lines(range(WARM_UP, WARM_UP + LINES), _GAP_MS)
-                _load(cluster, [*measured, *closing_heartbeats(WARM_UP + LINES, _GAP_MS)])
+                _load(cluster, chain(measured, closing_heartbeats(WARM_UP + LINES, _GAP_MS)))
                 _say(f"{LINES:,} more lines loaded; the job goes on")
                 started_s = time.time()
                 os.killpg(job.pid, signal.SIGCONT)
@@ -110,7 +111,7 @@ def _load(cluster: Cluster, messages: Iterable[Line]) -> None:
 def spark_submit(script: str, config: Path) -> list[str]:
     """The command line of a script of this repository."""
     command = Path(sys.executable).with_name("spark-submit")
-    return [str(command), "--driver-memory", "6g", script, "--config", str(config)]
+    return [str(command), script, "--config", str(config)]
 
 
 def _environment() -> dict[str, str]:

@@ -134,6 +134,18 @@ def test_copies_of_a_line_count_once_and_are_counted(spark: SparkSession) -> Non
     assert len(row["points"]) == 5
 
 
+def test_a_copy_in_another_micro_batch_counts_once(spark: SparkSession, settings: Settings) -> None:
+    # The first batch's points come back out of the state store; the copy has to equal the one among them.
+    root = Path(settings.tables)
+    write_table(root, "requests", request(0), request(1, T0_MS + 10, charged_bytes=7))
+    run_hop(spark, settings, "measure")
+    write_table(root, "requests", {**request(0), "kafka_offset": 12}, request(2, T0_MS + 20))
+    write_table(root, "requests", heartbeat(13, T0_MS + 6_000))
+    run_hop(spark, settings, "measure")
+    found = only(rows_of(settings, "usage"), "second", "requests", "duplicates", "amount")
+    assert found == [(T0_MS, 3, 1, 1_000 + 7 + 1_000)]
+
+
 def test_a_second_above_10_000_requests_is_cut_into_tiles(spark: SparkSession) -> None:
     lines = [request(index, T0_MS + index // 30, charged_bytes=index) for index in range(20_001)]
     lines.append({**lines[0], "kafka_offset": 99_999})

@@ -163,6 +163,7 @@ def test_int_overflow_is_narrowed_as_the_broker_does() -> None:
         (0.0, -1),  # Long.MAX narrowed: not above 0, so the broker does not throttle
         (5e-324, -1),  # infinite, so Long.MAX again
         (-5.0, -12_000),  # (1 + 5) / -5 * 10,000
+        (-7.0, -11_429),  # (1 + 7) / -7 * 10,000 = -11,428.57
         (math.nan, 0),  # nothing is above NaN
         (math.inf, 0),
     ],
