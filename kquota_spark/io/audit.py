@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.5
 _REPORT_S = 10.0
 _REASON_LENGTH = 400
+_PYTHON_ERROR = re.compile(r"^[A-Za-z_][\w.]*: .*|^[A-Za-z_][\w.]*(?:Error|Exception)$", re.MULTILINE)
 
 
 def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, is_drained: bool) -> None:
@@ -142,9 +143,6 @@ def _raise_failure(settings: Settings, query: StreamingQuery) -> None:
         f"query {query.name} failed and the job was stopped; nothing is lost, the next start resumes at its "
         f"checkpoint {settings.checkpoints}/{query.name}: {reason}"
     )
-
-
-_PYTHON_ERROR = re.compile(r"^[A-Za-z_][\w.]*: .*|^[A-Za-z_][\w.]*(?:Error|Exception)$", re.MULTILINE)
 
 
 def reason_of(failure: str) -> str:
