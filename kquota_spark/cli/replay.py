@@ -15,7 +15,7 @@ from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.io.offline import BucketKey, Replay, broker_id_of, replay_files
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.diagnosis import cause_of
-from kquota_spark.model.entities import QuotaType
+from kquota_spark.model.quota_types import BANDWIDTH
 from kquota_spark.model.replay import Verdict
 from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
@@ -89,7 +89,7 @@ def _check_time_zone(name: str) -> None:
 
 def _summary(found: Replay) -> dict[str, Any]:
     whole = Agreement()
-    by_type = {quota_type: Agreement() for quota_type in QuotaType}
+    by_type = {quota_type: Agreement() for quota_type in BANDWIDTH}
     for key, verdicts in found.verdicts.items():
         whole.add_all(verdicts)
         by_type[key.quota_type].add_all(verdicts)

@@ -17,7 +17,8 @@ from typing import Any
 import yaml
 
 from kquota_spark.errors import UserError
-from kquota_spark.model.entities import DEFAULT, Entity, Name, QuotaKey
+from kquota_spark.model.entities import DEFAULT, Entity, Name
+from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000

@@ -13,8 +13,8 @@ import msgspec
 
 from kquota_spark.formats import charged_bytes as charged
 from kquota_spark.formats.log_clock import LogClock, has_fetch_waited, has_produce_waited, record_time_ms
-from kquota_spark.model.entities import QuotaType
 from kquota_spark.model.points import PointKind
+from kquota_spark.model.quota_types import QuotaType
 
 _MARKER = b"Completed request:"
 _MARKER_BEFORE = 160

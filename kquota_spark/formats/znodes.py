@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Never
 
-from kquota_spark.model.entities import Entity, QuotaKey
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.quota_types import QuotaKey
 
 ROOTS = ("users", "clients")
 """Below /config; all paths here are."""

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
 from kquota_spark.model.decision import Decision, Stretch, judge_bucket
-from kquota_spark.model.entities import QuotaType
 from kquota_spark.model.govern import Governed, govern
 from kquota_spark.model.points import Point
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import BucketReplay, Verdict
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.rules import RuleBook

@@ -17,7 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kquota_spark.errors import UserError
-from kquota_spark.model.entities import DEFAULT, Entity, Name, QuotaKey
+from kquota_spark.model.entities import DEFAULT, Entity, Name
+from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import QUOTA_CHANGES, QUOTA_RULES

@@ -18,7 +18,8 @@ from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.znodes import ROOTS, Node, View, has_data, name_nodes
 from kquota_spark.io.rules_tables import NodeProblem, RulesTables
 from kquota_spark.io.zookeeper import QuotaTree
-from kquota_spark.model.entities import Entity, QuotaKey
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
 
 _log = logging.getLogger(__name__)

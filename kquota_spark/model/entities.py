@@ -6,7 +6,7 @@ Source: Kafka's `ClientQuotaManager` (class comment: order of precedence), `Sani
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from urllib.parse import quote, unquote_plus
 
 
@@ -20,27 +20,6 @@ DEFAULT = Default.DEFAULT
 
 Name = str | Default | None
 """A part of an entity: a name, the default, or None where the entity has no such part."""
-
-
-class QuotaKey(Enum):
-    """Configuration keys of user and client-id entities; the value is Kafka's spelling."""
-
-    PRODUCER_BYTE_RATE = "producer_byte_rate"
-    CONSUMER_BYTE_RATE = "consumer_byte_rate"
-    REQUEST_PERCENTAGE = "request_percentage"
-    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-
-
-class QuotaType(StrEnum):
-    """Bandwidth quotas that the replay judges; the value is what tables carry."""
-
-    PRODUCE = "produce"
-    FETCH = "fetch"
-
-    @property
-    def key(self) -> QuotaKey:
-        """The configuration key that limits this type."""
-        return QuotaKey.PRODUCER_BYTE_RATE if self is QuotaType.PRODUCE else QuotaKey.CONSUMER_BYTE_RATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kquota_spark.model.entities import Entity, QuotaKey, QuotaType
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.replay import Governing
 from kquota_spark.model.resolve import Bucket, candidates, resolve
 from kquota_spark.model.rules import RuleBook, RuleStretch

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kquota_spark.model.entities import Entity, QuotaKey
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.quota_types import QuotaKey
 
 BEGINNING_MS = 0
 """Stands for minus infinity: no Kafka log is older than 1970."""

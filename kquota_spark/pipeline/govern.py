@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from kquota_spark.model.entities import LEVELS, QuotaKey, QuotaType
+from kquota_spark.model.entities import LEVELS
+from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes import Node, QuotaPayload, View
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch import Edits, Ledger, Watcher, now_ms
-from kquota_spark.model.entities import Entity, QuotaKey
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
 
 pytestmark = pytest.mark.integration

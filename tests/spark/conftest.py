@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 from kquota_spark.config.settings import Duration, Quotas, Settings, Stream
 from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.model.entities import Entity, Name, QuotaKey
+from kquota_spark.model.entities import Entity, Name
+from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
 
 if TYPE_CHECKING:

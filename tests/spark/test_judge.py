@@ -12,8 +12,8 @@ import pytest
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.model.decision import Stretch, judge_bucket
-from kquota_spark.model.entities import QuotaKey
 from kquota_spark.model.points import Point
+from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.replay import BucketReplay, Governing
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.judge import decoded, encoded

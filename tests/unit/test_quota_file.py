@@ -8,7 +8,8 @@ import pytest
 
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.model.entities import DEFAULT, Entity, QuotaKey
+from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleBook, stretches
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.formats.request_log import Request, RequestLogParser
-from kquota_spark.model.entities import QuotaType
 from kquota_spark.model.points import PointKind
+from kquota_spark.model.quota_types import QuotaType
 from tests.unit.log_lines import (
     API_VERSIONS_V3,
     CREATE_TOPICS_V7_REFUSED,

@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.model.entities import (
-    DEFAULT,
-    Default,
-    Entity,
-    QuotaKey,
-    QuotaType,
-    desanitise,
-    sanitise,
-)
+from kquota_spark.model.entities import DEFAULT, Default, Entity, desanitise, sanitise
+from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket, Resolution, candidates, resolve
 
 _SETTINGS = settings(deadline=None, print_blob=True)

@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota_spark.model.entities import DEFAULT, Entity, QuotaKey
+from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange, RuleBook, RuleStretch, stretches
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE

@@ -8,7 +8,8 @@ import math
 import pytest
 
 from kquota_spark.formats.znodes import Node, QuotaPayload, View, decode_quota_node, name_nodes
-from kquota_spark.model.entities import DEFAULT, Entity, QuotaKey
+from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.model.quota_types import QuotaKey
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT, MUTATIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE

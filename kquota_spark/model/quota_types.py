@@ -1,0 +1,40 @@
+"""What a quota limits: the keys that operators set and the four managers that enforce them.
+
+Source: Kafka's `QuotaConfig`, `ClientQuotaType`, `QuotaFactory`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+IP_QUOTA_KEY = "connection_creation_rate"
+"""The one key of ip entities, connections per second (KIP-612)."""
+
+
+class QuotaKey(Enum):
+    """Configuration keys of user and client-id entities; the value is Kafka's spelling."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+
+
+class QuotaType(StrEnum):
+    """The broker's four quota managers; the value is what tables and options carry."""
+
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    REQUEST = "request"
+    CONTROLLER_MUTATION = "controller_mutation"
+
+    @property
+    def key(self) -> QuotaKey:
+        """The configuration key that limits this type."""
+        return _KEYS[self]
+
+
+_KEYS = dict(zip(QuotaType, QuotaKey, strict=True))
+
+BANDWIDTH = (QuotaType.PRODUCE, QuotaType.FETCH)
+"""Types whose amounts the request log gives exactly: the replay judges these."""
