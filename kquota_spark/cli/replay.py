@@ -15,6 +15,7 @@ from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.io.offline import BucketKey, Replay, broker_id_of, replay_files
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.diagnosis import cause_of
+from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.quota_types import BANDWIDTH
 from kquota_spark.model.replay import Verdict
 from kquota_spark.model.rules import RuleBook, stretches
@@ -53,7 +54,7 @@ def _replay(options: argparse.Namespace) -> int:
     changes = read_quota_file(options.quotas)
     book = RuleBook(stretches(changes, apply_lag_ms=options.apply_lag_ms))
     files = [(broker_id_of(path, options.broker), path) for path in options.logs]
-    found = replay_files(files, book, config, options.log_time_zone)
+    found = replay_files(files, RuleGovernor(book), config, options.log_time_zone)
     summary = _summary(found)
     wrong = list(_wrong(found, config)) if options.show == "wrong" else None
     if options.output == "json":

@@ -36,6 +36,11 @@ class Quotas:
     apply_lag: Duration = Duration(95)
     """Brokers act on a ZooKeeper edit this long after the node's mtime (measured 90 to 100 ms)."""
     file: str = ""
+    callback: str = ""
+    """`module:Class` of a `model.quota_callback.QuotaCallback`; empty for Kafka's own resolution."""
+    callback_options: dict[str, str] = field(default_factory=dict)
+    leaders_interval: Duration = Duration(5_000)
+    """With a callback: how often the leaders of all partitions are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,9 @@ class Broker:
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
     log_time_zone: str = "UTC"
+    quota_producer_default: int = 0
+    quota_consumer_default: int = 0
+    """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 where not set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,17 +16,20 @@ from typing import Any, NamedTuple
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
 from kquota_spark.model.decision import Decision, Stretch, judge_bucket
-from kquota_spark.model.govern import Governed, govern
+from kquota_spark.model.govern import Governed, Governor
 from kquota_spark.model.points import Point
+from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import BucketReplay, Verdict
-from kquota_spark.model.resolve import Bucket
-from kquota_spark.model.rules import RuleBook
+from kquota_spark.model.resolve import Bucket, Tags
 from kquota_spark.model.sampled_rate import RateConfig
 
 _BROKER_IN_NAME = re.compile(r"broker-?(\d+)")
 _MAX_LINE_BYTES = 8 << 20
 _REPORT_S = 2.0
+
+
+_Identity = tuple[int, QuotaType, Principal, str]
 
 
 class BucketKey(NamedTuple):
@@ -64,7 +67,7 @@ def broker_id_of(path: Path, given: int | None) -> int:
 
 
 def replay_files(
-    files: Sequence[tuple[int, Path]], book: RuleBook, config: RateConfig, log_time_zone: str = "UTC"
+    files: Sequence[tuple[int, Path]], governor: Governor, config: RateConfig, log_time_zone: str = "UTC"
 ) -> Replay:
     """Replay log files, each with its broker id.
 
@@ -72,7 +75,7 @@ def replay_files(
         UserError: a file cannot be read.
     """
     found = Replay()
-    stretches = _Stretches(book)
+    stretches = _Stretches(governor)
     parser = RequestLogParser(log_time_zone)
     reported_s = time.monotonic()
     for broker_id, path in files:
@@ -94,18 +97,18 @@ def replay_files(
     return found
 
 
-def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str]:
-    key = item[0]
-    return key.broker_id, key.quota_type.value, key.bucket.user, key.bucket.client_id
+def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str, Tags]:
+    broker_id, quota_type, bucket = item[0]
+    return broker_id, quota_type.value, bucket.user, bucket.client_id, bucket.custom_tags
 
 
 class _Stretches:
     """Collects requests into what `judge_bucket` takes, copies of a line left out."""
 
-    def __init__(self, book: RuleBook) -> None:
-        self._book = book
-        self._governed: dict[tuple[QuotaType, str, str], Governed] = {}
-        self._points: dict[tuple[int, QuotaType, str, str, int, int], tuple[Governed, set[Point]]] = {}
+    def __init__(self, governor: Governor) -> None:
+        self._governor = governor
+        self._governed: dict[_Identity, Governed] = {}
+        self._points: dict[tuple[_Identity, int, int], tuple[Governed, set[Point]]] = {}
         self.counted = 0
         self.duplicates = 0
 
@@ -113,13 +116,14 @@ class _Stretches:
         quota_type, time_ms = request.quota_type, request.record_time_ms
         if quota_type is None or request.point_kind is None or request.charged_bytes is None:
             return
-        identity = (quota_type, request.user, request.client_id)
+        principal = Principal(request.principal_type, request.user)
+        identity = (broker_id, quota_type, principal, request.client_id)
         governed = self._governed.get(identity)
         if governed is None or not governed.holds_at(time_ms):
-            governed = govern(self._book, *identity, time_ms)
+            governed = self._governor.govern(*identity, time_ms)
             self._governed[identity] = governed
         # An edit within the second begins a stretch of its own.
-        key = (broker_id, *identity, time_ms // 1_000, governed.governing.valid_from_ms)
+        key = (identity, time_ms // 1_000, governed.governing.valid_from_ms)
         points = self._points.setdefault(key, (governed, set()))[1]
         before = len(points)
         points.add(
@@ -138,9 +142,10 @@ class _Stretches:
 
     def by_bucket(self) -> dict[BucketKey, list[Stretch]]:
         buckets: dict[BucketKey, list[Stretch]] = defaultdict(list)
-        for (broker_id, quota_type, user, client_id, second, _), (governed, points) in self._points.items():
+        for (identity, second, _), (governed, points) in self._points.items():
+            broker_id, quota_type, principal, client_id = identity
             stretch = Stretch(
-                second * 1_000, user, client_id, governed.governing, governed.level, governed.rule,
+                second * 1_000, principal.name, client_id, governed.governing, governed.level, governed.rule,
                 governed.rule_version, sorted(points),
             )  # fmt: skip
             buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(stretch)

@@ -1,17 +1,27 @@
-"""What governs a request at a moment: precedence over eight levels, joined with the time each rule held.
+"""What governs a request at a moment: a resolution, joined with the time for which it holds.
 
-The job does the same with a broadcast join (`pipeline.govern`); a test holds the two against each other.
+Without a callback the job does the same with a broadcast join (`pipeline.govern`); a test holds the two
+against each other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from kquota_spark.model.entities import Entity
+from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.replay import Governing
-from kquota_spark.model.resolve import Bucket, candidates, resolve
+from kquota_spark.model.resolve import STATIC_DEFAULT_LEVEL, Bucket, Resolution, candidates, resolve
 from kquota_spark.model.rules import RuleBook, RuleStretch
+
+STATIC_DEFAULT_RULES = {
+    QuotaType.PRODUCE: "quota.producer.default",
+    QuotaType.FETCH: "quota.consumer.default",
+}
+"""How the rule of level 9 is called: by the broker's own property."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +40,67 @@ class Governed:
         return self.governing.valid_from_ms <= time_ms and (until_ms is None or time_ms < until_ms)
 
 
-def govern(book: RuleBook, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Governed:
-    """Resolve one request.
+class Governor(Protocol):
+    """Answers for requests of any broker and time."""
 
-    The validity is that of everything looked at, not of the winner alone: an edit at a more specific level
-    ends it too.
+    def govern(
+        self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
+    ) -> Governed:
+        """What governs a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGovernor:
+    """Kafka's own resolution.
+
+    Args:
+        book: quotas over time.
+        static_defaults: of brokers up to 2.8, by type.
     """
-    stretches: dict[Entity, RuleStretch] = {}
-    for entity in candidates(user, client_id):
-        stretch = book.at(entity, time_ms)
-        if stretch is not None:
-            stretches[entity] = stretch
 
-    def value_of(entity: Entity, key: QuotaKey) -> float | None:
-        stretch = stretches.get(entity)
-        return stretch.values.get(key) if stretch else None
+    book: RuleBook
+    static_defaults: Mapping[QuotaType, float] = field(default_factory=dict)
 
-    found = resolve(user, client_id, lambda entity: value_of(entity, quota_type.key))
-    has_request_quota = any(value_of(e, QuotaKey.REQUEST_PERCENTAGE) is not None for e in stretches)
-    ends = [s.valid_to_ms for s in stretches.values() if s.valid_to_ms is not None]
-    return Governed(
-        bucket=found.bucket,
-        governing=Governing(
+    def govern(
+        self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
+    ) -> Governed:
+        """See `Governor`; the broker and the principal's type make no difference."""
+        return self.explain(quota_type, principal.name, client_id, time_ms)[0]
+
+    def explain(
+        self, quota_type: QuotaType, user: str, client_id: str, time_ms: int
+    ) -> tuple[Governed, Resolution]:
+        """What governs a request, and the walk that found it.
+
+        The validity is that of everything looked at, not of the winner alone: an edit at a more specific level
+        ends it too.
+        """
+        stretches: dict[Entity, RuleStretch] = {}
+        for entity in candidates(user, client_id):
+            stretch = self.book.at(entity, time_ms)
+            if stretch is not None:
+                stretches[entity] = stretch
+
+        def quotas_of(entity: Entity) -> Mapping[QuotaKey, float] | None:
+            stretch = stretches.get(entity)
+            return stretch.values if stretch and stretch.values else None
+
+        static_default = self.static_defaults.get(quota_type)
+        found = resolve(user, client_id, quota_type.key, quotas_of, static_default=static_default)
+        request_quota = resolve(user, client_id, QuotaKey.REQUEST_PERCENTAGE, quotas_of).limit
+        ends = [s.valid_to_ms for s in stretches.values() if s.valid_to_ms is not None]
+        governing = Governing(
             limit_per_s=found.limit,
             valid_from_ms=max((s.valid_from_ms for s in stretches.values()), default=0),
             valid_to_ms=min(ends, default=None),
-            has_request_quota=has_request_quota,
-        ),
-        level=found.level,
-        rule=None if found.entity is None else str(found.entity),
-        rule_version=None if found.entity is None else stretches[found.entity].version,
-    )
+            has_request_quota=request_quota is not None,
+        )
+        version = None if found.entity is None else stretches[found.entity].version
+        return Governed(found.bucket, governing, found.level, rule_name(found, quota_type), version), found
+
+
+def rule_name(found: Resolution, quota_type: QuotaType) -> str | None:
+    """The rule as tables and people name it."""
+    if found.level == STATIC_DEFAULT_LEVEL:
+        return STATIC_DEFAULT_RULES[quota_type]
+    return None if found.entity is None else str(found.entity)

@@ -19,7 +19,7 @@ NAMELESS = {"utils", "helpers", "common", "base", "manager"}
 OURS = {
     "model": set[str](),
     "schema": set[str](),
-    "config": {"errors"},
+    "config": {"model", "errors"},
     "formats": {"model", "errors"},
     "pipeline": {"schema", "formats", "model", "config", "errors"},
     "enforce": {"schema", "formats", "model", "config", "errors"},

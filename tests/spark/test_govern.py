@@ -13,7 +13,8 @@ import pytest
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.govern import govern
+from kquota_spark.model.govern import RuleGovernor
+from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.pipeline.govern import with_governing
@@ -295,7 +296,7 @@ def _random_edits(chance: random.Random, entity: Entity) -> list[QuotaChange]:
 
 def _expected(book: RuleBook, asked_for: Asked) -> Found:
     quota_type, user, client_id, time_ms = asked_for
-    found = govern(book, QuotaType(quota_type), user, client_id, time_ms)
+    found = RuleGovernor(book).govern(1, QuotaType(quota_type), Principal("User", user), client_id, time_ms)
     governing = found.governing
     return Found(
         found.level,

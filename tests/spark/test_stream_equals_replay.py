@@ -15,6 +15,7 @@ from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.offline import replay_files
+from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.ingest import IngestSettings, parsed_batch
@@ -65,7 +66,7 @@ def _ingest(settings: Settings, commits: int) -> None:
 
 def _replayed() -> list[dict[str, Any]]:
     book = RuleBook(stretches(read_quota_file(CAPTURE / "quotas.yaml")))
-    found = replay_files(LOGS, book, RateConfig())
+    found = replay_files(LOGS, RuleGovernor(book), RateConfig())
     rows = []
     for key, decisions in found.decisions.items():
         for decision in decisions:

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.govern import Governed, govern
+from kquota_spark.model.govern import Governed, RuleGovernor
+from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.replay import Governing
 from kquota_spark.model.resolve import Bucket
@@ -16,6 +17,10 @@ PRODUCE, FETCH, REQUEST = (
     QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE,
 )  # fmt: skip
 ALICE, USERS, PAIR = Entity("alice"), Entity(DEFAULT), Entity("alice", "etl")
+
+
+def govern(rules: RuleBook, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Governed:
+    return RuleGovernor(rules).govern(1, quota_type, Principal("User", user), client_id, time_ms)
 
 
 def book(*edits: tuple[Entity, QuotaKey, float | None, int], lag_ms: int = 0) -> RuleBook:

@@ -1,0 +1,59 @@
+"""Makes the `Governor` that the settings ask for: Kafka's own resolution, or a quota callback."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.model.callback_governor import CallbackGovernor
+from kquota_spark.model.govern import Governor, RuleGovernor
+from kquota_spark.model.leaders import LeaderBook
+from kquota_spark.model.quota_callback import QuotaCallback
+from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.rules import RuleBook
+
+_METHODS = tuple(name for name in vars(QuotaCallback) if not name.startswith("_"))
+
+
+def static_defaults(settings: Settings) -> dict[QuotaType, float]:
+    """`quota.producer.default` and `quota.consumer.default`, where set."""
+    given = {
+        QuotaType.PRODUCE: settings.broker.quota_producer_default,
+        QuotaType.FETCH: settings.broker.quota_consumer_default,
+    }
+    return {quota_type: float(limit) for quota_type, limit in given.items() if limit > 0}
+
+
+def make_governor(settings: Settings, book: RuleBook, leaders: LeaderBook) -> Governor:
+    """The governor over these quotas and leaders.
+
+    Raises:
+        UserError: `quotas.callback` names no callback.
+    """
+    name = settings.quotas.callback
+    if not name:
+        return RuleGovernor(book, static_defaults(settings))
+    return CallbackGovernor(load_callback(name), name, book, leaders, settings.quotas.callback_options)
+
+
+def load_callback(name: str) -> Callable[[], QuotaCallback]:
+    """The class that `module:Class` names.
+
+    Raises:
+        UserError: there is none, or it lacks a method of `QuotaCallback`.
+    """
+    module_name, _, class_name = name.partition(":")
+    try:
+        made: Callable[[], QuotaCallback] = getattr(importlib.import_module(module_name), class_name)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}".replace("\n", " ")
+        raise UserError(
+            f"quotas.callback: {name!r} cannot be loaded ({problem}), expected module:Class of a class that the "
+            "driver and the workers can import"
+        ) from error
+    missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
+    if missing:
+        raise UserError(f"quotas.callback: {name!r} has no {', '.join(missing)}, expected a QuotaCallback")
+    return made

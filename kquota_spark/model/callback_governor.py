@@ -1,0 +1,179 @@
+"""Hosts a quota callback as a broker does, at any moment of the past: quotas and metadata as of the event."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from kquota_spark.model.govern import Governed
+from kquota_spark.model.leaders import LeaderBook
+from kquota_spark.model.principals import Principal
+from kquota_spark.model.quota_callback import CLIENT_ID_TAG, USER_TAG, CallbackError, QuotaCallback
+from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.replay import Governing
+from kquota_spark.model.resolve import Bucket
+from kquota_spark.model.rules import RuleBook, RuleStretch
+
+_KEPT_INSTANCES = 16
+_Identity = tuple[QuotaType, Principal, str]
+
+
+class CallbackGovernor:
+    """A `Governor` that asks a callback.
+
+    All time is cut where a quota or a leader changed; each broker has an instance of its own for each piece,
+    with the quotas and leaders of that piece. So an answer depends on the moment alone, not on the order in
+    which moments are asked for.
+
+    Args:
+        new_callback: makes an instance.
+        name: how errors and the rule of a decision call it, e.g. `module:Class`.
+        book: quotas over time.
+        leaders: leadership over time.
+        options: handed to `configure` beside `broker.id`.
+    """
+
+    def __init__(
+        self,
+        new_callback: Callable[[], QuotaCallback],
+        name: str,
+        book: RuleBook,
+        leaders: LeaderBook,
+        options: Mapping[str, str],
+    ) -> None:
+        self._new_callback, self._name, self._options = new_callback, name, options
+        self._book, self._leaders = book, leaders
+        starts = {rule.valid_from_ms for entity in book for rule in book.of(entity)}
+        self._starts_ms = sorted({0, *starts, *leaders.starts_ms})
+        self._hosts: dict[tuple[int, int], _Host] = {}
+
+    def govern(
+        self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
+    ) -> Governed:
+        """See `Governor`.
+
+        Raises:
+            CallbackError: the callback is broken; there is no verdict then.
+        """
+        piece = bisect_right(self._starts_ms, time_ms) - 1
+        host = self._hosts.get((broker_id, piece)) or self._open(broker_id, piece)
+        return host.governed(quota_type, principal, client_id)
+
+    def close(self) -> None:
+        """Give all instances back."""
+        while self._hosts:
+            self._hosts.popitem()[1].close()
+
+    def _open(self, broker_id: int, piece: int) -> _Host:
+        while len(self._hosts) >= _KEPT_INSTANCES:
+            self._hosts.pop(next(iter(self._hosts))).close()
+        from_ms = self._starts_ms[piece]
+        to_ms = self._starts_ms[piece + 1] if piece + 1 < len(self._starts_ms) else None
+        in_force = [rule for entity in self._book if (rule := self._book.at(entity, from_ms)) is not None]
+        host = _Host(_Calls(self._new_callback, self._name), from_ms, to_ms, in_force)
+        host.calls.configure({**self._options, "broker.id": str(broker_id)})
+        host.feed()
+        host.calls.update_cluster_metadata(self._leaders.at(from_ms))
+        self._hosts[broker_id, piece] = host
+        return host
+
+
+class _Host:
+    """One instance with what it was told, and the answers that it gave."""
+
+    def __init__(self, calls: _Calls, from_ms: int, to_ms: int | None, in_force: list[RuleStretch]) -> None:
+        self.calls = calls
+        self._from_ms, self._to_ms = from_ms, to_ms
+        self._in_force = sorted(in_force, key=lambda rule: (rule.entity.level, str(rule.entity)))
+        versions = [rule.version for rule in in_force if rule.version is not None]
+        self._version = max(versions, default=None)
+        self._governed: dict[_Identity, Governed] = {}
+
+    def feed(self) -> None:
+        """Tell it all quotas."""
+        for rule in self._in_force:
+            for quota_type in QuotaType:
+                value = rule.values.get(quota_type.key)
+                if value is not None:
+                    self.calls.update_quota(quota_type, rule.entity, value)
+
+    def governed(self, quota_type: QuotaType, principal: Principal, client_id: str) -> Governed:
+        identity = (quota_type, principal, client_id)
+        # A broker polls both managers that a request goes through.
+        for polled in (quota_type, QuotaType.REQUEST):
+            if self.calls.quota_reset_required(polled):
+                self._governed.clear()
+        found = self._governed.get(identity)
+        if found is None:
+            found = self._governed[identity] = self._ask(*identity)
+        return found
+
+    def _ask(self, quota_type: QuotaType, principal: Principal, client_id: str) -> Governed:
+        tags = self.calls.quota_metric_tags(quota_type, principal, client_id)
+        limit = self.calls.quota_limit(quota_type, tags)
+        request_tags = self.calls.quota_metric_tags(QuotaType.REQUEST, principal, client_id)
+        has_request_quota = self.calls.quota_limit(QuotaType.REQUEST, request_tags) is not None
+        bucket = Bucket(tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, ""), tuple(sorted(tags.items())))
+        governing = Governing(limit, self._from_ms, self._to_ms, has_request_quota)
+        rule = None if limit is None else self.calls.name
+        return Governed(bucket, governing, None, rule, None if limit is None else self._version)
+
+    def close(self) -> None:
+        self.calls.close()
+
+
+class _Calls:
+    """The calls into code that is not ours: what goes wrong in there becomes one clear error."""
+
+    def __init__(self, new_callback: Callable[[], QuotaCallback], name: str) -> None:
+        self.name = name
+        self._callback: Any = self._called("__init__", new_callback)
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        self._call("configure", configs)
+
+    def update_quota(self, *arguments: object) -> None:
+        self._call("update_quota", *arguments)
+
+    def update_cluster_metadata(self, cluster: object) -> None:
+        self._call("update_cluster_metadata", cluster)
+
+    def quota_reset_required(self, quota_type: QuotaType) -> bool:
+        return bool(self._call("quota_reset_required", quota_type))
+
+    def quota_metric_tags(self, *arguments: object) -> dict[str, str]:
+        tags = self._call("quota_metric_tags", *arguments)
+        if not isinstance(tags, Mapping) or not all(
+            isinstance(text, str) for item in tags.items() for text in item
+        ):
+            self._refuse("quota_metric_tags", arguments, f"gave {tags!r:.80}, expected a mapping of texts")
+        return {name: value for name, value in tags.items() if value}
+
+    def quota_limit(self, quota_type: QuotaType, tags: Mapping[str, str]) -> float | None:
+        limit = self._call("quota_limit", quota_type, tags)
+        if limit is None:
+            return None
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit):
+            self._refuse("quota_limit", (quota_type, tags), f"gave {limit!r:.80}, expected a number or None")
+        return float(limit)
+
+    def close(self) -> None:
+        self._call("close")
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        return self._called(method, lambda: getattr(self._callback, method)(*arguments), arguments)
+
+    def _called(self, method: str, call: Callable[[], Any], arguments: tuple[object, ...] = ()) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            self._refuse(method, arguments, f"raised {type(error).__name__}: {error}", error)
+
+    def _refuse(
+        self, method: str, arguments: tuple[object, ...], problem: str, cause: Exception | None = None
+    ) -> NoReturn:
+        asked = ", ".join(str(argument) for argument in arguments)
+        msg = f"quota callback {self.name}: {method}({asked:.120}) {problem}"
+        raise CallbackError(msg.replace("\n", " ")) from cause
