@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 
 from kquota_spark.cli.escape import terminal_text
@@ -114,7 +115,10 @@ def spans_days(rows: Sequence[Row], time: str) -> bool:
 
 
 def bucket_text(row: Row) -> str:
-    """`user alice`, `client etl` or `alice / etl`."""
+    """`user alice`, `client etl` or `alice / etl`; with a callback its own tags, `group pay`."""
+    if row["bucket_tags"] is not None:
+        tags: dict[str, str] = json.loads(row["bucket_tags"])
+        return ", ".join(f"{name} {value}" for name, value in tags.items()) or "no tags"
     user, client = row["bucket_user"], row["bucket_client_id"]
     if user and client:
         return f"{user} / {client}"
@@ -133,7 +137,8 @@ def bucket_columns() -> tuple[Shown, ...]:
 
 def rule_text(row: Row) -> str:
     """The rule's entity, short enough to be told from others in a few columns: `u/alice/c/*`."""
-    rule = row["rule"] or "-"
+    # A sanitised name has no colon: before one stands the module of a callback.
+    rule = (row["rule"] or "-").rpartition(":")[2]
     # Names are sanitised: a name holds no slash and no star, so nothing else can look like these.
     for long, short in (("users/", "u/"), ("clients/", "c/"), ("<default>", "*")):
         rule = rule.replace(long, short)

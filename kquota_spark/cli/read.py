@@ -40,10 +40,10 @@ from kquota_spark.cli.render import (
 )
 from kquota_spark.io.tables import open_tables
 
-_BUCKET_ORDER = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id"
+_BUCKET_ORDER = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
 _THROTTLE_LEGEND = "throttle: longest of the second, by the replay / in the broker's log"
 _VIOLATIONS = """
-select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client_id,
+select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags,
        epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,
        epoch_ms(last_second) as last_second, end_time is null as is_open, level, rule, limit_per_s,
        peak_rate_per_s, peak_quota_used_percent, violated_seconds, throttled_ms, throttled_requests,
@@ -51,7 +51,7 @@ select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client
 from violations
 """
 _DECISIONS = """
-select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, epoch_ms(second) as second,
+select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, epoch_ms(second) as second,
        level, rule, rule_version, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
        throttle_ms, observed_throttle_ms, throttled_requests, observed_throttled_requests,
        coalesce(late, 0) as late, is_certain, is_rules_behind, users, client_ids

@@ -44,7 +44,7 @@ def watch(options: argparse.Namespace) -> int:
     watcher = Watcher(settings)
     watcher.start()
     try:
-        if not options.once and settings.quotas.source == "zookeeper":
+        if not options.once and watcher.is_following:
             print(f"watching the quotas of {settings.cluster_id}; stop with Ctrl-C", file=sys.stderr)
             while not stopped.wait(_CHECK_S):
                 watcher.check()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
+from kquota_spark.config.governor import load_callback
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.delta_tables import create_tables, has_rows
@@ -21,6 +22,7 @@ from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.hops import HOPS, TARGETS, start_hop
 from kquota_spark.io.kafka import require_topic
+from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.spark import spark_session
 from kquota_spark.io.watch import Watcher
@@ -48,6 +50,8 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
         UserError: a server, topic, table or jar is missing, or a query failed; one line.
     """
     require_topic(settings)
+    if settings.quotas.callback:
+        load_callback(settings.quotas.callback)
     create_tables(settings)
     for hop in hops:
         _require_checkpoint(settings, hop)
@@ -59,6 +63,8 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
             stack.enter_context(driver_lock(settings.checkpoints, hop))
         watcher = Watcher(settings)
         if "judge" in hops:
+            for finding in callback_findings(settings):
+                _say(f"warning: {finding.evidence}: {finding.advice}")
             watcher.start()
             stack.callback(watcher.stop)
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")

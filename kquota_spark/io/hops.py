@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 
+from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
+from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
@@ -53,8 +56,14 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
 
 
 def _judged(session: SparkSession, settings: Settings) -> DataFrame:
-    rules = table(session, settings, QUOTA_RULES.name).where(f"cluster_id = {_literal(settings.cluster_id)}")
-    governed = with_governing(table_stream(session, settings, USAGE.name), rules)
+    usage = table_stream(session, settings, USAGE.name)
+    if settings.quotas.callback:
+        governed = with_callback_governing(usage, KnownLoader(settings))
+    else:
+        rules = table(session, settings, QUOTA_RULES.name).where(
+            f"cluster_id = {_literal(settings.cluster_id)}"
+        )
+        governed = with_governing(usage, rules, static_defaults(settings))
     return to_decisions(governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds")
 
 

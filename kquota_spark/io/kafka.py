@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 _TIMEOUT_S = 15.0
 _SILENT = logging.Logger("kafka", logging.CRITICAL)
@@ -19,25 +23,40 @@ def require_topic(settings: Settings) -> None:
     Raises:
         UserError: Kafka does not answer, or has no such topic.
     """
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
     kafka = settings.kafka
     if "sasl.jaas.config" in kafka.options:
         return  # the login is in a form that only the Java client reads: Spark will say what is wrong
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, logger=_SILENT)
-    try:
-        topics = client.list_topics(timeout=_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise UserError(
-            f"Kafka at {kafka.bootstrap_servers} did not answer within {_TIMEOUT_S:.0f} s "
-            f"({error.args[0].str()}): check kafka.bootstrap_servers and kafka.options"
-        ) from error
-    if kafka.topic not in topics:
+    if kafka.topic not in asked_topics(admin_client(settings), settings):
         raise UserError(
             f"topic {kafka.topic} does not exist on {kafka.bootstrap_servers}: create it (kafka-topics.sh "
             f"--create --topic {kafka.topic}), or check kafka.topic"
         )
+
+
+def admin_client(settings: Settings) -> AdminClient:
+    """A client for questions; connects when asked."""
+    from confluent_kafka.admin import AdminClient
+
+    kafka = settings.kafka
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, logger=_SILENT)
+
+
+def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
+    """All topics with their partitions and leaders.
+
+    Raises:
+        UserError: Kafka does not answer.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        found: Mapping[str, Any] = client.list_topics(timeout=_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise UserError(
+            f"Kafka at {settings.kafka.bootstrap_servers} did not answer within {_TIMEOUT_S:.0f} s "
+            f"({error.args[0].str()}): check kafka.bootstrap_servers and kafka.options"
+        ) from error
+    return found
 
 
 def java_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -13,14 +13,15 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
-from kquota_spark.io.check import Check, fail, ok, warn
+from kquota_spark.io.check import Check, Status, fail, ok, warn
 from kquota_spark.io.log_topic_checks import arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
 
 TIMEOUT_MS = 5_000
 _LEAST_RETENTION_MS = 3_600_000
 _LAG_FACTOR = 4
-_QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", "client.quota.callback.class")
+_CALLBACK = "client.quota.callback.class"
+_QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", _CALLBACK)
 _TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy")
 _PYTHON_NAMES = {
     "security.protocol": "security_protocol",
@@ -69,7 +70,8 @@ def kafka_checks(settings: Settings, consumed: Mapping[int, Consumed] | None, no
             brokers = sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"])
             checks = [ok("Kafka", f"{servers} answers, brokers {', '.join(map(str, brokers))}")]
             checks += [_version(admin, broker_id, settings.broker) for broker_id in brokers]
-            checks += [_quota_settings(admin, broker_id, settings.broker) for broker_id in brokers]
+            for broker_id in brokers:
+                checks += _quota_settings(admin, broker_id, settings)
             checks += [_request_logger(admin, broker_id) for broker_id in brokers]
             if settings.kafka.topic not in admin.list_topics():
                 return [*checks, _no_topic(settings)]
@@ -111,23 +113,52 @@ def _version(admin: Any, broker_id: int, expected: Broker) -> Check:
     return ok("broker version", evidence)
 
 
-def _quota_settings(admin: Any, broker_id: int, expected: Broker) -> Check:
+def _quota_settings(admin: Any, broker_id: int, settings: Settings) -> list[Check]:
+    expected = settings.broker
     found = _described(admin, "BROKER", str(broker_id), _QUOTA_KEYS)
     what = "quota window"
     if not found:
         advice = "allow DescribeConfigs on the cluster, or compare quota.window.* by hand"
-        return warn(what, f"broker {broker_id}: its settings cannot be read", advice)
+        return [warn(what, f"broker {broker_id}: its settings cannot be read", advice)]
     window, size_s = found.get("quota.window.num"), found.get("quota.window.size.seconds")
     evidence = f"broker {broker_id}: {window} windows of {size_s} s"
-    if found.get("client.quota.callback.class"):
-        evidence += f", client.quota.callback.class = {found['client.quota.callback.class']}"
-        return fail(
-            what, evidence, "the callback decides on quotas: decisions of the audit are not the broker's"
-        )
+    checks = _callback_checks(broker_id, found.get(_CALLBACK) or "", settings.quotas.callback)
     if (window, size_s) != (str(expected.quota_window_num), str(expected.quota_window_size_seconds)):
         advice = "set broker.quota_window_num and quota_window_size_seconds to these"
-        return fail(what, evidence, advice)
-    return ok(what, evidence)
+        return [fail(what, evidence, advice), *checks]
+    return [ok(what, evidence), *checks]
+
+
+def _callback_checks(broker_id: int, of_broker: str, of_settings: str) -> list[Check]:
+    """Whether brokers and settings agree on having a callback; nothing to say where neither has one."""
+    what, evidence = "quota callback", f"broker {broker_id}: {_CALLBACK} = {of_broker or 'not set'}"
+    if of_broker and not of_settings:
+        advice = "name the same rule in Python in quotas.callback: until then decisions are not the broker's"
+        return [fail(what, evidence, advice)]
+    if of_settings and not of_broker:
+        return [fail(what, evidence, f"the settings name {of_settings}: remove quotas.callback")]
+    return [ok(what, f"{evidence}, audited by {of_settings}")] if of_broker else []
+
+
+def callback_findings(settings: Settings) -> list[Check]:
+    """Brokers that disagree with the settings on having a quota callback; nothing where they do not answer."""
+    from kafka.errors import KafkaError
+
+    try:
+        with _admin(settings) as admin:
+            brokers = sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"])
+            found = [
+                check
+                for broker_id in brokers
+                for check in _callback_checks(
+                    broker_id,
+                    _described(admin, "BROKER", str(broker_id), [_CALLBACK]).get(_CALLBACK) or "",
+                    settings.quotas.callback,
+                )
+            ]
+    except (KafkaError, OSError, ValueError, AssertionError):
+        return []
+    return [check for check in found if check.status is not Status.OK]
 
 
 def _request_logger(admin: Any, broker_id: int) -> Check:

@@ -17,6 +17,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.znodes import ROOTS, Node, View, has_data, name_nodes
 from kquota_spark.io.rules_tables import NodeProblem, RulesTables
+from kquota_spark.io.watch_leaders import LeaderWatcher
 from kquota_spark.io.zookeeper import QuotaTree
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
@@ -158,6 +159,12 @@ class Watcher:
         self._tree: QuotaTree | None = None
         self._refused: frozenset[str] = frozenset()
         self._compared: View | None = None
+        self._leaders = LeaderWatcher(settings, clock_ms)
+
+    @property
+    def is_following(self) -> bool:
+        """Whether there is anything that can change: a quota file is read once."""
+        return self._thread is not None or self._leaders.is_running
 
     def start(self) -> None:
         """Write the first snapshot, then go on in a thread.
@@ -169,6 +176,7 @@ class Watcher:
         if quotas.source == "file" and not quotas.file:
             msg = "quotas.file: missing, expected the path of a quota file because quotas.source is file"
             raise UserError(msg)
+        self._leaders.start()
         lag_ms = quotas.apply_lag if quotas.source == "zookeeper" else 0
         self._tables = RulesTables(
             self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=lag_ms
@@ -185,12 +193,14 @@ class Watcher:
             self._first_snapshot(self._tree)
         except BaseException:
             self._tree.stop()
+            self._leaders.stop()
             raise
         self._thread = threading.Thread(target=self._run, args=(self._tree,), name="quota-watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread and the ZooKeeper session; nothing if there is none."""
+        self._leaders.stop()
         self._stopping.set()
         if self._tree is not None and self._thread is not None:
             self._tree.changed.set()
@@ -199,7 +209,8 @@ class Watcher:
             self._thread = None
 
     def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
+        """Raise what ended a thread, if anything did."""
+        self._leaders.check()
         if self._error is not None:
             raise self._error
 

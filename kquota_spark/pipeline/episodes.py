@@ -16,7 +16,7 @@ from kquota_spark.schema.tables import VIOLATIONS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_BUCKET = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id")
+_BUCKET = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _NAMES = 20
 
 

@@ -7,14 +7,17 @@ the join condition, because a filter after a left join would lose rows whose onl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.model.entities import LEVELS
+from kquota_spark.model.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS
+from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL, USER_ONLY_LEVELS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -32,16 +35,19 @@ _POINTS_INSIDE = """
 _ALL_LEVELS = tuple(range(1, len(LEVELS) + 1))
 
 
-def with_governing(usage: DataFrame, rules: DataFrame) -> DataFrame:
+def with_governing(
+    usage: DataFrame, rules: DataFrame, static_defaults: Mapping[QuotaType, float] = MappingProxyType({})
+) -> DataFrame:
     """Add limit, level, rule, its validity and the bucket; split rows at edits.
 
     Args:
         usage: rows of `usage`.
         rules: `quota_rules` of this cluster, its level-0 row included.
+        static_defaults: level 9, the brokers' own defaults up to 2.8.
 
     Returns:
         `usage` with limit_per_s, level, rule, rule_version, valid_from_ms, valid_to_ms, has_request_quota,
-        bucket_user, bucket_client_id and known_through_ms; `points` cut to the stretch.
+        bucket_user, bucket_client_id, bucket_tags (null) and known_through_ms; `points` cut to the stretch.
     """
     known = rules.where("level = 0").select(F.unix_millis("known_through").alias("known_through_ms"))
     timeline = F.broadcast(_timeline(rules))
@@ -51,7 +57,7 @@ def with_governing(usage: DataFrame, rules: DataFrame) -> DataFrame:
         _ALL_LEVELS,
         usage.withColumns({"second_ms": second_ms}).crossJoin(F.broadcast(known)),
     )
-    return governed.transform(_only_whole_stretches).transform(_with_winner)
+    return governed.transform(_only_whole_stretches).transform(_with_winner, static_defaults)
 
 
 def _timeline(rules: DataFrame) -> DataFrame:
@@ -88,14 +94,11 @@ def _joined(rows: DataFrame, timeline: DataFrame, level: int) -> DataFrame:
         F.col("user") if user == "named" else nobody,
         F.col("client_id") if client_id == "named" else nobody,
     )
-    # An empty client id reaches no level with a client-id part (see model.resolve.candidates).
-    reaches = F.lit(True) if client_id == "absent" else F.col("client_id") != ""
     condition = (
         (F.col("r_cluster_id") == F.col("cluster_id"))
         & (F.col("r_key") == named)
         & (F.col("r_from_ms") < F.col("second_ms") + 1_000)
         & (F.col("r_to_ms") > F.col("second_ms"))
-        & reaches
     )
     joined = rows.join(timeline, condition, how="left")
     right = ("r_cluster_id", "r_key", "r_from_ms", "r_to_ms")
@@ -118,40 +121,79 @@ def _only_whole_stretches(rows: DataFrame) -> DataFrame:
     )
 
 
-def _with_winner(rows: DataFrame) -> DataFrame:
-    """The first level that carries the key wins, per quota key."""
-
-    def limit(level: int) -> Column:
-        produce, fetch, _ = (F.col(f"rule_{level}.{value}") for value in _VALUES)
-        return F.when(F.col("quota_type") == QuotaType.PRODUCE.value, produce).otherwise(fetch)
-
-    request_quotas = [F.col(f"rule_{level}.{QuotaKey.REQUEST_PERCENTAGE.value}") for level in _ALL_LEVELS]
+def _with_winner(rows: DataFrame, static_defaults: Mapping[QuotaType, float]) -> DataFrame:
+    """Kafka's two stages (see model.resolve), per quota key: tags from the walk, the limit from the tags."""
+    tags = _tags(_bandwidth)
     winner = F.coalesce(
         *(
-            F.when(
-                limit(level).isNotNull(),
-                F.struct(
-                    F.lit(level).alias("level"),
-                    limit(level).alias("limit_per_s"),
-                    F.col(f"rule_{level}.entity").alias("rule"),
-                    F.col(f"rule_{level}.version").alias("rule_version"),
-                ),
+            _winner(
+                level, _bandwidth(level), F.col(f"rule_{level}.entity"), F.col(f"rule_{level}.version"), tags
             )
             for level in _ALL_LEVELS
-        )
+        ),
+        *(_static_winner(quota_type, limit, tags) for quota_type, limit in static_defaults.items()),
     )
-    won = rows.withColumns(
-        {"winner": winner, "has_request_quota": F.coalesce(*request_quotas).isNotNull()}
-    ).drop(*(f"rule_{level}" for level in _ALL_LEVELS))
-    level = F.col("winner.level")
+    request_tags = _tags(_request_percentage)
+    request_quotas = [
+        F.when(_reaches(level, request_tags), _request_percentage(level)) for level in _ALL_LEVELS
+    ]
+    return (
+        rows.select(
+            "*",
+            winner.alias("winner"),
+            F.coalesce(*request_quotas).isNotNull().alias("has_request_quota"),
+            tags.user.alias("bucket_user"),
+            tags.client_id.alias("bucket_client_id"),
+            F.lit(None).cast("string").alias("bucket_tags"),
+        )
+        .select("*", "winner.*")
+        .drop("winner", *(f"rule_{level}" for level in _ALL_LEVELS))
+    )
+
+
+class _Tags(NamedTuple):
+    user: Column
+    client_id: Column
+
+
+def _tags(value_of: Callable[[int], Column]) -> _Tags:
+    """The bucket: the walk's first level that carries the key says which tags are kept."""
+    level = F.coalesce(*(F.when(value_of(level).isNotNull(), F.lit(level)) for level in _ALL_LEVELS))
     is_client_bucket = level.isNull() | level.isin(*CLIENT_ONLY_LEVELS)
-    return won.withColumns(
-        {
-            "level": level,
-            "limit_per_s": F.col("winner.limit_per_s"),
-            "rule": F.col("winner.rule"),
-            "rule_version": F.col("winner.rule_version"),
-            "bucket_user": F.when(is_client_bucket, "").otherwise(F.col("user")),
-            "bucket_client_id": F.when(level.isin(*USER_ONLY_LEVELS), "").otherwise(F.col("client_id")),
-        }
-    ).drop("winner")
+    return _Tags(
+        F.when(is_client_bucket, "").otherwise(F.col("user")),
+        F.when(level.isin(*USER_ONLY_LEVELS), "").otherwise(F.col("client_id")),
+    )
+
+
+def _bandwidth(level: int) -> Column:
+    """The quota of the row's own type at a level."""
+    produce, fetch, _ = (F.col(f"rule_{level}.{value}") for value in _VALUES)
+    return F.when(F.col("quota_type") == QuotaType.PRODUCE.value, produce).otherwise(fetch)
+
+
+def _request_percentage(level: int) -> Column:
+    return F.col(f"rule_{level}.{QuotaKey.REQUEST_PERCENTAGE.value}")
+
+
+def _reaches(level: int, tags: _Tags) -> Column:
+    """Whether the limit of these tags is looked up at a level."""
+    has_user = level not in (*CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL)
+    has_client_id = level not in USER_ONLY_LEVELS
+    return ((tags.user != "") == F.lit(has_user)) & ((tags.client_id != "") == F.lit(has_client_id))
+
+
+def _winner(level: int, limit: Column, rule: Column, version: Column, tags: _Tags) -> Column:
+    found = F.struct(
+        F.lit(level).alias("level"),
+        limit.alias("limit_per_s"),
+        rule.alias("rule"),
+        version.alias("rule_version"),
+    )
+    return F.when(limit.isNotNull() & _reaches(level, tags), found)
+
+
+def _static_winner(quota_type: QuotaType, limit: float, tags: _Tags) -> Column:
+    of_type = F.when(F.col("quota_type") == quota_type.value, F.lit(limit))
+    rule = F.lit(STATIC_DEFAULT_RULES[quota_type])
+    return _winner(STATIC_DEFAULT_LEVEL, of_type, rule, F.lit(None).cast("bigint"), tags)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,7 @@ from kquota_spark.schema.tables import DECISIONS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-KEYS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id")
+KEYS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _FROM_DECISION = (
     "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "quota_used_percent", "amount", "requests",
     "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
@@ -55,7 +56,8 @@ def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -
         judge_lateness: watermark delay; generous, because rows behind it vanish before the processor.
     """
     sent = governed.withWatermark("second", judge_lateness).select(
-        F.to_json(F.array(*(F.col(name).cast("string") for name in KEYS))).alias("bucket"),
+        # Without tags of a callback the last one is null and left out.
+        F.to_json(F.array_compact(F.array(*(F.col(name).cast("string") for name in KEYS)))).alias("bucket"),
         F.to_json(_sent()).alias("sent"),
         "second",
     )
@@ -169,7 +171,7 @@ def _stretch(sent: _Sent) -> Stretch:
 def _row(key: Any, decision: Decision, known_through_ms: int | None, config: RateConfig) -> Row:
     is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
     cluster_id, broker_id, *names = msgspec.json.decode(key[0])
-    values: dict[str, Any] = dict(zip(KEYS, (cluster_id, int(broker_id), *names), strict=True))
+    values: dict[str, Any] = dict(zip_longest(KEYS, (cluster_id, int(broker_id), *names)))
     values.update({name: getattr(decision, name) for name in _FROM_DECISION})
     values.update({name: getattr(decision.agreement, source) for name, source in _FROM_AGREEMENT.items()})
     values["is_rules_behind"] = is_behind

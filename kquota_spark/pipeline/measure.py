@@ -1,4 +1,4 @@
-"""MEASURE: rows of `requests` to `usage`, one row a second of a (broker, user, client id, quota type)."""
+"""MEASURE: rows of `requests` to `usage`, one row a second of a (broker, principal, client id, quota type)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TILE_POINTS = 10_000
 """A second with more requests is split into rows of this many: a row must fit into one Arrow batch."""
 
-_KEYS = ("cluster_id", "broker_id", "quota_type", "user", "client_id")
+_KEYS = ("cluster_id", "broker_id", "quota_type", "principal_type", "user", "client_id")
 
 
 def to_usage(requests: DataFrame, allowed_lateness: str, partitions: int) -> DataFrame:

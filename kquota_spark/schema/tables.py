@@ -8,6 +8,14 @@ CLUSTER_ID = Column("cluster_id", "string", "name of the Kafka cluster, from the
 EVENT_DATE = Column("event_date", "date", "UTC date of the row's time; partition, and the unit of retention")
 BROKER_ID = Column("broker_id", "int", "broker that handled the request; quotas are per broker")
 QUOTA_TYPE = Column("quota_type", "string", "produce or fetch")
+PRINCIPAL_TYPE = Column(
+    "principal_type", "string", "type of the principal; Kafka's own quotas ignore it, a callback may not"
+)
+BUCKET = (
+    Column("bucket_user", "string", "user tag of the bucket; empty when the bucket is a client id's"),
+    Column("bucket_client_id", "string", "client-id tag of the bucket; empty when it is a user's"),
+    Column("bucket_tags", "string", "tags of a quota callback as a JSON object; null without a callback"),
+)
 USER = Column("user", "string", "principal name without its type, as Kafka matches it; not sanitised")
 CLIENT_ID = Column("client_id", "string", "client.id as sent; may be empty")
 
@@ -34,7 +42,7 @@ REQUESTS = Table(
         Column(
             "is_out_of_time", "boolean", "record time too far after the Kafka timestamp: kept, not judged"
         ),
-        Column("principal_type", "string", "type of the principal; ignored by quotas"),
+        PRINCIPAL_TYPE,
         USER,
         CLIENT_ID,
         Column("api_key", "int", "Kafka API key: 0 produce, 1 fetch"),
@@ -61,12 +69,13 @@ REQUESTS = Table(
 
 USAGE = Table(
     "usage",
-    "one second of one (broker, user, client_id, quota_type)",
+    "one second of one (broker, principal, client_id, quota_type)",
     (
         CLUSTER_ID,
         EVENT_DATE,
         BROKER_ID,
         QUOTA_TYPE,
+        PRINCIPAL_TYPE,
         USER,
         CLIENT_ID,
         Column("second", "timestamp", "start of the second, UTC"),
@@ -91,11 +100,18 @@ DECISIONS = Table(
         EVENT_DATE,
         BROKER_ID,
         QUOTA_TYPE,
-        Column("bucket_user", "string", "user tag of the bucket; empty when the bucket is a client id's"),
-        Column("bucket_client_id", "string", "client-id tag of the bucket; empty when it is a user's"),
+        *BUCKET,
         Column("second", "timestamp", "start of the second, UTC"),
-        Column("level", "int", "1 to 8: which level of Kafka's precedence set the limit; null if none did"),
-        Column("rule", "string", "entity that set the limit, e.g. users/alice/clients/<default>"),
+        Column(
+            "level",
+            "int",
+            "1 to 8: which level of Kafka's precedence set the limit, 9: a static default; null if none did",
+        ),
+        Column(
+            "rule",
+            "string",
+            "what set the limit: an entity, e.g. users/alice/clients/<default>, or the callback",
+        ),
         Column("rule_version", "bigint", "version of that entity's quotas (zxid in ZooKeeper mode)"),
         Column("limit_per_s", "double", "limit in force, bytes per second per broker; null if unlimited"),
         Column("rate_per_s", "double", "highest rate the broker measured in this second, bytes per second"),
@@ -142,8 +158,7 @@ VIOLATIONS = Table(
         Column("episode_id", "string", "hash of the bucket and the start: the same in every run"),
         BROKER_ID,
         QUOTA_TYPE,
-        Column("bucket_user", "string", "user tag of the bucket"),
-        Column("bucket_client_id", "string", "client-id tag of the bucket"),
+        *BUCKET,
         Column("start_time", "timestamp", "first violated second, UTC"),
         Column(
             "end_time", "timestamp", "end of the last violated second, UTC; null while the episode is open"
@@ -210,4 +225,25 @@ QUOTA_RULES = Table(
     partition_by=("level",),
 )
 
-TABLES: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, QUOTA_CHANGES, QUOTA_RULES)
+PARTITION_LEADERS = Table(
+    "partition_leaders",
+    "one change of the leader of one partition, as polled; only kept for a quota callback",
+    (
+        CLUSTER_ID,
+        Column("topic", "string", "topic"),
+        Column("partition", "int", "its partition"),
+        Column("leader", "int", "broker that leads it from then on; null while nobody does"),
+        Column("is_deleted", "boolean", "the partition is gone"),
+        Column("observed_at", "timestamp", "when the watcher saw it, UTC"),
+    ),
+)
+
+TABLES: tuple[Table, ...] = (
+    REQUESTS,
+    USAGE,
+    DECISIONS,
+    VIOLATIONS,
+    QUOTA_CHANGES,
+    QUOTA_RULES,
+    PARTITION_LEADERS,
+)

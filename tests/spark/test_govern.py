@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -78,7 +79,11 @@ Asked = tuple[str, str, str, int]
 
 
 def governed(
-    spark: SparkSession, settings: Settings, rows: Iterable[dict[str, Any]], cluster_id: str = CLUSTER
+    spark: SparkSession,
+    settings: Settings,
+    rows: Iterable[dict[str, Any]],
+    cluster_id: str = CLUSTER,
+    static_defaults: Mapping[QuotaType, float] = MappingProxyType({}),
 ) -> list[tuple[Asked, Found]]:
     """Each request with what governs it, in order."""
     of_table = [tuple(row.get(name) for name in USAGE.names) for row in rows]
@@ -86,7 +91,8 @@ def governed(
         f"cluster_id = '{cluster_id}'"
     )  # fmt: skip
     found = []
-    for row in with_governing(spark.createDataFrame(of_table, USAGE.ddl), rules).collect():
+    usage_rows = spark.createDataFrame(of_table, USAGE.ddl)
+    for row in with_governing(usage_rows, rules, static_defaults).collect():
         answer = Found(
             row.level,
             row.limit_per_s,
@@ -224,7 +230,8 @@ def test_an_empty_client_id_reaches_no_client_quota(spark: SparkSession, setting
     write_rules(settings, *clients, change("carol", None, 3.0))
     rows = [asked(T0_MS, client_id=""), asked(T0_MS, user="carol", client_id="")]
     assert [answer for _, answer in governed(spark, settings, rows)] == [
-        Found(None, None, None, None, ("", ""), ALWAYS, False),
+        # Found through users/<default> + clients/<default> and then not limited: recorded under the user.
+        Found(None, None, None, None, ("alice", ""), ALWAYS, False),
         Found(3, 3.0, "users/carol", 0, ("carol", ""), ALWAYS, False),
     ]
 
@@ -294,9 +301,14 @@ def _random_edits(chance: random.Random, entity: Entity) -> list[QuotaChange]:
     return edits
 
 
+STATIC_DEFAULTS = {QuotaType.FETCH: 5e5}
+
+
 def _expected(book: RuleBook, asked_for: Asked) -> Found:
     quota_type, user, client_id, time_ms = asked_for
-    found = RuleGovernor(book).govern(1, QuotaType(quota_type), Principal("User", user), client_id, time_ms)
+    found = RuleGovernor(book, STATIC_DEFAULTS).govern(
+        1, QuotaType(quota_type), Principal("User", user), client_id, time_ms
+    )
     governing = found.governing
     return Found(
         found.level,
@@ -329,7 +341,7 @@ def test_it_answers_as_the_model_does(spark: SparkSession, settings: Settings) -
                     moments_ms = sorted(inside)
                     rows.append(asked(*moments_ms, user=user, client_id=client_id, quota_type=quota_type))
                     expected += [(quota_type.value, user, client_id, moment_ms) for moment_ms in moments_ms]
-    found = governed(spark, settings, rows)
+    found = governed(spark, settings, rows, static_defaults=STATIC_DEFAULTS)
     assert [each for each, _ in found] == sorted(expected)
     wrong = [
         (each, answer, _expected(book, each)) for each, answer in found if answer != _expected(book, each)

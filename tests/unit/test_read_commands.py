@@ -95,8 +95,9 @@ def test_open_violations_as_json(root: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == (
         '{"command": "kquota violations", "version": 1, "rows": [\n'
         '{"cluster_id": "demo", "episode_id": "e60", "broker_id": 2, "quota_type": "fetch", '
-        '"bucket_user": "bob", "bucket_client_id": "", "start_time": "2026-11-21T05:41:00Z", '
-        '"end_time": null, "last_second": "2026-11-21T05:41:00Z", "is_open": true, "level": 3, '
+        '"bucket_user": "bob", "bucket_client_id": "", "bucket_tags": null, '
+        '"start_time": "2026-11-21T05:41:00Z", "end_time": null, "last_second": "2026-11-21T05:41:00Z", '
+        '"is_open": true, "level": 3, '
         '"rule": "users/<default>", "limit_per_s": 1000000.0, "peak_rate_per_s": 1234567.0, '
         '"peak_quota_used_percent": 512.0, "violated_seconds": 5, "throttled_ms": 950, '
         '"throttled_requests": 0, "users": ["bob"], "client_ids": ["etl"]}\n'
@@ -151,10 +152,10 @@ def test_decisions_as_csv_with_raw_numbers_and_no_formula(
 ) -> None:
     assert run("decisions", "--tables", str(root), "--client", "=cmd()", "--output", "csv") == 0
     assert capsys.readouterr().out == (
-        "cluster_id,broker_id,quota_type,bucket_user,bucket_client_id,second,level,rule,rule_version,"
-        "limit_per_s,rate_per_s,quota_used_percent,amount,requests,throttle_ms,observed_throttle_ms,"
+        "cluster_id,broker_id,quota_type,bucket_user,bucket_client_id,bucket_tags,second,level,rule,"
+        "rule_version,limit_per_s,rate_per_s,quota_used_percent,amount,requests,throttle_ms,observed_throttle_ms,"
         "throttled_requests,observed_throttled_requests,late,is_certain,is_rules_behind,users,client_ids\n"
-        "demo,1,produce,,'=cmd(),2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,false,false,"
+        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,false,false,"
         '"[""bob""]","[""=cmd()""]"\n'
     )
 

@@ -1,0 +1,142 @@
+"""Polls who leads which partition, for quota callbacks that depend on it; keeps `partition_leaders`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.kafka import admin_client, asked_topics
+from kquota_spark.io.stored_rules import stored_leaders
+from kquota_spark.model.leaders import LeaderBook, LeaderChange
+from kquota_spark.model.quota_callback import TopicPartition
+from kquota_spark.schema.tables import PARTITION_LEADERS
+
+_log = logging.getLogger(__name__)
+_STOP_S = 30.0
+
+Leaders = Mapping[TopicPartition, int | None]
+
+
+class LeaderWatcher:
+    """Polls one cluster until stopped; does nothing where no callback is configured.
+
+    Args:
+        settings: the cluster, the interval and the tables.
+        clock_ms: the wall clock.
+    """
+
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._known: Leaders = {}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it polls."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Poll once, then go on in a thread.
+
+        Raises:
+            UserError: Kafka does not answer, or the table cannot be written.
+        """
+        if not self._settings.quotas.callback:
+            return
+        self._table = self._opened()
+        self._known = LeaderBook(stored_leaders(self._settings)).at(self._clock_ms()).leaders
+        self._client = admin_client(self._settings)
+        self._poll()
+        self._thread = threading.Thread(target=self._run, name="leader-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_S)
+            self._thread = None
+
+    def check(self) -> None:
+        """Raise what ended the thread, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        interval_s = self._settings.quotas.leaders_interval / 1_000
+        try:
+            while not self._stopping.wait(interval_s):
+                try:
+                    self._poll()
+                except UserError as error:
+                    # A cluster that is away has no traffic that could be judged wrong.
+                    _log.warning("leaders of partitions are not known: %s", error)
+        except BaseException as error:  # handed to the thread that calls check()
+            self._error = error
+
+    def _poll(self) -> None:
+        observed_at_ms = self._clock_ms()
+        found = leaders_of(asked_topics(self._client, self._settings))
+        rows = [self._row(change) for change in leader_changes(self._known, found, observed_at_ms)]
+        if rows:
+            data = pa.Table.from_pylist(rows, schema=PARTITION_LEADERS.arrow_schema())
+            try:
+                write_deltalake(self._table, data, mode="append")
+            except (DeltaError, OSError) as error:
+                reason = str(error).partition("\n")[0]
+                msg = f"{self._settings.tables}: {PARTITION_LEADERS.name} cannot be written: {reason}"
+                raise UserError(msg) from error
+        self._known = found
+
+    def _opened(self) -> DeltaTable:
+        uri = f"{self._settings.tables.rstrip('/')}/{PARTITION_LEADERS.name}"
+        try:
+            return DeltaTable.create(uri, PARTITION_LEADERS.arrow_schema(), mode="ignore")
+        except (DeltaError, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"{uri}: cannot be opened as a Delta table: {reason}") from error
+
+    def _row(self, change: LeaderChange) -> dict[str, Any]:
+        return {
+            "cluster_id": self._settings.cluster_id,
+            "topic": change.partition.topic,
+            "partition": change.partition.partition,
+            "leader": change.leader,
+            "is_deleted": change.is_deleted,
+            "observed_at": change.changed_at_ms * 1_000,
+        }
+
+
+def leaders_of(topics: Mapping[str, Any]) -> dict[TopicPartition, int | None]:
+    """The leaders in the metadata that the admin client gives; librdkafka has -1 for nobody."""
+    return {
+        TopicPartition(name, number): partition.leader if partition.leader >= 0 else None
+        for name, topic in topics.items()
+        for number, partition in topic.partitions.items()
+    }
+
+
+def leader_changes(known: Leaders, found: Leaders, observed_at_ms: int) -> list[LeaderChange]:
+    """What is new, another, or gone."""
+    changes = [
+        LeaderChange(partition, leader, observed_at_ms)
+        for partition, leader in found.items()
+        if partition not in known or known[partition] != leader
+    ]
+    gone = [
+        LeaderChange(partition, None, observed_at_ms, is_deleted=True)
+        for partition in known
+        if partition not in found
+    ]
+    return sorted(changes + gone, key=lambda change: change.partition)

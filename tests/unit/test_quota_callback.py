@@ -1,0 +1,307 @@
+"""Quota callbacks (KIP-257): the contract, the callbacks that come with the product, and broken ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import pytest
+
+from kquota_spark.config.governor import load_callback, make_governor
+from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.errors import UserError
+from kquota_spark.model.callback_governor import CallbackGovernor
+from kquota_spark.model.entities import DEFAULT, Entity, Name
+from kquota_spark.model.govern import RuleGovernor
+from kquota_spark.model.group_callbacks import GroupedUserCallback, PartitionBasedCallback
+from kquota_spark.model.leaders import LeaderBook, LeaderChange
+from kquota_spark.model.principals import Principal
+from kquota_spark.model.quota_callback import (
+    CallbackError,
+    ClusterMetadata,
+    DefaultQuotaCallback,
+    TopicPartition,
+)
+from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey, QuotaType
+from kquota_spark.model.resolve import Bucket
+from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
+
+PRODUCE, FETCH, REQUEST = QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST
+PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+GROUPS = "kquota_spark.model.group_callbacks"
+
+
+def user(name: str) -> Principal:
+    return Principal("User", name)
+
+
+def book(*edits: tuple[Name, Name, QuotaKey, float | None, int]) -> RuleBook:
+    return RuleBook(
+        stretches(
+            QuotaChange(Entity(of_user, of_client), key, value, None, at_ms, at_ms)
+            for of_user, of_client, key, value, at_ms in edits
+        )
+    )
+
+
+def test_the_default_callback_answers_as_the_resolution_does() -> None:
+    # Random quotas on all levels; a broker that has seen no other kinds of quotas takes short cuts that name
+    # the bucket of unlimited traffic otherwise, so all three kinds are shown to it first.
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    names: list[Name] = ["a", "ü b", DEFAULT, None]
+    entities = [Entity(u, c) for u, c in product(names, names) if (u, c) != (None, None)]
+    for _ in range(50):
+        given = {entity: float(chance.randrange(1, 100)) for entity in entities if chance.random() < 0.3}
+        callback = DefaultQuotaCallback()
+        for entity in (Entity("x"), Entity("x", "y"), Entity(None, "y")):
+            callback.update_quota(PRODUCE, entity, 1.0)
+            callback.remove_quota(PRODUCE, entity)
+        for entity, value in given.items():
+            callback.update_quota(PRODUCE, entity, value)
+        rules = book(*((e.user, e.client_id, PRODUCER, v, 0) for e, v in given.items()))
+        governor = RuleGovernor(rules)
+        for name, client_id in product(("a", "ü b", "nobody"), ("a", "x", "")):
+            tags = callback.quota_metric_tags(PRODUCE, user(name), client_id)
+            expected = governor.govern(1, PRODUCE, user(name), client_id, 5)
+            bucket = Bucket(name if tags["user"] else "", tags["client-id"])
+            found = (bucket, callback.quota_limit(PRODUCE, tags))
+            assert found == (expected.bucket, expected.governing.limit_per_s), (given, name, client_id)
+
+
+def test_the_default_callback_sanitises_the_user_and_takes_short_cuts() -> None:
+    callback = DefaultQuotaCallback()
+    assert callback.quota_metric_tags(PRODUCE, user("a b"), "c") == {"user": "", "client-id": "c"}
+    callback.update_quota(PRODUCE, Entity("x"), 5.0)
+    assert callback.quota_metric_tags(PRODUCE, user("a b"), "c") == {"user": "a%20b", "client-id": ""}
+    assert callback.quota_metric_tags(FETCH, user("a b"), "c") == {"user": "", "client-id": "c"}
+
+
+def grouped(*quotas: tuple[str, float], kind: type[GroupedUserCallback] = GroupedUserCallback) -> Any:
+    callback = kind()
+    callback.configure({"broker.id": "1"})
+    for name, value in quotas:
+        for quota_type in (PRODUCE, REQUEST):
+            callback.update_quota(quota_type, Entity(name), value)
+    return callback
+
+
+@pytest.mark.parametrize(
+    ("name", "tags", "limit"),
+    [
+        ("pay_1", {"group": "pay"}, 100.0),
+        ("pay_a_b", {"group": "pay"}, 100.0),  # up to the first separator
+        ("ops_1", {"group": "ops"}, 7.0),  # the default group's
+        ("_x", {"group": ""}, 7.0),
+        ("pay", {}, None),  # in no group
+    ],
+)
+def test_users_of_a_group_share_a_bucket(name: str, tags: dict[str, str], limit: float | None) -> None:
+    callback = grouped(("pay_", 100.0), ("_", 7.0))
+    found = callback.quota_metric_tags(PRODUCE, user(name), "any")
+    assert (found, callback.quota_limit(PRODUCE, found)) == (tags, limit)
+    assert callback.quota_metric_tags(FETCH, user(name), "any") == {}  # no such quota for anybody
+
+
+def test_a_removed_group_falls_back_to_the_default_group() -> None:
+    callback = grouped(("pay_", 100.0), ("_", 7.0))
+    callback.remove_quota(PRODUCE, Entity("pay_"))
+    assert callback.quota_limit(PRODUCE, {"group": "pay"}) == 7.0
+    callback.remove_quota(PRODUCE, Entity("_"))
+    assert callback.quota_limit(PRODUCE, {"group": "pay"}) is None
+
+
+def test_quotas_of_other_entities_mean_nothing_to_it() -> None:
+    callback = grouped()
+    for entity in (Entity(DEFAULT), Entity(None, "pay_"), Entity("pay_", "c"), Entity("nogroup")):
+        callback.update_quota(PRODUCE, entity, 1.0)
+        callback.remove_quota(PRODUCE, entity)
+        callback.update_quota(PRODUCE, entity, 1.0)
+    assert callback.quota_metric_tags(PRODUCE, user("pay_1"), "c") == {}
+
+
+def leaders(**of_topic: list[int | None]) -> ClusterMetadata:
+    return ClusterMetadata(
+        {TopicPartition(topic, i): leader for topic, led in of_topic.items() for i, leader in enumerate(led)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        (leaders(pay_a=[1, 1, 2], pay_b=[1, None]), 60.0),  # 3 of 5 partitions: 100 * 3 / 5
+        (leaders(pay_a=[2, 2, 2, 2]), 25.0),  # leads none of 4: 100 / 4
+        (leaders(ops_a=[1]), 100.0),  # the group has no topic
+        (leaders(pay=[2]), 100.0),  # a topic of no group
+    ],
+)
+def test_a_limit_is_scaled_by_the_partitions_led(cluster: ClusterMetadata, expected: float) -> None:
+    callback = grouped(("pay_", 100.0), kind=PartitionBasedCallback)
+    callback.update_cluster_metadata(cluster)
+    assert callback.quota_limit(PRODUCE, {"group": "pay"}) == expected
+    assert callback.quota_limit(REQUEST, {"group": "pay"}) == 100.0  # never scaled
+
+
+def test_metadata_that_changes_no_share_needs_no_new_limits() -> None:
+    callback = grouped(("pay_", 100.0), kind=PartitionBasedCallback)
+    assert callback.update_cluster_metadata(leaders(pay_a=[1, 2]))
+    assert not callback.update_cluster_metadata(leaders(pay_a=[2, 1]))
+    assert callback.update_cluster_metadata(leaders(pay_a=[2, 2, 2]))
+
+
+def moved(
+    topic: str, number: int, leader: int | None, at_ms: int, *, is_deleted: bool = False
+) -> LeaderChange:
+    return LeaderChange(TopicPartition(topic, number), leader, at_ms, is_deleted)
+
+
+def test_quotas_and_leaders_are_those_of_the_moment() -> None:
+    rules = book(
+        ("pay_", None, PRODUCER, 100.0, 0),
+        ("pay_", None, PRODUCER, 80.0, 300),
+    )
+    led = LeaderBook(
+        [
+            moved("pay_a", 0, 1, 50),
+            moved("pay_a", 1, 1, 50),
+            moved("pay_a", 1, 2, 200),
+            moved("pay_a", 0, None, 400, is_deleted=True),
+        ]
+    )
+    governor = CallbackGovernor(PartitionBasedCallback, "mine", rules, led, {})
+    # Asked out of order: the moment decides, not what was asked before.
+    asked = {
+        at_ms: governor.govern(1, PRODUCE, user("pay_1"), "c", at_ms)
+        for at_ms in (450, 10, 250, 350, 199, 300)
+    }
+    found = {at_ms: (answer.governing.limit_per_s, *answer.governing[1:3]) for at_ms, answer in asked.items()}
+    assert found == {
+        10: (100.0, 0, 200),  # before the first poll it is as at the first poll: 2 of 2
+        199: (100.0, 0, 200),
+        250: (50.0, 200, 300),  # 1 of 2
+        300: (40.0, 300, 400),
+        350: (40.0, 300, 400),
+        450: (80.0, 400, None),  # one partition left, led by the other: 80 / 1
+    }
+    assert asked[10].bucket == Bucket("", "", (("group", "pay"),))
+    assert (asked[10].level, asked[10].rule, asked[10].rule_version) == (None, "mine", 0)
+    other = governor.govern(2, PRODUCE, user("pay_9"), "x", 250)
+    assert (other.bucket, other.governing.limit_per_s) == (asked[10].bucket, 50.0)
+
+
+def test_more_moments_than_instances_are_kept() -> None:
+    edits = [("pay_", None, PRODUCER, float(at_ms), at_ms) for at_ms in range(1, 101)]
+    governor = CallbackGovernor(GroupedUserCallback, "mine", book(*edits), LeaderBook(), {})
+    for at_ms in (*range(1, 101), *range(100, 0, -7)):
+        assert governor.govern(1, PRODUCE, user("pay_1"), "", at_ms).governing.limit_per_s == at_ms
+    governor.close()
+
+
+class _ResetOnce(GroupedUserCallback):
+    """Its limit changes by itself, and it says so when polled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.polls = 0
+
+    def quota_reset_required(self, quota_type: QuotaType) -> bool:
+        self.polls += quota_type is PRODUCE
+        return self.polls == 3
+
+    def quota_limit(self, quota_type: QuotaType, metric_tags: Mapping[str, str]) -> float | None:
+        return 5.0 if self.polls < 3 else 6.0
+
+
+def test_limits_are_read_again_when_a_poll_asks_for_it() -> None:
+    governor = CallbackGovernor(_ResetOnce, "mine", RuleBook(), LeaderBook(), {})
+    found = [governor.govern(1, PRODUCE, user("pay_1"), "", 5).governing.limit_per_s for _ in range(4)]
+    assert found == [5.0, 5.0, 6.0, 6.0]
+
+
+class _Broken(GroupedUserCallback):
+    answer: Any = None
+    tags: Any = {"group": "a"}  # noqa: RUF012
+
+    def quota_metric_tags(
+        self, quota_type: QuotaType, principal: Principal, client_id: str
+    ) -> Mapping[str, str]:
+        return self.tags  # type: ignore[no-any-return]
+
+    def quota_limit(self, quota_type: QuotaType, metric_tags: Mapping[str, str]) -> float | None:
+        if self.answer is ZeroDivisionError:
+            return 1 / 0
+        return self.answer  # type: ignore[no-any-return]
+
+
+ASKED, TAGGED = "quota_limit(produce, {'group': 'a'})", "quota_metric_tags(produce, User:pay_1, c)"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        (
+            {"answer": ZeroDivisionError},
+            f"{ASKED} raised ZeroDivisionError: division by zero",
+        ),
+        ({"answer": "5"}, f"{ASKED} gave '5', expected a number or None"),
+        ({"answer": True}, f"{ASKED} gave True, expected a number or None"),
+        (
+            {"answer": float("nan")},
+            f"{ASKED} gave nan, expected a number or None",
+        ),
+        ({"tags": None}, f"{TAGGED} gave None, expected a mapping of texts"),
+        (
+            {"tags": {"group": 5}},
+            f"{TAGGED} gave {{'group': 5}}, expected a mapping of texts",
+        ),
+    ],
+)
+def test_a_broken_callback_gives_an_error_and_no_decision(attributes: dict[str, Any], text: str) -> None:
+    broken = type("Broken", (_Broken,), attributes)
+    governor = CallbackGovernor(broken, "mine:Broken", RuleBook(), LeaderBook(), {})
+    with pytest.raises(CallbackError) as raised:
+        governor.govern(1, PRODUCE, user("pay_1"), "c", 5)
+    assert str(raised.value) == f"quota callback mine:Broken: {text}"
+
+
+def test_the_settings_choose_the_governor() -> None:
+    named = Settings(
+        quotas=Quotas(callback=f"{GROUPS}:GroupedUserCallback", callback_options={"separator": "-"})
+    )
+    governor = make_governor(named, book(("pay-", None, PRODUCER, 9.0, 0)), LeaderBook())
+    found = governor.govern(1, PRODUCE, user("pay-1"), "", 5)
+    assert (found.bucket.custom_tags, found.governing.limit_per_s) == ((("group", "pay"),), 9.0)
+    assert found.rule == f"{GROUPS}:GroupedUserCallback"
+    assert isinstance(make_governor(Settings(), RuleBook(), LeaderBook()), RuleGovernor)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("nothing_here:X", "No module named 'nothing_here'"),
+        (f"{GROUPS}:Missing", "has no attribute 'Missing'"),
+        (GROUPS, "AttributeError"),
+        (
+            "collections:Counter",
+            "has no configure, quota_metric_tags, quota_limit, update_quota, remove_quota",
+        ),
+    ],
+)
+def test_a_name_that_is_no_callback_is_refused(name: str, problem: str) -> None:
+    with pytest.raises(UserError, match=problem) as raised:
+        load_callback(name)
+    assert str(raised.value).startswith(f"quotas.callback: '{name}' ")
+
+
+def test_both_bandwidth_types_have_their_own_limits() -> None:
+    rules = book(
+        ("pay_", None, PRODUCER, 9.0, 0),
+        ("pay_", None, CONSUMER, 4.0, 0),
+    )
+    governor = CallbackGovernor(GroupedUserCallback, "mine", rules, LeaderBook(), {})
+    found = [governor.govern(1, quota_type, user("pay_1"), "", 5) for quota_type in BANDWIDTH]
+    assert [each.governing.limit_per_s for each in found] == [9.0, 4.0]
+    assert [each.governing.has_request_quota for each in found] == [False, False]
