@@ -83,6 +83,7 @@ def test_an_episode_is_seen_at_once_and_closed_when_its_gap_has_passed(
         "quota_type": "produce",
         "bucket_user": "alice",
         "bucket_client_id": "",
+        "bucket_tags": None,
         "start_time": T0_MS,
         "end_time": None,
         "last_second": T0_MS + 1_000,

@@ -109,6 +109,7 @@ def test_a_row_of_decisions(literal: list[dict[str, Any]]) -> None:
         "quota_type": "produce",
         "bucket_user": "alice",
         "bucket_client_id": "",
+        "bucket_tags": None,
         "second": T0_MS,
         "level": 3,
         "rule": "users/alice",

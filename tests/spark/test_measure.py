@@ -66,6 +66,7 @@ def test_one_row_a_second_with_its_sums_and_sorted_points(spark: SparkSession) -
         "event_date": DAY,
         "broker_id": 1,
         "quota_type": "produce",
+        "principal_type": "User",
         "user": "alice",
         "client_id": "etl",
         "second": second(0),
@@ -98,6 +99,15 @@ def test_one_row_a_second_with_its_sums_and_sorted_points(spark: SparkSession) -
         "points": [point(T0_MS + 1_000, 2, 5)],
     }
     assert found == [row, after]
+
+
+def test_principals_of_one_name_and_two_types_are_kept_apart(spark: SparkSession) -> None:
+    # Kafka's own quotas put both into one bucket; a callback may tell them apart.
+    found = measured(spark, request(0), request(1, principal_type="Group"))
+    assert only(found, "principal_type", "user", "requests") == [
+        ("Group", "alice", 1),
+        ("User", "alice", 1),
+    ]
 
 
 def test_every_part_of_the_key_makes_a_row_of_its_own(spark: SparkSession) -> None:

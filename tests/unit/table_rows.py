@@ -54,6 +54,7 @@ def request(offset: int, time_ms: int = T0_MS, **changed: Any) -> dict[str, Any]
         "log_time_ms": time_ms + 1,
         "record_time_ms": time_ms,
         "is_out_of_time": False,
+        "principal_type": "User",
         "user": "alice",
         "client_id": "etl",
         "api_key": 0,
@@ -80,6 +81,7 @@ def usage(offset_s: int = 0, **changed: Any) -> dict[str, Any]:
     """A second of alice's client etl: one request of 1,000 bytes."""
     return {
         **_PLACE,
+        "principal_type": "User",
         "user": "alice",
         "client_id": "etl",
         "second": second(offset_s),
