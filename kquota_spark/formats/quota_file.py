@@ -24,12 +24,12 @@ from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000
 _KEYS = ("user", "client_id", "ip", "type", "value", "from_ms", "to_ms")
-_WHOLE = {
+WHOLE_TYPES = {
     QuotaKey.PRODUCER_BYTE_RATE.value: "bytes per second",
     QuotaKey.CONSUMER_BYTE_RATE.value: "bytes per second",
     IP_QUOTA_KEY: "connections per second",
 }
-"""Units of the types whose values are whole."""
+"""Types whose values are whole numbers, with their units."""
 _MOST_CONNECTIONS_PER_S = 2**31 - 1
 
 
@@ -210,8 +210,8 @@ def _value(given: dict[str, Any], kind: str | None, where: str, problems: list[s
             value = None
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     is_too_large = kind == IP_QUOTA_KEY and is_number and value > _MOST_CONNECTIONS_PER_S
-    if not is_number or value < 0 or (kind in _WHOLE and value != int(value)) or is_too_large:
-        expected = f"a whole number of {_WHOLE[kind]}" if kind in _WHOLE else "a number"
+    if not is_number or value < 0 or (kind in WHOLE_TYPES and value != int(value)) or is_too_large:
+        expected = f"a whole number of {WHOLE_TYPES[kind]}" if kind in WHOLE_TYPES else "a number"
         largest = f"{_MOST_CONNECTIONS_PER_S} or less" if is_too_large else "0 or more"
         problems.append(f"{where}.value: {_shown(given['value'])}, expected {expected}, {largest}")
         return None
