@@ -39,6 +39,19 @@ class QuotaPayload:
 
 
 @dataclass(frozen=True, slots=True)
+class IpPayload:
+    """What brokers make of the data of an ip node.
+
+    `limit` is in connections per second, None for none. `is_left_alone`: a running broker refuses the node and
+    goes on with what it had.
+    """
+
+    limit: int | None = None
+    is_left_alone: bool = False
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeNames:
     """Entities by node path, and the problems of the paths that name none."""
 
@@ -105,19 +118,6 @@ def decode_quota_node(data: bytes | None) -> QuotaPayload:
     if node.is_refused:
         return QuotaPayload(left_alone=frozenset(QuotaKey), problem=node.problem)
     return _read_values(node.config) if node.problem is None else QuotaPayload(problem=node.problem)
-
-
-@dataclass(frozen=True, slots=True)
-class IpPayload:
-    """What brokers make of the data of an ip node.
-
-    `limit` is in connections per second, None for none. `is_left_alone`: a running broker refuses the node and
-    goes on with what it had.
-    """
-
-    limit: int | None = None
-    is_left_alone: bool = False
-    problem: str | None = None
 
 
 def decode_ip_node(data: bytes | None) -> IpPayload:

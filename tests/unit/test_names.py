@@ -55,7 +55,8 @@ def test_decoding_is_that_of_forms_and_other_characters_stay(text: str, name: st
 
 
 @pytest.mark.parametrize(
-    "text", ["%", "a%2", "%1", "%%", "%zz", "%0x", "% 1", "%-1", "%1+", "%41%4", "%😀", "%1😀"]
+    "text",
+    ["%", "a%2", "%1", "%%", "%zz", "%0x", "% 1", "%-1", "%1+", "%41%4", "%😀", "%1😀", "%\U0001d7ce1"],
 )
 def test_what_kafka_would_not_decode(text: str) -> None:
     with pytest.raises(ValueError, match="in a name is no byte in two hexadecimal digits"):

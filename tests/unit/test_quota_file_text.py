@@ -36,6 +36,8 @@ def test_a_file_has_an_entry_for_each_value_as_long_as_it_lasts() -> None:
         RuleStretch(bob, {PRODUCE: 1e15}, 70, None, 70),
         RuleStretch(pair, {}, 0, 10, None),
         RuleStretch(pair, {PERCENT: 1e-7}, 10, 20, 10),
+        RuleStretch(pair, {}, 20, 60, 20),
+        RuleStretch(pair, {PERCENT: 1e-7}, 60, None, 60),
     ]
     limits = [IpLimit(IpEntity("::1"), 20, 10, None), IpLimit(IpEntity(DEFAULT), 0, 0, 10)]
     assert (
@@ -46,6 +48,7 @@ def test_a_file_has_an_entry_for_each_value_as_long_as_it_lasts() -> None:
 - {ip: '::1', type: connection_creation_rate, value: 20, from_ms: 10, to_ms: null}
 - {user: <default>, client_id: "a: \\xE9", type: request_percentage, value: 1.0e-07, from_ms: 10, to_ms: 20}
 - {user: bob, client_id: null, type: request_percentage, value: 12.5, from_ms: 50, to_ms: 70}
+- {user: <default>, client_id: "a: \\xE9", type: request_percentage, value: 1.0e-07, from_ms: 60, to_ms: null}
 - {user: bob, client_id: null, type: producer_byte_rate, value: 1000000000000000, from_ms: 70, to_ms: null}
 """
     )
