@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kquota_spark.embedded.zookeeper import connected
-from kquota_spark.model.entities import DEFAULT, Default, sanitise
+from kquota_spark.model.entities import DEFAULT, Default
+from kquota_spark.model.names import sanitise
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

@@ -1,14 +1,14 @@
 """`quotas.yaml`: quotas written down with their validity, where ZooKeeper cannot be read.
 
-The file is a list of `{user, client_id, type, value, from_ms, to_ms}`. A null part is not in the entity and
-`<default>` is the default entity; names are raw, not sanitised. `from_ms` null means always, `to_ms` null
-until further notice.
+The file is a list of `{user, client_id, type, value, from_ms, to_ms}`, with `ip` in place of a user and a client
+id for the limits of ips. A null part is not in the entity and `<default>` is the default entity; names are raw,
+not sanitised. `from_ms` null means always, `to_ms` null until further notice.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,27 +17,57 @@ from typing import Any
 import yaml
 
 from kquota_spark.errors import UserError
-from kquota_spark.model.entities import DEFAULT, Entity, Name
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.entities import DEFAULT, Entity, IpEntity, Name
+from kquota_spark.model.ip_quotas import by_address
+from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000
-_KEYS = ("user", "client_id", "type", "value", "from_ms", "to_ms")
-_BYTE_RATES = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+_KEYS = ("user", "client_id", "ip", "type", "value", "from_ms", "to_ms")
+WHOLE_TYPES = {
+    QuotaKey.PRODUCER_BYTE_RATE.value: "bytes per second",
+    QuotaKey.CONSUMER_BYTE_RATE.value: "bytes per second",
+    IP_QUOTA_KEY: "connections per second",
+}
+"""Types whose values are whole numbers, with their units."""
+_MOST_CONNECTIONS_PER_S = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class IpLimit:
+    """A limit of an ip, in connections per second, from `from_ms` until `to_ms`, exclusive; None is no end."""
+
+    entity: IpEntity
+    connections_per_s: int
+    from_ms: int
+    to_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFile:
+    """All that a file says. `stretches` turns the changes into a timeline."""
+
+    changes: list[QuotaChange]
+    ip_limits: list[IpLimit]
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
     index: int
-    entity: Entity
-    key: QuotaKey
+    entity: Entity | IpEntity
+    type: str
     value: float
     from_ms: int
     to_ms: int | None
 
 
 def read_quota_file(path: Path) -> list[QuotaChange]:
-    """Read a file of quotas; `stretches` turns the result into a timeline.
+    """The quotas of users and client ids in a file; `read_quotas` without the limits of ips."""
+    return read_quotas(path).changes
+
+
+def read_quotas(path: Path) -> QuotaFile:
+    """Read a file of quotas.
 
     The version of a change is its time, so it differs wherever the quotas of an entity do.
 
@@ -50,10 +80,10 @@ def read_quota_file(path: Path) -> list[QuotaChange]:
         item = _read_item(index, node, problems)
         if item is not None:
             items.append(item)
-    changes = _changes(items, problems)
+    in_order = _in_order(items, problems)
     if problems:
         raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
-    return changes
+    return QuotaFile(_changes(in_order), _ip_limits(in_order))
 
 
 def _entries(path: Path) -> list[yaml.Node]:
@@ -85,21 +115,20 @@ def _read_item(index: int, node: yaml.Node, problems: list[str]) -> _Item | None
     found: list[str] = []
     given = _fields(index, node, found)
     where = f"[{index}]"
-    user = _name(given, "user", where, found)
-    client_id = _name(given, "client_id", where, found)
-    key = _key(given, where, found)
-    value = _value(given, key, where, found)
+    entity = _entity(given, where, found)
+    kind = _type(given, where, found)
+    value = _value(given, kind, where, found)
     from_ms = _time_ms(given, "from_ms", where, found)
     to_ms = _time_ms(given, "to_ms", where, found)
-    if user is None and client_id is None and not found:
-        found.append(f"{where}.user: neither user nor client_id is given, expected at least one")
+    if entity is None and not found:
+        found.append(f"{where}.user: none of user, client_id and ip is given, expected at least one")
     start_ms = BEGINNING_MS if from_ms is None else from_ms
     if to_ms is not None and to_ms <= start_ms and not found:
         found.append(f"{where}.to_ms: {to_ms}, expected a time after from_ms")
     problems.extend(found)
-    if found or key is None or value is None:
+    if found or entity is None or kind is None or value is None:
         return None
-    return _Item(index, Entity(user, client_id), key, value, start_ms, to_ms)
+    return _Item(index, entity, kind, value, start_ms, to_ms)
 
 
 def _fields(index: int, node: yaml.Node, problems: list[str]) -> dict[str, Any]:
@@ -133,6 +162,20 @@ def _scalar(node: yaml.ScalarNode) -> Any:
         return node  # matches no expected type, so the check of its key reports it
 
 
+def _entity(given: dict[str, Any], where: str, problems: list[str]) -> Entity | IpEntity | None:
+    user, client_id, ip = (_name(given, part, where, problems) for part in ("user", "client_id", "ip"))
+    if ip is None:
+        return None if user is None and client_id is None else Entity(user, client_id)
+    if user is not None or client_id is not None:
+        problems.append(f"{where}.ip: {_shown(given['ip'])}, expected no ip beside a user or client_id")
+        return None
+    try:
+        return IpEntity(ip)
+    except ValueError as error:
+        problems.append(f"{where}.ip: {error}, expected an address, <default>, or null")
+        return None
+
+
 def _name(given: dict[str, Any], part: str, where: str, problems: list[str]) -> Name:
     name = given.get(part)
     if name is None:
@@ -143,18 +186,19 @@ def _name(given: dict[str, Any], part: str, where: str, problems: list[str]) -> 
     return None
 
 
-def _key(given: dict[str, Any], where: str, problems: list[str]) -> QuotaKey | None:
+def _type(given: dict[str, Any], where: str, problems: list[str]) -> str | None:
     if "type" not in given:
         return None
-    try:
-        return QuotaKey(given["type"])
-    except ValueError:
-        expected = ", ".join(key.value for key in QuotaKey)
-        problems.append(f"{where}.type: {_shown(given['type'])}, expected one of {expected}")
-        return None
+    kind = given["type"]
+    types = [IP_QUOTA_KEY] if given.get("ip") is not None else [key.value for key in QuotaKey]
+    if isinstance(kind, str) and kind in types:
+        return kind
+    one_of = "one of " if len(types) > 1 else ""
+    problems.append(f"{where}.type: {_shown(kind)}, expected {one_of}{', '.join(types)}")
+    return None
 
 
-def _value(given: dict[str, Any], key: QuotaKey | None, where: str, problems: list[str]) -> float | None:
+def _value(given: dict[str, Any], kind: str | None, where: str, problems: list[str]) -> float | None:
     if "value" not in given:
         return None
     value = given["value"]
@@ -165,9 +209,11 @@ def _value(given: dict[str, Any], key: QuotaKey | None, where: str, problems: li
         except ValueError:
             value = None
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or value < 0 or (key in _BYTE_RATES and value != int(value)):
-        expected = "a whole number of bytes per second" if key in _BYTE_RATES else "a number"
-        problems.append(f"{where}.value: {_shown(given['value'])}, expected {expected}, 0 or more")
+    is_too_large = kind == IP_QUOTA_KEY and is_number and value > _MOST_CONNECTIONS_PER_S
+    if not is_number or value < 0 or (kind in WHOLE_TYPES and value != int(value)) or is_too_large:
+        expected = f"a whole number of {WHOLE_TYPES[kind]}" if kind in WHOLE_TYPES else "a number"
+        largest = f"{_MOST_CONNECTIONS_PER_S} or less" if is_too_large else "0 or more"
+        problems.append(f"{where}.value: {_shown(given['value'])}, expected {expected}, {largest}")
         return None
     return float(value)
 
@@ -182,36 +228,50 @@ def _time_ms(given: dict[str, Any], part: str, where: str, problems: list[str]) 
     return None
 
 
-def _changes(items: Iterable[_Item], problems: list[str]) -> list[QuotaChange]:
-    by_key: dict[tuple[Entity, QuotaKey], list[_Item]] = {}
+def _in_order(items: Iterable[_Item], problems: list[str]) -> list[list[_Item]]:
+    """The items of each type of each entity, oldest first; overlaps are problems."""
+    together: dict[tuple[Entity | IpEntity, str], list[_Item]] = {}
     for item in items:
-        by_key.setdefault((item.entity, item.key), []).append(item)
-    changes: list[QuotaChange] = []
-    for (entity, key), stretch in by_key.items():
-        stretch.sort(key=lambda item: item.from_ms)
-        for earlier, later in pairwise(stretch):
+        entity = by_address(item.entity) if isinstance(item.entity, IpEntity) else item.entity
+        together.setdefault((entity, item.type), []).append(item)
+    for found in together.values():
+        found.sort(key=lambda item: item.from_ms)
+        for earlier, later in pairwise(found):
             if earlier.to_ms is None or later.from_ms < earlier.to_ms:
                 problems.append(
-                    f"[{later.index}].from_ms: overlaps [{earlier.index}] of {entity} {key.value}, "
+                    f"[{later.index}].from_ms: overlaps [{earlier.index}] of {earlier.entity} {earlier.type}, "
                     "expected one value at a time"
                 )
-        changes.extend(_changes_of(stretch))
+    return list(together.values())
+
+
+def _changes(in_order: Iterable[list[_Item]]) -> list[QuotaChange]:
+    changes = [change for items in in_order for change in _changes_of(items)]
     return sorted(changes, key=lambda change: (change.changed_at_ms, str(change.entity), change.key.value))
 
 
-def _changes_of(stretch: list[_Item]) -> list[QuotaChange]:
-    changes: list[QuotaChange] = []
+def _changes_of(items: list[_Item]) -> Iterator[QuotaChange]:
     previous: float | None = None
-    for item, following in zip(stretch, [*stretch[1:], None], strict=True):
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        if isinstance(item.entity, IpEntity):
+            return
+        key = QuotaKey(item.type)
         if item.value != previous:
-            changes.append(
-                QuotaChange(item.entity, item.key, item.value, previous, item.from_ms, item.from_ms)
-            )
+            yield QuotaChange(item.entity, key, item.value, previous, item.from_ms, item.from_ms)
         previous = item.value
         if item.to_ms is not None and (following is None or following.from_ms > item.to_ms):
-            changes.append(QuotaChange(item.entity, item.key, None, previous, item.to_ms, item.to_ms))
+            yield QuotaChange(item.entity, key, None, previous, item.to_ms, item.to_ms)
             previous = None
-    return changes
+
+
+def _ip_limits(in_order: Iterable[list[_Item]]) -> list[IpLimit]:
+    limits = [
+        IpLimit(item.entity, int(item.value), item.from_ms, item.to_ms)
+        for items in in_order
+        for item in items
+        if isinstance(item.entity, IpEntity)
+    ]
+    return sorted(limits, key=lambda limit: (limit.from_ms, str(limit.entity)))
 
 
 def _shown(value: Any) -> str:

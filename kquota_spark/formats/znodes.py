@@ -1,28 +1,28 @@
 """Quota nodes of ZooKeeper: names and payloads, read the way a broker reads them.
 
-Source: Kafka 3.9 `ZkData.ConfigEntityZNode`, `Json`, `QuotaConfigHandler`, `Sanitizer`. User nodes also hold
-SCRAM credentials: nothing but quota keys leaves this module, and no problem text quotes a payload.
+Source: Kafka 3.9 `QuotaConfigHandler`, `IpConfigHandler`, `Sanitizer`. User nodes also hold SCRAM credentials:
+nothing but quota keys leaves this module, and no problem text quotes a payload.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Never
 
+from kquota_spark.formats.znode_json import read_config
 from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
 
 ROOTS = ("users", "clients")
 """Below /config; all paths here are."""
 
-_LONG = re.compile(r"[+-]?\d+")
+_INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 _JAVA_BLANKS = "".join(map(chr, range(33)))
-_INTEGER_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+INTEGER_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+"""Keys whose values are whole numbers of 64 bits; those of the others are doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,19 @@ class QuotaPayload:
 
     values: Mapping[QuotaKey, float] = field(default_factory=dict)
     left_alone: frozenset[QuotaKey] = frozenset()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IpPayload:
+    """What brokers make of the data of an ip node.
+
+    `limit` is in connections per second, None for none. `is_left_alone`: a running broker refuses the node and
+    goes on with what it had.
+    """
+
+    limit: int | None = None
+    is_left_alone: bool = False
     problem: str | None = None
 
 
@@ -101,31 +114,23 @@ def decode_quota_node(data: bytes | None) -> QuotaPayload:
     No data and data that is not JSON are no quotas. A value that is not a JSON text makes brokers refuse the
     whole node; one that is no number makes them stop there, after the keys before it.
     """
-    if not data:
-        return QuotaPayload()
-    try:
-        document = _parse(data)
-    except (ValueError, RecursionError):
-        return QuotaPayload(problem="not JSON: brokers read it as no quotas")
-    config = document.get("config") if isinstance(document, dict) else None
-    if not isinstance(config, dict):
-        return QuotaPayload(problem="no object config: brokers read it as no quotas")
-    if not all(isinstance(value, str) for value in config.values()):
-        refusal = "a value in config is not a JSON text: brokers refuse the node and keep the quotas they had"
-        return QuotaPayload(left_alone=frozenset(QuotaKey), problem=refusal)
-    return _read_values(config)
+    node = read_config(data)
+    if node.is_refused:
+        return QuotaPayload(left_alone=frozenset(QuotaKey), problem=node.problem)
+    return _read_values(node.config) if node.problem is None else QuotaPayload(problem=node.problem)
 
 
-def _parse(data: bytes) -> Any:
-    """The first JSON value, like Jackson's `readTree`, which does not look at what follows it."""
-    text = data.decode(json.detect_encoding(data))
-    decoder = json.JSONDecoder(parse_constant=_no_constant)
-    return decoder.raw_decode(text.lstrip(" \t\r\n"))[0]
-
-
-def _no_constant(name: str) -> Never:
-    msg = f"{name} is not JSON"
-    raise ValueError(msg)
+def decode_ip_node(data: bytes | None) -> IpPayload:
+    """Decode the data of a node under /config/ips."""
+    node = read_config(data)
+    text = node.config.get(IP_QUOTA_KEY)
+    if text is None:
+        return IpPayload(None, node.is_refused, node.problem)
+    limit = _integer(text, bits=32)
+    if limit is None:
+        refusal = f"{IP_QUOTA_KEY} is not a whole number of 32 bits: brokers keep what they had"
+        return IpPayload(None, True, refusal)
+    return IpPayload(limit)
 
 
 def _read_values(config: Mapping[str, str]) -> QuotaPayload:
@@ -134,22 +139,23 @@ def _read_values(config: Mapping[str, str]) -> QuotaPayload:
     for index, key in enumerate(order):
         if key.value not in config:
             continue
-        value = _long(config[key.value]) if key in _INTEGER_KEYS else _double(config[key.value])
+        text = config[key.value]
+        value = _integer(text, bits=64) if key in INTEGER_KEYS else _double(text)
         if value is None:
-            kind = "a whole number of 64 bits" if key in _INTEGER_KEYS else "a number"
+            kind = "a whole number of 64 bits" if key in INTEGER_KEYS else "a number"
             refusal = f"{key.value} is not {kind}: brokers keep what they had for it and the keys after it"
             return QuotaPayload(values, frozenset(order[index:]), refusal)
-        values[key] = value
+        values[key] = float(value)
     strange = [key.value for key, value in values.items() if not math.isfinite(value)]
     return QuotaPayload(values, problem=f"{strange[0]} is not finite" if strange else None)
 
 
-def _long(text: str) -> float | None:
-    """Java's `Long.parseLong`: no blanks, no fraction, no exponent."""
-    if _LONG.fullmatch(text) is None or len(text) > 100:
+def _integer(text: str, *, bits: int) -> int | None:
+    """Java's `Long.parseLong` or `Integer.parseInt`: no blanks, no fraction, no exponent."""
+    if _INTEGER.fullmatch(text) is None or len(text) > 100:
         return None
     value = int(text)
-    return float(value) if -(2**63) <= value < 2**63 else None
+    return value if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1) else None
 
 
 def _double(text: str) -> float | None:

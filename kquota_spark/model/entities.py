@@ -1,13 +1,14 @@
-"""Who a quota is set for: entities, their eight levels, and their names in ZooKeeper.
+"""Who a quota is set for: entities, the eight levels of users and client ids, and their names in ZooKeeper.
 
-Source: Kafka's `ClientQuotaManager` (class comment: order of precedence), `Sanitizer`, `ZkData`.
+Source: Kafka's `ClientQuotaManager` (class comment: order of precedence), `IpConfigHandler`, `ZkData`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from urllib.parse import quote, unquote_plus
+
+from kquota_spark.model.names import desanitise, sanitise
 
 
 class Default(Enum):
@@ -70,6 +71,41 @@ class Entity:
         raise ValueError(msg)
 
 
+@dataclass(frozen=True, slots=True)
+class IpEntity:
+    """Clients at one address, or at any address without a quota of its own (KIP-612).
+
+    `ip` is the address or host name as it was set. Unlike the names of users it is not sanitised in ZooKeeper:
+    brokers resolve the node's name as it stands, so `%3A%3A1` is no address to them.
+
+    Raises:
+        ValueError: the name cannot be that of a node, or reads as the default's.
+    """
+
+    ip: str | Default
+
+    def __post_init__(self) -> None:
+        if isinstance(self.ip, str) and (self.ip in ("", DEFAULT.value) or "/" in self.ip):
+            msg = f"{self.ip!r} is no address or host name"
+            raise ValueError(msg)
+
+    def __str__(self) -> str:
+        """Canonical name: the path below /config, e.g. `ips/10.0.0.1` or `ips/<default>`."""
+        return f"ips/{self.ip.value if isinstance(self.ip, Default) else self.ip}"
+
+
+def parse_entity(text: str) -> Entity | IpEntity:
+    """The entity of a canonical name; `str` is the way back.
+
+    Raises:
+        ValueError: the text is not `users/U`, `clients/C`, `users/U/clients/C` or `ips/I`.
+    """
+    if text.startswith("ips/"):
+        name = text.removeprefix("ips/")
+        return IpEntity(DEFAULT if name == DEFAULT.value else name)
+    return Entity.parse(text)
+
+
 class _Kind(Enum):
     NAMED = "named"
     DEFAULT = "default"
@@ -93,28 +129,6 @@ LEVELS: tuple[tuple[_Kind, _Kind], ...] = (
     (_Kind.ABSENT, _Kind.DEFAULT),
 )
 """(user, client id) of each level, most specific first."""
-
-
-def sanitise(name: str) -> str:
-    """A name as Kafka writes it into ZooKeeper nodes and JMX: form encoding, then `+` as %20 and `*` as %2A."""
-    return quote(name, safe=".-_").replace("~", "%7E")
-
-
-def desanitise(text: str) -> str:
-    """The name behind a sanitised text; form decoding, so a raw `+` is a blank.
-
-    Raises:
-        ValueError: the text is no valid encoding of UTF-8 text (Kafka's URLDecoder refuses it too).
-    """
-    for index, char in enumerate(text):
-        if char == "%" and not _is_hex(text[index + 1 : index + 3]):
-            msg = f"{text!r} has a % without two hexadecimal digits"
-            raise ValueError(msg)
-    return unquote_plus(text, errors="strict")
-
-
-def _is_hex(text: str) -> bool:
-    return len(text) == 2 and all(char in "0123456789abcdefABCDEF" for char in text)
 
 
 def _node_name(name: str | Default) -> str:

@@ -1,4 +1,8 @@
-"""Who a client has logged in as. Source: Kafka's `KafkaPrincipal`."""
+"""Who sent a request, as brokers write it: `User:alice`.
+
+Source: Kafka's `KafkaPrincipal`, `SecurityUtils.parseKafkaPrincipal`. Quotas look at the name alone: `User:a`
+and `Group:a` share a bucket.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,23 @@ from typing import NamedTuple
 
 
 class Principal(NamedTuple):
-    """Type and name, e.g. `User` and `alice`; Kafka's own quotas look at the name alone."""
+    """A principal's type, `User` unless a broker has a builder of its own, and its name; either may be empty."""
 
     type: str
     name: str
 
     def __str__(self) -> str:
-        """`User:alice`."""
         return f"{self.type}:{self.name}"
+
+
+def parse_principal(text: str) -> Principal:
+    """The principal of a text; the first colon ends the type, further ones belong to the name.
+
+    Raises:
+        ValueError: the text has no colon.
+    """
+    kind, colon, name = text.partition(":")
+    if not colon:
+        msg = f"{text!r} is no principal, expected type:name"
+        raise ValueError(msg)
+    return Principal(kind, name)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kquota_spark.model.enabled_types import EnabledTypes, type_of
-from kquota_spark.model.entities import Entity, desanitise, sanitise
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.names import desanitise, sanitise
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import Bucket, bucket_of, governing_entity

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.formats.quota_file import IpLimit, read_quota_file, read_quotas
+from kquota_spark.model.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleBook, stretches
 
@@ -93,13 +93,58 @@ def test_every_problem_is_reported(tmp_path: Path) -> None:
         "[1].from_ms: 'soon', expected epoch milliseconds or null",
         "[2].value: -1, expected a whole number of bytes per second, 0 or more",
         "[3].to_ms: 20, expected a time after from_ms",
-        "[4].usr: unknown key, expected one of user, client_id, type, value, from_ms, to_ms",
+        "[4].usr: unknown key, expected one of user, client_id, ip, type, value, from_ms, to_ms",
         "[4].type: missing, expected a value",
         "[4].value: missing, expected a value",
         "[5].user: stands here twice, expected once",
         "[5].value: a list or mapping, expected one value",
-        "[6]: not a mapping, expected keys user, client_id, type, value, from_ms, to_ms",
-        "[7].user: neither user nor client_id is given, expected at least one",
+        "[6]: not a mapping, expected keys user, client_id, ip, type, value, from_ms, to_ms",
+        "[7].user: none of user, client_id and ip is given, expected at least one",
+    ]
+
+
+def test_ips_have_limits_beside_the_changes_of_users(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+- {ip: <default>, type: connection_creation_rate, value: 20, from_ms: 5}
+- {user: alice, type: producer_byte_rate, value: 100}
+- {ip: "::1", client_id: null, type: connection_creation_rate, value: "0", to_ms: 9}
+""",
+    )
+    read = read_quotas(path)
+    assert read.ip_limits == [IpLimit(IpEntity("::1"), 0, 0, 9), IpLimit(IpEntity(DEFAULT), 20, 5, None)]
+    assert read.changes == [QuotaChange(Entity("alice"), PRODUCE, 100.0, None, 0, 0)]
+    assert read_quota_file(path) == read.changes
+
+
+def test_problems_of_ips(tmp_path: Path) -> None:
+    text = """
+- {ip: 10.0.0.1, user: alice, type: connection_creation_rate, value: 1}
+- {ip: a/b, type: connection_creation_rate, value: 1}
+- {ip: 7, type: connection_creation_rate, value: 1.5}
+- {ip: 10.0.0.1, type: producer_byte_rate, value: 1}
+- {ip: 10.0.0.1, type: connection_creation_rate, value: 2147483648}
+- {user: alice, type: connection_creation_rate, value: 1}
+"""
+    assert problems(tmp_path, text) == [
+        "[0].ip: '10.0.0.1', expected no ip beside a user or client_id",
+        "[1].ip: 'a/b' is no address or host name, expected an address, <default>, or null",
+        "[2].ip: 7, expected a name in quotes, <default>, or null",
+        "[2].value: 1.5, expected a whole number of connections per second, 0 or more",
+        "[3].type: 'producer_byte_rate', expected connection_creation_rate",
+        "[4].value: 2147483648, expected a whole number of connections per second, 2147483647 or less",
+        f"[5].type: 'connection_creation_rate', expected one of {', '.join(key.value for key in QuotaKey)}",
+    ]
+
+
+def test_limits_of_one_address_overlap_however_it_is_spelled(tmp_path: Path) -> None:
+    text = """
+- {ip: "::1", type: connection_creation_rate, value: 1, to_ms: 9}
+- {ip: "0:0:0:0:0:0:0:1", type: connection_creation_rate, value: 1, from_ms: 5}
+"""
+    assert problems(tmp_path, text) == [
+        "[1].from_ms: overlaps [0] of ips/::1 connection_creation_rate, expected one value at a time"
     ]
 
 

@@ -7,7 +7,15 @@ import math
 
 import pytest
 
-from kquota_spark.formats.znodes import Node, QuotaPayload, View, decode_quota_node, name_nodes
+from kquota_spark.formats.znodes import (
+    IpPayload,
+    Node,
+    QuotaPayload,
+    View,
+    decode_ip_node,
+    decode_quota_node,
+    name_nodes,
+)
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 
@@ -191,3 +199,40 @@ def test_a_node_that_a_real_broker_wrote() -> None:
     # From a Kafka 3.9.1 broker: AlterClientQuotas for reqhog.
     data = b'{"version":1,"config":{"producer_byte_rate":"150000","request_percentage":"1.0"}}'
     assert decode_quota_node(data) == QuotaPayload({PRODUCE: 150_000.0, PERCENT: 1.0})
+
+
+@pytest.mark.parametrize(
+    ("data", "limit"),
+    [
+        (None, None),
+        (b"", None),
+        (b'{"version":1,"config":{}}', None),
+        (node(connection_creation_rate="20"), 20),
+        (node(connection_creation_rate="0"), 0),
+        (node(connection_creation_rate="+7"), 7),
+        (node(connection_creation_rate="2147483647"), 2_147_483_647),
+        (node(producer_byte_rate="5"), None),
+    ],
+)
+def test_limits_of_ips_are_whole_numbers(data: bytes | None, limit: int | None) -> None:
+    assert decode_ip_node(data) == IpPayload(limit)
+
+
+@pytest.mark.parametrize("text", ["7.0", " 7", "1e1", "2147483648", "", CANARY])
+def test_a_limit_of_an_ip_that_is_no_java_int_is_not_applied(text: str) -> None:
+    refusal = "connection_creation_rate is not a whole number of 32 bits: brokers keep what they had"
+    assert decode_ip_node(node(connection_creation_rate=text)) == IpPayload(None, True, refusal)
+
+
+def test_an_ip_node_that_is_no_config_is_no_limit_or_is_refused() -> None:
+    nothing = "not JSON: brokers read it as no quotas"
+    assert decode_ip_node(b"nonsense") == IpPayload(None, False, nothing)
+    refusal = "a value in config is not a JSON text: brokers refuse the node and keep the quotas they had"
+    assert decode_ip_node(node(connection_creation_rate=7)) == IpPayload(None, True, refusal)
+
+
+def test_a_user_node_in_bytes_that_are_not_utf_8_is_never_found() -> None:
+    # The broker reads %ff as U+FFFD and looks users up under its encoding; a client id it only reads.
+    names = name_nodes(["users/%ff", "clients/%ff"])
+    assert names.problems == {"users/%ff": "brokers never find this user: Kafka spells it users/%EF%BF%BD"}
+    assert names.entities == {"clients/%ff": Entity(None, "\ufffd")}

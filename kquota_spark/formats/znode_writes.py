@@ -1,0 +1,117 @@
+"""What a direct change of quotas writes into ZooKeeper: the data of entity nodes, and change notifications.
+
+Source: Kafka 3.9 `ZkData`, `AdminZkClient`, `DynamicConfig`, `ZkConfigManager`. User nodes also hold SCRAM
+credentials: they are kept, and no error quotes a payload.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from kquota_spark.formats.znode_json import first_json, read_config
+from kquota_spark.formats.znodes import INTEGER_KEYS, decode_quota_node
+from kquota_spark.model.entities import DEFAULT, Entity, IpEntity
+from kquota_spark.model.quota_types import QuotaKey
+
+EMPTY_NODE = b'{"version":1,"config":{}}'
+"""What brokers before 3.5 leave of a node without keys, and newer ones above child nodes."""
+
+CHANGE_NODE_PREFIX = "config_change_"
+"""Name, below /config/changes, of the sequential node that makes brokers read an entity's node again."""
+
+_V1_TYPES = ("topics", "clients")
+_V2_ROOTS = ("topics/", "clients/", "users/", "brokers/", "ips/")
+_LONG_LIMIT = 2**63
+
+
+def with_quotas(entity: Entity, data: bytes | None, values: Mapping[QuotaKey, float | None]) -> bytes | None:
+    """The data of an entity's node with some quotas changed; all its other keys stay.
+
+    Args:
+        entity: whose node it is.
+        data: what the node holds; None or empty where it holds nothing or is not there.
+        values: the quotas to set, or None to remove one.
+
+    Returns:
+        None where no key is left: brokers since 3.5 delete such a node unless it has children (KAFKA-14285),
+        otherwise EMPTY_NODE stays.
+
+    Raises:
+        ValueError: brokers would not read back what was asked, or something in the node would be lost.
+    """
+    config = _config_to_change(entity, data)
+    for key, value in values.items():
+        if value is None:
+            config.pop(key.value, None)
+        else:
+            config[key.value] = _text(entity, key, value)
+    if not config:
+        return None
+    changed = _encoded({"version": 1, "config": config})
+    read_back = decode_quota_node(changed)
+    if read_back.left_alone:
+        raise _refusal(entity, str(read_back.problem))
+    return changed
+
+
+def change_notification(entity: Entity | IpEntity) -> bytes:
+    """The data of the notification that an entity's node was changed (version 2)."""
+    return _encoded({"version": 2, "entity_path": str(entity)})
+
+
+def parse_change_notification(data: bytes | None) -> str | None:
+    """The path below /config that a notification is about; None for what brokers ignore: no data, or no JSON.
+
+    Raises:
+        ValueError: brokers refuse the notification.
+    """
+    try:
+        document = first_json(data or b"")
+    except ValueError:
+        return None
+    match document:
+        case {"version": bool()}:
+            pass  # Python's True is a 1, JSON's is not
+        case {"version": int(1), "entity_type": str(kind), "entity_name": str(name)} if kind in _V1_TYPES:
+            return f"{kind}/{name}"
+        case {"version": int(2), "entity_path": str(path)} if path.startswith(_V2_ROOTS):
+            return path
+    msg = "a change notification is neither a version 1 of topics or clients nor a version 2 of a known path"
+    raise ValueError(msg)
+
+
+def _config_to_change(entity: Entity, data: bytes | None) -> dict[str, str]:
+    if not data:
+        return {}
+    node = read_config(data)
+    if node.problem is not None:
+        raise _refusal(entity, node.problem)
+    document = first_json(data)
+    if document.get("version", 1) != 1 or not document.keys() <= {"version", "config"}:
+        raise _refusal(entity, "not in the format of version 1")
+    is_for_quotas_only = entity.client_id is not None or entity.user is DEFAULT
+    if is_for_quotas_only and not node.config.keys() <= {key.value for key in QuotaKey}:
+        raise _refusal(entity, "it holds other keys than quotas, which brokers refuse to write there")
+    return dict(node.config)
+
+
+def _text(entity: Entity, key: QuotaKey, value: float) -> str:
+    if key not in INTEGER_KEYS and math.isfinite(value):
+        return repr(float(value))
+    if key in INTEGER_KEYS and -_LONG_LIMIT <= value <= _LONG_LIMIT and value == int(value):
+        # Java's largest long has no double of its own: read and written back it would be one too large.
+        return str(min(int(value), _LONG_LIMIT - 1))
+    expected = "a whole number of 64 bits" if key in INTEGER_KEYS else "a finite number"
+    msg = f"{entity}: {key.value} {value}, expected {expected}"
+    raise ValueError(msg)
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _refusal(entity: Entity, problem: str) -> ValueError:
+    return ValueError(f"{entity}: its node is left as it is: {problem}")
