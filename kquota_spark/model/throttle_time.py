@@ -38,11 +38,12 @@ def throttle_time_ms(total: float, window_ms: int, limit_per_s: float | None) ->
     rate = rate_per_s(total, window_ms)
     if not rate > limit_per_s:
         return 0
-    raw = java_divide(rate - limit_per_s, limit_per_s) * window_ms
-    if 0.0 <= raw < _SURELY_INT32:  # what nearly all are; the rest goes Java's way in full
-        whole = int(raw)
-        return whole + (raw - whole >= 0.5)
-    return to_int32(java_round(raw))
+    if limit_per_s > 0:  # as nearly all are; the rest goes Java's way in full
+        raw = (rate - limit_per_s) / limit_per_s * window_ms
+        if raw < _SURELY_INT32:
+            whole = int(raw)
+            return whole + (raw - whole >= 0.5)
+    return to_int32(java_round(java_divide(rate - limit_per_s, limit_per_s) * window_ms))
 
 
 def bounded_throttle_time_ms(total: float, window_ms: int, limit_per_s: float | None, cap_ms: int) -> int:
