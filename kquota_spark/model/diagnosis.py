@@ -7,7 +7,8 @@ from random import Random
 
 from kquota_spark.model.points import PointKind
 from kquota_spark.model.replay import Verdict
-from kquota_spark.model.sampled_rate import RateConfig, SampleRing, throttle_time_ms
+from kquota_spark.model.sampled_rate import RateConfig, SampleRing
+from kquota_spark.model.throttle_time import throttle_time_ms
 
 _TRIALS = 64
 _NOISES_MS = (5, 25, 100)

@@ -16,7 +16,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from kquota_spark.model.points import Point, PointKind
-from kquota_spark.model.sampled_rate import RateConfig, SampleRing, rate_per_s, throttle_time_ms
+from kquota_spark.model.sampled_rate import RateConfig, SampleRing
+from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
 
 NOISY_RINGS = 3
 """Over 24,353 real verdicts, 36 of them wrong: 2 rings leave 11 wrong ones certain, 3 leave 8, 8 leave 7."""

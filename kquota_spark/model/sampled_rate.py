@@ -1,19 +1,20 @@
 """The broker's rate measure: a ring of samples that open on events, not on the clock.
 
-Source: Kafka's `SampledStat`, `WindowedSum`, `Rate` and `QuotaUtils.throttleTime`. Brokers from 3.8.0 keep
-N+1 samples and purge one when its *last event* is N windows old; up to 3.7 they kept N and purged by *start*.
-Quota amounts are integers, so the ring's sum is kept as a running integer: exact, and constant work per event.
+Source: Kafka's `SampledStat`, `WindowedSum`, `Rate`. Brokers from 3.8.0 keep N+1 samples and purge one when its
+*last event* is N windows old; up to 3.7 they kept N and purged by *start*. Two rings have these rules:
+`SampleRing` for bytes, whose running integer sum is exact and constant work per event, and `FloatRing` for
+amounts that are fractions.
+
+A window is at least 1 ms long (Kafka 3.3 and later). Before, only N = 1 differed: the window of a fresh sample was
+0 ms, the rate infinite and the throttle time, infinity * 0, rounded to 0. That is not modelled.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 
-_INT_BITS = 32
-_LONG_MAX = 2**63 - 1
-_SURELY_INT32 = 2.0**31 - 2
+from kquota_spark.model.broker_version import major_minor
 
 
 class RingVariant(Enum):
@@ -29,8 +30,7 @@ class RingVariant(Enum):
         Raises:
             ValueError: the text does not begin with major.minor.
         """
-        major, minor = version.split(".")[:2]
-        return cls.FROM_3_8 if (int(major), int(minor)) >= (3, 8) else cls.UP_TO_3_7
+        return cls.FROM_3_8 if major_minor(version) >= (3, 8) else cls.UP_TO_3_7
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +55,19 @@ class RateConfig:
 RingState = tuple[int, list[int], list[int], list[int]]
 
 
-class SampleRing:
-    """Samples of one quota sensor. Times must not go back from one `record` to the next.
+class _Samples:
+    """Where samples open and when they are purged; what they hold is the subclass's.
 
-    A sample is one place of the three lists: its value, its start and its last event; `current` is the place
-    in use. Lists of numbers, because their sums and minima cost a tenth of those over objects.
-
-    Args:
-        config: the broker's settings.
-        state: `state` of a ring with these settings, to go on from.
+    A sample is one place of three lists: its value, its start and its last event; `current` is the place in
+    use. Lists of numbers, because their sums and minima cost a tenth of those over objects.
     """
 
     __slots__ = ("_basis_ms", "_expire_ms", "_last_ms", "_oldest_start_ms", "_padded_ms", "_purge_at_ms", "_slots",
-                 "_starts_ms", "_values", "_window_ms", "config", "current", "total")  # fmt: skip
+                 "_starts_ms", "_window_ms", "config", "current")  # fmt: skip
 
-    def __init__(self, config: RateConfig, state: RingState | None = None) -> None:
+    def __init__(self, config: RateConfig, current: int, starts_ms: list[int], last_ms: list[int]) -> None:
         self.config = config
-        self.current, self._values, self._starts_ms, self._last_ms = state or (0, [], [], [])
-        self.total = sum(self._values)
+        self.current, self._starts_ms, self._last_ms = current, starts_ms, last_ms
         is_by_last_event = config.variant is RingVariant.FROM_3_8
         self._basis_ms = self._last_ms if is_by_last_event else self._starts_ms
         self._slots = config.num_samples + (1 if is_by_last_event else 0)
@@ -81,16 +76,62 @@ class SampleRing:
         self._padded_ms = (config.num_samples - 1) * config.window_ms
         self._index()
 
-    @property
-    def state(self) -> RingState:
-        """What another ring needs to go on from here: current place, values, starts, last events."""
-        return self.current, self._values, self._starts_ms, self._last_ms
-
     def _index(self) -> None:
         """Cache what changes only when a sample opens or is purged."""
         self._oldest_start_ms = min(self._starts_ms, default=0)
         # A sample's last event only moves on, so this is a lower bound until the next call.
         self._purge_at_ms = min(self._basis_ms, default=0) + self._expire_ms
+
+    def _open(self, time_ms: int) -> int:
+        """Open the next sample; its place."""
+        size = len(self._starts_ms)
+        current = (self.current + 1) % self._slots if size else 0
+        if current >= size:
+            self._add_place()
+            self._starts_ms.append(time_ms)
+            self._last_ms.append(time_ms)
+        else:
+            self._reset(current, time_ms)
+        self.current = current
+        self._index()
+        return current
+
+    def _reset(self, place: int, time_ms: int) -> None:
+        self._empty(place)
+        self._starts_ms[place] = self._last_ms[place] = time_ms
+
+    def _purge(self, time_ms: int) -> None:
+        for place, basis_ms in enumerate(self._basis_ms):
+            if time_ms - basis_ms >= self._expire_ms:
+                self._reset(place, time_ms)
+        self._index()
+
+    def _add_place(self) -> None:
+        raise NotImplementedError
+
+    def _empty(self, place: int) -> None:
+        raise NotImplementedError
+
+
+class SampleRing(_Samples):
+    """Samples of one bandwidth sensor. Times must not go back from one `record` to the next.
+
+    Args:
+        config: the broker's settings.
+        state: `state` of a ring with these settings, to go on from.
+    """
+
+    __slots__ = ("_values", "total")
+
+    def __init__(self, config: RateConfig, state: RingState | None = None) -> None:
+        current, self._values, starts_ms, last_ms = state or (0, [], [], [])
+        self.total = sum(self._values)
+        super().__init__(config, current, starts_ms, last_ms)
+
+    @property
+    def state(self) -> RingState:
+        """What another ring needs to go on from here: current place, values, starts, last events."""
+        return self.current, self._values, self._starts_ms, self._last_ms
 
     def record(self, amount: int, time_ms: int) -> int:
         """Record an event, then measure as the broker does, the event included.
@@ -112,70 +153,55 @@ class SampleRing:
             return self._padded_ms + elapsed_ms % self._window_ms
         return elapsed_ms if elapsed_ms > 0 else 1
 
-    def _open(self, time_ms: int) -> int:
-        """Open the next sample; its place."""
-        size = len(self._starts_ms)
-        current = (self.current + 1) % self._slots if size else 0
-        if current >= size:
-            self._values.append(0)
-            self._starts_ms.append(time_ms)
-            self._last_ms.append(time_ms)
-        else:
-            self._reset(current, time_ms)
-        self.current = current
-        self._index()
-        return current
+    def _add_place(self) -> None:
+        self._values.append(0)
 
-    def _reset(self, place: int, time_ms: int) -> None:
+    def _empty(self, place: int) -> None:
         self.total -= self._values[place]
         self._values[place] = 0
-        self._starts_ms[place] = self._last_ms[place] = time_ms
-
-    def _purge(self, time_ms: int) -> None:
-        for place, basis_ms in enumerate(self._basis_ms):
-            if time_ms - basis_ms >= self._expire_ms:
-                self._reset(place, time_ms)
-        self._index()
 
 
-def rate_per_s(total: int, window_ms: int) -> float:
-    """Amount per second over the measured window, in the broker's own floating-point steps."""
-    return total / (window_ms / 1000.0)
+class FloatRing(_Samples):
+    """Samples of a sensor whose amounts are doubles, added up in the order in which the broker adds them.
 
-
-def throttle_time_ms(total: int, window_ms: int, limit_per_s: float | None) -> int:
-    """Throttle time of a bandwidth quota: (rate - limit) / limit * window, rounded and narrowed as in Java.
-
-    Returns:
-        0 when the rate is not above the limit or there is none; may be negative after the broker's
-        narrowing of a long to 32 bits (a limit of 0 gives -1), and the broker then does not throttle.
+    Slower than `SampleRing`, and the broker's own steps one by one: `add` is `Sensor.record` without a quota
+    check, which measures nothing and therefore purges nothing; a negative amount un-records.
     """
-    if limit_per_s is None:
-        return 0
-    rate = rate_per_s(total, window_ms)
-    if not rate > limit_per_s:
-        return 0
-    if limit_per_s == 0:
-        return _to_int32(_LONG_MAX)
-    raw = (rate - limit_per_s) / limit_per_s * window_ms
-    if 0.0 <= raw < _SURELY_INT32:  # what nearly all are; the rest goes Java's way in full
-        whole = int(raw)
-        return whole + (raw - whole >= 0.5)
-    return _to_int32(_java_round(raw))
 
+    __slots__ = ("_values",)
 
-def _java_round(value: float) -> int:
-    """`Math.round(double)`: halves go up, saturating at the ends of a long, NaN to 0."""
-    if math.isnan(value):
-        return 0
-    if abs(value) >= _LONG_MAX:
-        return _LONG_MAX if value > 0 else -_LONG_MAX - 1
-    floor = math.floor(value)
-    # Not floor(value + 0.5): that sum is rounded itself, and makes 1 of 0.49999999999999994.
-    return floor + (value - floor >= 0.5)
+    def __init__(self, config: RateConfig) -> None:
+        self._values: list[float] = []
+        super().__init__(config, 0, [], [])
 
+    def add(self, amount: float, time_ms: int) -> None:
+        """Record an event without measuring."""
+        current = self.current
+        if not self._starts_ms or time_ms - self._starts_ms[current] >= self._window_ms:
+            current = self._open(time_ms)
+        self._values[current] += amount
+        self._last_ms[current] = time_ms
 
-def _to_int32(value: int) -> int:
-    """Java's cast from long to int: the low 32 bits, signed."""
-    low: int = value & (2**_INT_BITS - 1)
-    return low - 2**_INT_BITS if low >= 2 ** (_INT_BITS - 1) else low
+    def measure(self, time_ms: int) -> tuple[float, int]:
+        """Amount in the window and the window's length in ms, as `Rate` pads it."""
+        total, elapsed_ms = self.measure_unpadded(time_ms)
+        if elapsed_ms < self._padded_ms:
+            return total, self._padded_ms + elapsed_ms % self._window_ms
+        return total, elapsed_ms if elapsed_ms > 0 else 1
+
+    def measure_unpadded(self, time_ms: int) -> tuple[float, int]:
+        """Amount in the window, and ms since its oldest sample opened; the first call opens one if need be."""
+        if not self._starts_ms:
+            self._open(time_ms)
+        elif time_ms >= self._purge_at_ms:
+            self._purge(time_ms)
+        total = 0.0
+        for value in self._values:
+            total += value  # not sum(): from Python 3.12 it compensates for rounding, Java does not
+        return total, time_ms - self._oldest_start_ms
+
+    def _add_place(self) -> None:
+        self._values.append(0.0)
+
+    def _empty(self, place: int) -> None:
+        self._values[place] = 0.0

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import pytest
 
-from kquota_spark.model.sampled_rate import (
-    RateConfig,
-    RingVariant,
-    SampleRing,
-    _java_round,
-    rate_per_s,
-    throttle_time_ms,
-)
+from kquota_spark.model.sampled_rate import FloatRing, RateConfig, RingVariant, SampleRing
+from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
 
 OLD, NEW = RingVariant.UP_TO_3_7, RingVariant.FROM_3_8
 Q = 1_000_000.0
@@ -30,11 +23,14 @@ class Measured(NamedTuple):
 def last(
     variant: RingVariant, *events: tuple[int, int], num: int = 11, size_ms: int = 1_000, limit: float = Q
 ) -> Measured:
-    """What the last of (amount, time in ms) measures."""
-    ring = SampleRing(RateConfig(num, size_ms, variant))
+    """What the last of (amount, time in ms) measures, in both rings."""
+    config = RateConfig(num, size_ms, variant)
+    ring, floats = SampleRing(config), FloatRing(config)
     window_ms = 0
     for amount, time_ms in events:
         window_ms = ring.record(amount, time_ms)
+        floats.add(amount, time_ms)
+        assert floats.measure(time_ms) == (ring.total, window_ms)
     return Measured(
         rate_per_s(ring.total, window_ms), window_ms, throttle_time_ms(ring.total, window_ms, limit)
     )
@@ -146,66 +142,6 @@ def test_five_windows_of_two_seconds(variant: RingVariant) -> None:
     assert last(variant, (16_000_000, 0), (2_000_000, 3_000), num=5, size_ms=2_000) == (2e6, 9_000, 9_000)
 
 
-def test_int_overflow_is_narrowed_as_the_broker_does() -> None:
-    # 1e8 * 1000 - 10,000 = 99,999,990,000 ms; less 23 * 2^32 = 98,784,247,808.
-    assert throttle_time_ms(100_000_000, 10_000, 1.0) == 1_215_742_192
-    # At 1,000 B/s a byte is a millisecond; less the window of 10,000 ms: 2^31 - 1 is the last that fits.
-    assert throttle_time_ms(2_147_483_647 + 10_000, 10_000, 1_000.0) == 2_147_483_647
-    assert throttle_time_ms(2_147_483_648 + 10_000, 10_000, 1_000.0) == -2_147_483_648
-
-
-@pytest.mark.parametrize(
-    ("limit", "throttle_ms"),
-    [
-        (None, 0),
-        (1.0, 0),  # 10 B in 10 s is at the limit
-        (0.5, 10_000),  # (1 - 0.5) / 0.5 * 10,000
-        (0.0, -1),  # Long.MAX narrowed: not above 0, so the broker does not throttle
-        (5e-324, -1),  # infinite, so Long.MAX again
-        (-5.0, -12_000),  # (1 + 5) / -5 * 10,000
-        (-7.0, -11_429),  # (1 + 7) / -7 * 10,000 = -11,428.57
-        (math.nan, 0),  # nothing is above NaN
-        (math.inf, 0),
-    ],
-)
-def test_odd_limits(limit: float | None, throttle_ms: int) -> None:
-    assert throttle_time_ms(10, 10_000, limit) == throttle_ms
-
-
-def test_nothing_recorded_is_not_above_a_limit_of_nothing() -> None:
-    assert throttle_time_ms(0, 10_000, 0.0) == 0
-
-
-@pytest.mark.parametrize(
-    ("value", "rounded"),
-    [  # Math.round of OpenJDK gives these
-        (0.5, 1),
-        (1.5, 2),
-        (2.5, 3),
-        (-0.5, 0),
-        (-1.5, -1),
-        (-2.5, -2),
-        (-0.50000001, -1),
-        (0.49999999999999994, 0),
-        (4503599627370497.0, 4503599627370497),
-        (9007199254740991.0, 9007199254740991),
-        (1e300, 2**63 - 1),
-        (-1e300, -(2**63)),
-        (math.inf, 2**63 - 1),
-        (math.nan, 0),
-    ],
-)
-def test_java_rounding(value: float, rounded: int) -> None:
-    assert _java_round(value) == rounded
-
-
-@pytest.mark.parametrize(("total", "throttle_ms"), [(8_224, 31), (8_256, 63), (8_384, 188)])
-def test_the_wait_is_rounded_half_up(total: int, throttle_ms: int) -> None:
-    # 1,024 B/s over 8 s is 8,192 B; each byte more is 8,000 / 8,192 = 125/128 ms, all exact in binary:
-    # 32 B more are 31.25 ms, 64 are 62.5, 192 are 187.5.
-    assert throttle_time_ms(total, 8_000, 1_024.0) == throttle_ms
-
-
 @pytest.mark.parametrize(
     ("version", "variant"),
     [("2.8", OLD), ("3.7.2", OLD), ("3.8", NEW), ("3.8.0", NEW), ("3.10.1", NEW), ("4.0", NEW)],
@@ -236,3 +172,57 @@ def test_after_the_horizon_a_ring_is_as_new(variant: RingVariant) -> None:
     for time_ms in (8_800, 9_100, 9_900, 13_000):
         assert used.record(7, time_ms) == new.record(7, time_ms)
         assert used.total == new.total
+
+
+def test_fractions_are_added_up_in_the_order_of_the_samples() -> None:
+    ring = FloatRing(RateConfig())
+    for second in range(11):
+        ring.add(0.1, second * 1_000)
+    # Eleven times 0.1 is 1.0999999999999999 when added one by one; exactly rounded it would be 1.1.
+    assert ring.measure(10_000) == (1.0999999999999999, 10_000)
+    # Kafka 3.9.1's Rate gave this.
+    assert rate_per_s(*ring.measure(10_000)) == 0.10999999999999999
+
+
+def test_a_small_amount_drowns_between_two_large_ones() -> None:
+    ring = FloatRing(RateConfig())
+    for time_ms, amount in enumerate((1e16, 1.0, 1.0, -1e16)):
+        ring.add(amount, time_ms * 1_000)
+    # 1e16 + 1 is 1e16 in doubles, twice: 0 is left, as from Kafka 3.9.1's Rate, not 2.
+    assert ring.measure(3_000) == (0.0, 10_000)
+
+
+@BOTH
+def test_un_recording_leaves_a_new_sample_open(variant: RingVariant) -> None:
+    ring = FloatRing(RateConfig(11, 1_000, variant))
+    ring.add(8_000_000, 0)
+    ring.add(4_000_000, 1_200)
+    assert ring.measure(1_200) == (12_000_000, 10_200)
+    ring.add(-4_000_000, 1_200)
+    assert ring.measure(1_200) == (8_000_000, 10_200)
+    # At 12.1 s the sample of 0 s is gone; the one of 1.2 s, which holds nothing, still starts the window.
+    assert ring.measure(12_100) == (0.0, 10_900)
+
+
+def test_only_measuring_purges() -> None:
+    config = RateConfig(3, 1_000)
+    measured, unmeasured = FloatRing(config), FloatRing(config)
+    for ring in (measured, unmeasured):
+        ring.add(1, 0)
+        ring.add(1, 1_000)
+    # 3 s after its last event the sample of 0 s is reset to begin then, at 3.0 s or only when 3.9 s measures it;
+    # the sample of 1 s begins the window in both: 2.9 s.
+    assert measured.measure(3_000) == (1.0, 2_000)
+    assert measured.measure(3_900) == unmeasured.measure(3_900) == (1.0, 2_900)
+    # 3 s after its last event that one goes too: the oldest is then the reset of 3.0 s (1 s ago, one whole
+    # window and one missing) or that of 3.9 s (0.1 s ago, two missing).
+    assert measured.measure(4_000) == (0.0, 2_000)
+    assert unmeasured.measure(4_000) == (0.0, 2_100)
+
+
+def test_measuring_an_empty_ring_opens_its_first_sample() -> None:
+    ring = FloatRing(RateConfig())
+    assert ring.measure(500) == (0.0, 10_000)
+    ring.add(100, 700)
+    # The sample began at 500, not at 700.
+    assert ring.measure(700) == (100.0, 10_200)

@@ -1,0 +1,13 @@
+"""Which release a broker is: what the law looks at where releases differ."""
+
+from __future__ import annotations
+
+
+def major_minor(version: str) -> tuple[int, int]:
+    """The first two numbers of a broker version such as `3.9.1`.
+
+    Raises:
+        ValueError: the text does not begin with major.minor.
+    """
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
