@@ -11,6 +11,7 @@ A window is at least 1 ms long (Kafka 3.3 and later). Before, only N = 1 differe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -139,19 +140,56 @@ class SampleRing(_Samples):
         Returns:
             The length of the measured window in ms; the amount in it is `total`.
         """
-        starts_ms, current = self._starts_ms, self.current
-        if not starts_ms or time_ms - starts_ms[current] >= self._window_ms:
-            current = self._open(time_ms)
-        self._values[current] += amount
-        self._last_ms[current] = time_ms
+        return self.record_all((amount,), (time_ms,))[1][0]
+
+    def record_all(self, amounts: Iterable[int], times_ms: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Record events in order, measuring after each.
+
+        The hot loop of the audit: state that changes with each event is in local variables, and written back
+        where a sample opens or ends, which is rare.
+
+        Returns:
+            After each event the amount in the window, and the window's length in ms.
+        """
+        totals, windows_ms = [], []
+        padded_ms, size_ms = self._padded_ms, self._window_ms
+        opens_at_ms = self._starts_ms[self.current] + size_ms if self._starts_ms else None
+        oldest_ms, purge_at_ms, total = self._oldest_start_ms, self._purge_at_ms, self.total
+        added, last_ms = 0, None
+        for amount, time_ms in zip(amounts, times_ms, strict=True):
+            if opens_at_ms is None or time_ms >= opens_at_ms or time_ms >= purge_at_ms:
+                if last_ms is not None:
+                    self._add(added, last_ms)
+                    added = 0
+                self._turn(opens_at_ms is None or time_ms >= opens_at_ms, time_ms)
+                opens_at_ms = self._starts_ms[self.current] + size_ms
+                oldest_ms, purge_at_ms, total = self._oldest_start_ms, self._purge_at_ms, self.total
+            added += amount
+            total += amount
+            last_ms = time_ms
+            elapsed_ms = time_ms - oldest_ms
+            if elapsed_ms < padded_ms:
+                # Windows that are missing count as empty ones.
+                elapsed_ms = padded_ms + elapsed_ms % size_ms
+            totals.append(total)
+            windows_ms.append(elapsed_ms or 1)
+        if last_ms is not None:
+            self._add(added, last_ms)
+        return totals, windows_ms
+
+    def _add(self, amount: int, last_ms: int) -> None:
+        self._values[self.current] += amount
+        self._last_ms[self.current] = last_ms
         self.total += amount
+
+    def _turn(self, is_new: bool, time_ms: int) -> None:
+        """What comes before the amount of an event: another sample, and the end of those that are too old."""
+        if is_new:
+            self._open(time_ms)
+        # The current sample's last event is this one, so it is not too old, whatever the others are.
+        self._last_ms[self.current] = time_ms
         if time_ms >= self._purge_at_ms:
             self._purge(time_ms)
-        elapsed_ms = time_ms - self._oldest_start_ms
-        if elapsed_ms < self._padded_ms:
-            # Windows that are missing count as empty ones.
-            return self._padded_ms + elapsed_ms % self._window_ms
-        return elapsed_ms if elapsed_ms > 0 else 1
 
     def _add_place(self) -> None:
         self._values.append(0)
