@@ -67,7 +67,10 @@ def judge_bucket(
         stretches: in any order, but all there is of each second: a second already folded comes out as late.
         verdicts: if given, every verdict is appended.
     """
-    decisions = []
+    decisions: list[Decision] = []
+    seconds: list[tuple[int, list[Stretch], list[int]]] = []
+    points: list[Point] = []
+    governing: list[Governing] = []
     ordered = sorted(stretches, key=attrgetter("second_ms"))
     for second_ms, group in groupby(ordered, key=attrgetter("second_ms")):
         of_second = list(group)
@@ -77,12 +80,17 @@ def judge_bucket(
         entries = sorted(
             (point, index) for index, stretch in enumerate(of_second) for point in stretch.points
         )
-        judged = replay.judge_second(
-            second_ms, [(point, of_second[index].governing) for point, index in entries]
-        )
-        decisions.append(_decision(second_ms, of_second, [index for _, index in entries], judged))
-        if verdicts is not None:
-            verdicts.extend(judged)
+        points += [point for point, _ in entries]
+        governing += [of_second[index].governing for _, index in entries]
+        seconds.append((second_ms, of_second, [index for _, index in entries]))
+    judged = replay.judge(points, governing)
+    start = 0
+    for second_ms, of_second, indexes in seconds:
+        end = start + len(indexes)
+        decisions.append(_decision(second_ms, of_second, indexes, judged[start:end]))
+        start = end
+    if verdicts is not None:
+        verdicts += judged
     return decisions
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Generic, TypeVar
 
 from kquota_spark.model.broker_version import major_minor
 
@@ -54,20 +55,32 @@ class RateConfig:
 
 
 RingState = tuple[int, list[int], list[int], list[int]]
+"""Current place, values, starts, last events."""
 
 
-class _Samples:
-    """Where samples open and when they are purged; what they hold is the subclass's.
+Amounts = TypeVar("Amounts", int, float)
+
+
+class _Samples(Generic[Amounts]):
+    """Samples of one sensor: when they open and when they are purged.
 
     A sample is one place of three lists: its value, its start and its last event; `current` is the place in
     use. Lists of numbers, because their sums and minima cost a tenth of those over objects.
     """
 
     __slots__ = ("_basis_ms", "_expire_ms", "_last_ms", "_oldest_start_ms", "_padded_ms", "_purge_at_ms", "_slots",
-                 "_starts_ms", "_window_ms", "config", "current")  # fmt: skip
+                 "_starts_ms", "_values", "_window_ms", "config", "current")  # fmt: skip
 
-    def __init__(self, config: RateConfig, current: int, starts_ms: list[int], last_ms: list[int]) -> None:
+    def __init__(
+        self,
+        config: RateConfig,
+        current: int,
+        values: list[Amounts],
+        starts_ms: list[int],
+        last_ms: list[int],
+    ) -> None:
         self.config = config
+        self._values: list[Amounts] = values
         self.current, self._starts_ms, self._last_ms = current, starts_ms, last_ms
         is_by_last_event = config.variant is RingVariant.FROM_3_8
         self._basis_ms = self._last_ms if is_by_last_event else self._starts_ms
@@ -83,38 +96,27 @@ class _Samples:
         # A sample's last event only moves on, so this is a lower bound until the next call.
         self._purge_at_ms = min(self._basis_ms, default=0) + self._expire_ms
 
-    def _open(self, time_ms: int) -> int:
-        """Open the next sample; its place."""
+    def _open(self, time_ms: int) -> None:
+        """Open the next sample; `_index` must follow."""
         size = len(self._starts_ms)
-        current = (self.current + 1) % self._slots if size else 0
-        if current >= size:
-            self._add_place()
+        self.current = current = (self.current + 1) % self._slots if size else 0
+        if current < size:
+            self._values[current] = 0
+            self._starts_ms[current] = self._last_ms[current] = time_ms
+        else:
+            self._values.append(0)
             self._starts_ms.append(time_ms)
             self._last_ms.append(time_ms)
-        else:
-            self._reset(current, time_ms)
-        self.current = current
-        self._index()
-        return current
-
-    def _reset(self, place: int, time_ms: int) -> None:
-        self._empty(place)
-        self._starts_ms[place] = self._last_ms[place] = time_ms
 
     def _purge(self, time_ms: int) -> None:
-        for place, basis_ms in enumerate(self._basis_ms):
-            if time_ms - basis_ms >= self._expire_ms:
-                self._reset(place, time_ms)
-        self._index()
-
-    def _add_place(self) -> None:
-        raise NotImplementedError
-
-    def _empty(self, place: int) -> None:
-        raise NotImplementedError
+        """Empty the samples that are too old; `_index` must follow."""
+        expired_ms = time_ms - self._expire_ms
+        for place in [place for place, basis_ms in enumerate(self._basis_ms) if basis_ms <= expired_ms]:
+            self._values[place] = 0
+            self._starts_ms[place] = self._last_ms[place] = time_ms
 
 
-class SampleRing(_Samples):
+class SampleRing(_Samples[int]):
     """Samples of one bandwidth sensor. Times must not go back from one `record` to the next.
 
     Args:
@@ -122,12 +124,11 @@ class SampleRing(_Samples):
         state: `state` of a ring with these settings, to go on from.
     """
 
-    __slots__ = ("_values", "total")
+    __slots__ = ("total",)
 
     def __init__(self, config: RateConfig, state: RingState | None = None) -> None:
-        current, self._values, starts_ms, last_ms = state or (0, [], [], [])
+        super().__init__(config, *(state or (0, [], [], [])))
         self.total = sum(self._values)
-        super().__init__(config, current, starts_ms, last_ms)
 
     @property
     def state(self) -> RingState:
@@ -190,35 +191,29 @@ class SampleRing(_Samples):
         self._last_ms[self.current] = time_ms
         if time_ms >= self._purge_at_ms:
             self._purge(time_ms)
-
-    def _add_place(self) -> None:
-        self._values.append(0)
-
-    def _empty(self, place: int) -> None:
-        self.total -= self._values[place]
-        self._values[place] = 0
+        self._index()
+        self.total = sum(self._values)
 
 
-class FloatRing(_Samples):
+class FloatRing(_Samples[float]):
     """Samples of a sensor whose amounts are doubles, added up in the order in which the broker adds them.
 
     Slower than `SampleRing`, and the broker's own steps one by one: `add` is `Sensor.record` without a quota
     check, which measures nothing and therefore purges nothing; a negative amount un-records.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ()
 
     def __init__(self, config: RateConfig) -> None:
-        self._values: list[float] = []
-        super().__init__(config, 0, [], [])
+        super().__init__(config, 0, [], [], [])
 
     def add(self, amount: float, time_ms: int) -> None:
         """Record an event without measuring."""
-        current = self.current
-        if not self._starts_ms or time_ms - self._starts_ms[current] >= self._window_ms:
-            current = self._open(time_ms)
-        self._values[current] += amount
-        self._last_ms[current] = time_ms
+        if not self._starts_ms or time_ms - self._starts_ms[self.current] >= self._window_ms:
+            self._open(time_ms)
+            self._index()
+        self._values[self.current] += amount
+        self._last_ms[self.current] = time_ms
 
     def measure(self, time_ms: int) -> tuple[float, int]:
         """Amount in the window and the window's length in ms, as `Rate` pads it."""
@@ -231,15 +226,11 @@ class FloatRing(_Samples):
         """Amount in the window, and ms since its oldest sample opened; the first call opens one if need be."""
         if not self._starts_ms:
             self._open(time_ms)
+            self._index()
         elif time_ms >= self._purge_at_ms:
             self._purge(time_ms)
+            self._index()
         total = 0.0
         for value in self._values:
             total += value  # not sum(): from Python 3.12 it compensates for rounding, Java does not
         return total, time_ms - self._oldest_start_ms
-
-    def _add_place(self) -> None:
-        self._values.append(0.0)
-
-    def _empty(self, place: int) -> None:
-        self._values[place] = 0.0

@@ -294,13 +294,13 @@ def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
         second_ms += 1_000 * chance.choice([1, 1, 1, 2, 5])
         limit = chance.choice([None, 0.0, 700.0])
         moments = sorted(chance.randrange(1_000) for _ in range(chance.randrange(6)))
-        requests = [
-            (Point(second_ms + moment, 0, chance.randrange(2**32), index, chance.randrange(2**31), 0, 0),
-             Governing(limit))
+        points = [
+            Point(second_ms + moment, 0, chance.randrange(2**32), index, chance.randrange(2**31), 0, 0)
             for index, moment in enumerate(moments)
-        ]  # fmt: skip
+        ]
+        governing = [Governing(limit)] * len(points)
         stored = decoded(encoded(stored), config)
-        assert stored.judge_second(second_ms, requests) == kept.judge_second(second_ms, requests)
+        assert stored.judge(points, governing) == kept.judge(points, governing)
     assert encoded(stored) == encoded(kept)
 
 

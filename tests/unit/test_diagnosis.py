@@ -20,10 +20,7 @@ def point(after_ms: int, amount: int, observed_ms: int = 0, kind: int = PointKin
 def judged(*points: Point) -> list[Verdict]:
     """At 1,000 B/s a byte is a millisecond."""
     replay = BucketReplay(CONFIG)
-    return [
-        replay.judge_second(p.record_time_ms // 1_000 * 1_000, [(p, Governing(1_000.0))])[0]
-        for p in sorted(points)
-    ]
+    return [replay.judge([p], [Governing(1_000.0)])[0] for p in sorted(points)]
 
 
 def wrong_cause(*points: Point) -> str:

@@ -26,7 +26,7 @@ def judged(*points: Point, governing: Governing = LIMIT, config: RateConfig | No
     verdicts: list[Verdict] = []
     for second_ms in sorted({p.record_time_ms // 1_000 * 1_000 for p in points}):
         of_second = sorted(p for p in points if p.record_time_ms // 1_000 * 1_000 == second_ms)
-        verdicts += replay.judge_second(second_ms, [(p, governing) for p in of_second])
+        verdicts += replay.judge(of_second, [governing] * len(of_second))
     return verdicts
 
 
@@ -187,7 +187,7 @@ def test_noise_keeps_the_order_of_the_requests() -> None:
     before = list(replay.times_ms)
     for n in range(300):
         sent = point(n // 3, 1, correlation=n)
-        replay.judge_second(T0, [(sent, LIMIT)])
+        replay.judge([sent], [LIMIT])
         assert replay.times_ms[0] == 0  # the broker's ring has none
         for earlier_ms, time_ms in zip(before[1:], replay.times_ms[1:], strict=True):
             assert earlier_ms <= time_ms
@@ -258,5 +258,5 @@ def test_no_verdict_reads_the_throttle_it_is_compared_with(
     theirs: list[Verdict] = []
     for second_ms in sorted({p.record_time_ms // 1_000 * 1_000 for p in logged}):
         of_second = [p for p in logged if p.record_time_ms // 1_000 * 1_000 == second_ms]
-        theirs += replay.judge_second(second_ms, [(p, Governing(limit)) for p in of_second])
+        theirs += replay.judge(of_second, [Governing(limit)] * len(of_second))
     assert [(v.rate_per_s, v.window_ms, v.throttle_ms, v.cause) for v in theirs] == ours
