@@ -75,7 +75,10 @@ class Cluster:
 
     @property
     def zookeeper_connect(self) -> str:
-        """The address of ZooKeeper; only of a cluster that has one."""
+        """The address of ZooKeeper; a KRaft cluster has none."""
+        if not self.has_zookeeper:
+            msg = "a KRaft cluster has no ZooKeeper"
+            raise ValueError(msg)
         return f"127.0.0.1:{self._server(ZOOKEEPER).port}"
 
     @property

@@ -106,6 +106,9 @@ def _read(ivy_xml: Path) -> _Declaration:
         msg = f"{ivy_xml}: cannot be read ({error.strerror}): name the declaration of the jars, conf/ivy.xml"
         raise UserError(msg) from error
     confs = tuple(name.decode() for name in _CONF.findall(text))
+    if not confs:
+        msg = f"{ivy_xml}: no configuration spark or broker in it: name the declaration of the jars, conf/ivy.xml"
+        raise UserError(msg)
     return _Declaration(ivy_xml, hashlib.sha256(text).hexdigest(), confs)
 
 

@@ -79,7 +79,7 @@ def likely_variant(buckets: Iterable[Sequence[Stretch]], config: RateConfig) -> 
         for ours, theirs in zip(configured, other, strict=True)
         if ours.outcome in _COMPARED and theirs.outcome in _COMPARED
     ]
-    wrong, wrong_with_other = (sum(is_wrong) for is_wrong in zip(*both, strict=True)) if both else (0, 0)
+    wrong, wrong_with_other = sum(ours for ours, _ in both), sum(theirs for _, theirs in both)
     if wrong < LEAST_WRONG or wrong < LEAST_FACTOR * wrong_with_other:
         return None
     return RingEvidence(variant, wrong, wrong_with_other, len(both))

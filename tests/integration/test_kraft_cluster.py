@@ -61,8 +61,13 @@ def test_jars_of_ones_own_come_first(cluster: Cluster) -> None:
     assert "Kafka version: in-front" in cluster.servers[0].log.read_text(encoding="utf-8")
 
 
+def test_there_is_no_zookeeper(cluster: Cluster) -> None:
+    assert [server.name for server in cluster.servers] == ["broker-1"]
+    with pytest.raises(ValueError, match="a KRaft cluster has no ZooKeeper"):
+        cluster.zookeeper_connect  # noqa: B018
+
+
 def test_it_has_its_topics_after_a_crash(cluster: Cluster) -> None:
-    assert not cluster.has_zookeeper
     before = cluster.brokers[0]
     cluster.kill(1)
     cluster.start(1)

@@ -71,6 +71,12 @@ def test_declarations_do_not_replace_each_others_jars(registry: Path) -> None:
     assert (find_jars(main), find_jars(other)) == both
 
 
+def test_a_declaration_of_nothing_is_refused(registry: Path) -> None:
+    ivy_xml = declaration(registry / "ivy.xml", "1.0", conf="driver")
+    with pytest.raises(UserError, match=r"ivy\.xml: no configuration spark or broker in it: "):
+        ensure_jars(ivy_xml)
+
+
 def properties(server: Server) -> dict[str, str]:
     lines = (server.directory / "server.properties").read_text(encoding="ascii").splitlines()
     return dict(line.split("=", 1) for line in lines)

@@ -11,7 +11,7 @@ import pytest
 from kquota_spark.model.decision import Stretch
 from kquota_spark.model.points import Point, PointKind
 from kquota_spark.model.replay import Governing
-from kquota_spark.model.ring_check import LEAST_WRONG, MOST_OF_A_BUCKET, RingEvidence, likely_variant
+from kquota_spark.model.ring_check import MOST_OF_A_BUCKET, RingEvidence, likely_variant
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from tests.unit.captures import KRAFT41, ZK37, ZK39_PLAIN, Capture, buckets_of
 
@@ -61,8 +61,8 @@ def test_the_broker_is_older_than_configured() -> None:
 
 def test_nineteen_wrong_verdicts_are_too_thin() -> None:
     assert likely_variant([], OLDER) is None
-    assert likely_variant([OF_NEWER] * (LEAST_WRONG - 1), OLDER) is None
-    assert likely_variant([OF_NEWER] * LEAST_WRONG, OLDER) is not None
+    assert likely_variant([OF_NEWER] * 19, OLDER) is None
+    assert likely_variant([OF_NEWER] * 20, OLDER) == RingEvidence(RingVariant.FROM_3_8, 20, 0, 60)
 
 
 def test_the_other_ring_has_to_leave_a_tenth_at_most() -> None:
@@ -80,16 +80,22 @@ def test_the_other_ring_has_to_leave_a_tenth_at_most() -> None:
         bucket(observed_ms=1_500, governing=Governing(0.0)),
         bucket(observed_ms=1_500, governing=Governing(1_000.0, has_request_quota=True)),
         bucket(observed_ms=1_500, kind=PointKind.FETCH),
-        # 11,502 B in 11.5 s is 2 ms above: a newer ring is not certain of it.
-        bucket(observed_ms=2, last=2_502),
     ],
-    ids=["no limit", "limit 0", "request quota", "fetch", "uncertain"],
+    ids=["no limit", "limit 0", "request quota", "fetch"],
 )
-def test_what_tells_nothing_is_not_counted(silent: Sequence[Stretch]) -> None:
+def test_what_tells_nothing_takes_no_room_in_the_sample(silent: Sequence[Stretch]) -> None:
     assert likely_variant([silent] * 30, OLDER) is None
-    evidence = likely_variant([silent, *[OF_NEWER] * 30], OLDER)
-    assert evidence is not None
-    assert evidence.wrong_with_configured == 30
+    # 21,000 requests, more than the sample takes.
+    evidence = likely_variant([silent] * 7_000 + [OF_NEWER] * 30, OLDER)
+    assert evidence == RingEvidence(RingVariant.FROM_3_8, 30, 0, 90)
+
+
+def test_what_one_of_the_rings_is_not_certain_of_is_not_counted() -> None:
+    # 11,502 B in 11.5 s is 2 ms above the limit: a newer ring cannot be sure, an older one is, and wrong.
+    uncertain = bucket(observed_ms=2, last=2_502)
+    assert likely_variant([uncertain] * 30, OLDER) is None
+    evidence = likely_variant([uncertain] * 30 + [OF_NEWER] * 30, OLDER)
+    assert evidence == RingEvidence(RingVariant.FROM_3_8, 30, 0, 30 * 2 + 90)
 
 
 def test_windows_that_are_not_the_brokers_are_not_taken_for_its_ring() -> None:
