@@ -1,7 +1,7 @@
 """A real ZooKeeper and real Kafka brokers on this machine, for `make demo`, the tests and `kquota cluster`.
 
 Nothing is simulated: the jars are Apache Kafka 3.9.1, the last line with ZooKeeper, fetched once by the Ivy
-that is inside PySpark (`jars`). `cluster` starts and stops the servers, `load` is the traffic, `quotas` sets
-limits the way a broker's administrator does. Nothing here knows the audit: it makes the evidence, the product
-reads it.
+that is inside PySpark (`jars`); another declaration gives another version. `cluster` starts and stops the
+servers, `load` is the traffic, `quotas` and `admin_quotas` set limits the way a broker's administrator does.
+Nothing here knows the audit: it makes the evidence, the product reads it.
 """

@@ -1,4 +1,4 @@
-"""A real ZooKeeper and N real Kafka 3.9.1 brokers on this machine.
+"""A real ZooKeeper and N real Kafka brokers, or one real KRaft node, on this machine.
 
 `embedded_cluster` is for tests and the demo: everything that it started is gone when it is left, and also
 when this process is killed. Every server has a directory of its own (`zookeeper/`, `broker-1/`, ...) with its
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kquota_spark.embedded import processes
 from kquota_spark.embedded.jars import Jars, find_jars
+from kquota_spark.embedded.kraft import format_data
 from kquota_spark.embedded.processes import ProcessId
 from kquota_spark.embedded.readiness import (
     PortTakenError,
@@ -50,7 +51,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A running ZooKeeper with its brokers.
+    """A running ZooKeeper with its brokers, or a KRaft node.
 
     The servers are named `"zookeeper"` or by the id of a broker in `stop`, `kill`, `pause`, `resume`, `start`
     and `restart`. A broker keeps its port over restarts.
@@ -65,19 +66,27 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers."""
-        return ",".join(f"127.0.0.1:{server.port}" for server in self.servers[1:])
+        return ",".join(f"127.0.0.1:{server.port}" for server in self._brokers)
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether ZooKeeper keeps its quotas; with KRaft the brokers do."""
+        return self.servers[0].name == ZOOKEEPER
 
     @property
     def zookeeper_connect(self) -> str:
-        """The address of ZooKeeper."""
-        return f"127.0.0.1:{self.servers[0].port}"
+        """The address of ZooKeeper; a KRaft cluster has none."""
+        if not self.has_zookeeper:
+            msg = "a KRaft cluster has no ZooKeeper"
+            raise ValueError(msg)
+        return f"127.0.0.1:{self._server(ZOOKEEPER).port}"
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
         """The brokers with the pids that they have, or had last."""
         return tuple(
             Broker(server.broker_id, server.port, self.pids[server.name].pid, server.directory / REQUEST_LOG)
-            for server in self.servers[1:]
+            for server in self._brokers
         )
 
     def client_settings(self, user: str | None = None) -> dict[str, str]:
@@ -130,20 +139,25 @@ class Cluster:
 
     def start_all(self) -> None:
         """Start what does not run, ZooKeeper first."""
-        self.start(ZOOKEEPER)
-        stopped = [server for server in self.servers[1:] if not self.is_running(server.name)]
+        if self.has_zookeeper:
+            self.start(ZOOKEEPER)
+        stopped = [server for server in self._brokers if not self.is_running(server.name)]
         if stopped:
             self._start_brokers(stopped)
 
     def stop_all(self) -> None:
         """Stop the brokers, then ZooKeeper, which they need to say goodbye."""
-        names = [server.name for server in self.servers]
-        for group in (names[1:], names[:1]):
-            processes.stop([self.pids[name] for name in group if name in self.pids], grace_s=_STOP_GRACE_S)
+        brokers = {name for name in self.pids if name != ZOOKEEPER}
+        for group in (brokers, self.pids.keys() - brokers):
+            processes.stop([self.pids[name] for name in group], grace_s=_STOP_GRACE_S)
 
     def kill_all(self) -> None:
         """Kill every server, as a crash of the machine would."""
         processes.kill(list(self.pids.values()))
+
+    @property
+    def _brokers(self) -> tuple[Server, ...]:
+        return tuple(server for server in self.servers if server.name != ZOOKEEPER)
 
     def _launch(self, server: Server) -> None:
         self.pids[server.name] = processes.spawn(
@@ -151,18 +165,23 @@ class Cluster:
         )
 
     def _start_zookeeper(self) -> None:
-        server = self.servers[0]
+        server = self._server(ZOOKEEPER)
         self._launch(server)
         answers = partial(zookeeper_answers, server.port)
         wait_until_up(server.name, self.pids[server.name], server.log, answers, within_s=_UP_WITHIN_S)
 
     def _start_brokers(self, servers: list[Server]) -> None:
         """Start brokers at the same time; wait until all answer, and know each other and their topics."""
-        with connected(self.zookeeper_connect) as zookeeper:
-            for server in servers:
-                wait_until_forgotten(zookeeper, server.broker_id, within_s=_FORGOTTEN_WITHIN_S)
-                self._launch(server)
-            topics = existing_topics(zookeeper)
+        # A KRaft node answers nobody before it has caught up with its topics.
+        topics: set[str] = set()
+        if self.has_zookeeper:
+            with connected(self.zookeeper_connect) as zookeeper:
+                for server in servers:
+                    wait_until_forgotten(zookeeper, server.broker_id, within_s=_FORGOTTEN_WITHIN_S)
+                topics = existing_topics(zookeeper)
+        for server in servers:
+            format_data(server, self.group)
+            self._launch(server)
         ids = {server.broker_id for server in servers}
         for server in servers:
             answers = partial(broker_knows, server.port, self.client_settings(), ids, topics)
@@ -180,13 +199,13 @@ class Cluster:
 def embedded_cluster(
     directory: Path, brokers: int = 1, *, settings: BrokerSettings | None = None, jars: Jars | None = None
 ) -> Iterator[Cluster]:
-    """Run ZooKeeper and brokers for as long as the block runs; nothing of them outlives this process.
+    """Run the servers for as long as the block runs; nothing of them outlives this process.
 
     Args:
         directory: where everything is kept; made if it is not there.
         brokers: how many; their ids are 1, 2, ...
         settings: what to choose about them.
-        jars: the class path; None takes the fetched ones.
+        jars: the class path, which decides the version; None takes the fetched ones of `conf/ivy.xml`.
 
     Raises:
         UserError: no jars, no Java, or a server that does not start, with what it said last.

@@ -105,7 +105,7 @@ def _write(cluster: Cluster) -> None:
     ]
     state = {
         "bootstrap_servers": cluster.bootstrap_servers,
-        "zookeeper_connect": cluster.zookeeper_connect,
+        **({"zookeeper_connect": cluster.zookeeper_connect} if cluster.has_zookeeper else {}),
         "servers": servers,
         "users": dict(cluster.users),
     }

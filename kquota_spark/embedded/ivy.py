@@ -86,7 +86,7 @@ def _collect(stream: IO[str], lines: list[str]) -> None:
 
 def _wait(process: subprocess.Popen[str], lines: list[str], downloads: Path) -> bool:
     """Wait for the end and report on the way; true if nothing came any more."""
-    print("jars: fetching them, once (86 MB, up to two minutes)", file=sys.stderr, flush=True)
+    print("jars: fetching them, once (tens of MB, up to two minutes)", file=sys.stderr, flush=True)
     started = moved = time.monotonic()
     seen = -1
     while True:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import os
+import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,25 +13,27 @@ from pathlib import Path
 
 from kquota_spark.embedded.jars import Jars
 from kquota_spark.embedded.java import find_java
-from kquota_spark.embedded.settings import (
-    BrokerSettings,
-    broker_properties,
-    log4j_properties,
-    zookeeper_properties,
-)
+from kquota_spark.embedded.request_logging import plain_logging, request_logging
+from kquota_spark.embedded.settings import BrokerSettings, broker_properties, zookeeper_properties
 
 ZOOKEEPER = "zookeeper"
-_LOG4J = "log4j.properties"
+_PROPERTIES = "server.properties"
+# The request log has local time without a zone: UTC makes it mean one thing.
+_UTC = ("-Duser.timezone=UTC",)
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One JVM: how to start it and where it listens."""
+    """One JVM: how to start it and where it listens.
+
+    `format_command` makes the data directory that a KRaft node needs before its first start; else it is empty.
+    """
 
     name: str
     directory: Path
     port: int
     command: tuple[str, ...] = field(repr=False)
+    format_command: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def log(self) -> Path:
@@ -40,53 +45,69 @@ class Server:
         """The id of the broker."""
         return int(self.name.removeprefix("broker-"))
 
+    @property
+    def is_formatted(self) -> bool:
+        """Whether a KRaft node finds its data directory made."""
+        return (self.directory / "data" / "meta.properties").is_file()
+
 
 def prepare(
     root: Path, brokers: int, settings: BrokerSettings, broker_password: str, jars: Jars
 ) -> tuple[Server, ...]:
-    """Write every configuration file, on fresh ports; ZooKeeper comes first, and nothing is started."""
-    java = find_java().path
-    zookeeper_port, *ports = _free_ports(1 + brokers)
-    zookeeper = _server(
-        root / ZOOKEEPER,
-        zookeeper_port,
-        # What is lost when the machine loses its power is of no interest here, and a sync can take seconds.
-        _command(
-            java,
-            jars,
-            "256m",
-            "-Dzookeeper.forceSync=no",
-            "org.apache.zookeeper.server.ZooKeeperServerMain",
-            "zoo.cfg",
-        ),
-        {"zoo.cfg": zookeeper_properties(zookeeper_port), _LOG4J: log4j_properties(None)},
-    )
-    servers = [zookeeper]
+    """Write every configuration file, on fresh ports; ZooKeeper comes first, and nothing is started.
+
+    Raises:
+        UserError: there is no Java.
+        ValueError: more than one node with KRaft.
+    """
+    if settings.kraft and brokers != 1:
+        msg = "with KRaft the cluster is one node, broker and controller in one"
+        raise ValueError(msg)
+    java = str(find_java().path)
+    other_port, *ports = _free_ports(1 + brokers)
+    servers = [] if settings.kraft else [_zookeeper(root / ZOOKEEPER, java, other_port, jars)]
     for broker_id, port in enumerate(ports, start=1):
-        connect = f"127.0.0.1:{zookeeper_port}"
-        properties = broker_properties(broker_id, port, connect, settings, broker_password)
-        files = {"server.properties": properties, _LOG4J: log4j_properties(settings)}
-        command = _command(java, jars, "512m", "kafka.Kafka", "server.properties")
-        servers.append(_server(root / f"broker-{broker_id}", port, command, files))
+        properties = broker_properties(broker_id, port, other_port, settings, broker_password)
+        servers.append(_broker(root / f"broker-{broker_id}", java, port, properties, settings, jars))
     return tuple(servers)
 
 
-def _server(directory: Path, port: int, command: tuple[str, ...], files: Mapping[str, str]) -> Server:
+def _zookeeper(directory: Path, java: str, port: int, jars: Jars) -> Server:
+    logging = plain_logging()
+    _write(directory, {"zoo.cfg": zookeeper_properties(port), logging.name: logging.text})
+    # What is lost when the machine loses its power is of no interest here, and a sync can take seconds.
+    options = ["-Xmx256m", "-Dzookeeper.forceSync=no", logging.java_option, "-cp", _all_of(jars)]
+    main = ["org.apache.zookeeper.server.ZooKeeperServerMain", "zoo.cfg"]
+    return Server(directory.name, directory, port, (java, *_UTC, *options, *main))
+
+
+def _broker(
+    directory: Path, java: str, port: int, properties: str, settings: BrokerSettings, jars: Jars
+) -> Server:
+    logging = request_logging(settings, jars.broker)
+    _write(directory, {_PROPERTIES: properties, logging.name: logging.text})
+    class_path = os.pathsep.join([*(str(jar.resolve()) for jar in settings.class_path), _all_of(jars)])
+    start = (java, *_UTC, "-Xmx512m", logging.java_option, "-cp", class_path)
+    format_command: tuple[str, ...] = ()
+    if settings.kraft:
+        # A cluster id is 16 random bytes; one that begins with a dash would be taken for an option.
+        cluster_id = base64.urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
+        format_command = (*start, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", _PROPERTIES)
+    return Server(directory.name, directory, port, (*start, "kafka.Kafka", _PROPERTIES), format_command)
+
+
+def _write(directory: Path, files: Mapping[str, str]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         path = directory / name
         # The broker's file holds the passwords of its users.
         path.touch(mode=0o600)
         path.write_text(text, encoding="ascii")
-    return Server(directory.name, directory, port, command)
 
 
-def _command(java: Path, jars: Jars, heap: str, *main: str) -> tuple[str, ...]:
+def _all_of(jars: Jars) -> str:
     # A wildcard instead of a hundred paths: the command line can be read in ps.
-    class_path = str(jars.broker[0].parent / "*")
-    # The request log has local time without a zone: UTC makes it mean one thing.
-    options = [f"-Xmx{heap}", "-Duser.timezone=UTC", f"-Dlog4j.configuration=file:{_LOG4J}"]
-    return (str(java), *options, "-cp", class_path, *main)
+    return str(jars.broker[0].parent / "*")
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,40 +1,17 @@
 """The configuration files of the embedded servers, as text.
 
 Every path in them is relative to the server's own directory, which is its working directory: a path with a
-comma or a blank cannot break a property. The request logger is Kafka's own of `config/log4j.properties`, at
-DEBUG.
+comma or a blank cannot break a property.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 # The brokers themselves log in as this user when there are users.
 BROKER_USER = "kquota-broker"
-
-_OUTPUT = """\
-log4j.rootLogger=INFO, stdout
-log4j.appender.stdout=org.apache.log4j.ConsoleAppender
-log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
-log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
-"""
-_REQUESTS = """\
-log4j.logger.kafka.request.logger=DEBUG, requestAppender
-log4j.additivity.kafka.request.logger=false
-log4j.appender.requestAppender.File=kafka-request.log
-log4j.appender.requestAppender.layout=org.apache.log4j.PatternLayout
-log4j.appender.requestAppender.layout.ConversionPattern=[%d] %p %m (%c)%n
-"""
-_HOURLY = """\
-log4j.appender.requestAppender=org.apache.log4j.DailyRollingFileAppender
-log4j.appender.requestAppender.DatePattern='.'yyyy-MM-dd-HH
-"""
-_BY_SIZE = """\
-log4j.appender.requestAppender=org.apache.log4j.RollingFileAppender
-log4j.appender.requestAppender.MaxFileSize={bytes}
-log4j.appender.requestAppender.MaxBackupIndex={files}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +25,8 @@ class BrokerSettings:
         request_log_bytes: roll the request log at this size; None rolls it hourly, as Kafka's own file does.
         request_log_files: how many rolled files are kept; only with `request_log_bytes`.
         properties: anything else for server.properties; wins over what is set here.
+        class_path: jars in front of Kafka's own, e.g. with the class that a property names.
+        kraft: one node that is broker and controller, instead of ZooKeeper and brokers.
     """
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -56,6 +35,8 @@ class BrokerSettings:
     request_log_bytes: int | None = None
     request_log_files: int = 10
     properties: Mapping[str, str] = field(default_factory=dict)
+    class_path: Sequence[Path] = ()
+    kraft: bool = False
 
 
 def zookeeper_properties(port: int) -> str:
@@ -77,19 +58,25 @@ def zookeeper_properties(port: int) -> str:
 
 
 def broker_properties(
-    broker_id: int, port: int, zookeeper: str, settings: BrokerSettings, broker_password: str
+    broker_id: int, port: int, other_port: int, settings: BrokerSettings, broker_password: str
 ) -> str:
-    """The text of server.properties."""
+    """The text of server.properties.
+
+    Args:
+        broker_id: the id of the broker.
+        port: for clients.
+        other_port: where ZooKeeper listens, or with KRaft the controller in the same process.
+        settings: what to choose about it.
+        broker_password: of the brokers' own user.
+    """
     protocol = "SASL_PLAINTEXT" if settings.users else "PLAINTEXT"
+    listeners = [f"{protocol}://127.0.0.1:{port}"]
+    if settings.kraft:
+        listeners.append(f"CONTROLLER://127.0.0.1:{other_port}")
     windows = {"num": settings.quota_window_num, "size.seconds": settings.quota_window_size_s}
     properties = {
-        "broker.id": str(broker_id),
-        "listeners": f"{protocol}://127.0.0.1:{port}",
+        "listeners": ",".join(listeners),
         "security.inter.broker.protocol": protocol,
-        "zookeeper.connect": zookeeper,
-        # A killed broker stays registered until its session ends, and only then may it start again.
-        "zookeeper.session.timeout.ms": "6000",
-        "zookeeper.connection.timeout.ms": "60000",
         "log.dirs": "data",
         "log.cleaner.enable": "false",
         "log.index.size.max.bytes": "1048576",
@@ -108,6 +95,7 @@ def broker_properties(
         "controlled.shutdown.max.retries": "1",
         "controlled.shutdown.retry.backoff.ms": "200",
     }
+    properties |= (_with_kraft if settings.kraft else _with_zookeeper)(broker_id, other_port)
     for owner in ("quota", "controller.quota"):
         properties |= {f"{owner}.window.{name}": str(value) for name, value in windows.items()}
     if settings.users:
@@ -119,17 +107,29 @@ def broker_properties(
     return java_properties({**properties, **settings.properties})
 
 
-def log4j_properties(settings: BrokerSettings | None) -> str:
-    """The text of log4j.properties; None is ZooKeeper's, which has no requests to log."""
-    if settings is None:
-        return _OUTPUT
-    if settings.request_log_bytes is None:
-        return _OUTPUT + _REQUESTS + _HOURLY
-    return (
-        _OUTPUT
-        + _REQUESTS
-        + _BY_SIZE.format(bytes=settings.request_log_bytes, files=settings.request_log_files)
-    )
+def _with_zookeeper(broker_id: int, port: int) -> dict[str, str]:
+    return {
+        "broker.id": str(broker_id),
+        "zookeeper.connect": f"127.0.0.1:{port}",
+        # A killed broker stays registered until its session ends, and only then may it start again.
+        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.connection.timeout.ms": "60000",
+    }
+
+
+def _with_kraft(broker_id: int, port: int) -> dict[str, str]:
+    return {
+        "node.id": str(broker_id),
+        "process.roles": "broker,controller",
+        "controller.quorum.voters": f"{broker_id}@127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+        ),
+        # A killed node may register again only when its session is over.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
 
 
 def jaas_line(users: Mapping[str, str], broker_password: str) -> str:

@@ -1,0 +1,49 @@
+"""The captures of tests/data as the replay takes them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import NamedTuple
+
+from kquota_spark.formats.quota_file import read_quota_file
+from kquota_spark.formats.request_log import RequestLogParser
+from kquota_spark.io.offline import BucketKey, _Stretches, broker_id_of
+from kquota_spark.model.decision import Stretch, judge_bucket
+from kquota_spark.model.replay import BucketReplay, Verdict
+from kquota_spark.model.rules import RuleBook, stretches
+from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+
+DATA = Path(__file__).parents[1] / "data"
+ZOOKEEPER_LAG_MS = 95
+
+
+class Capture(NamedTuple):
+    """A run of brokers, see the README of the data."""
+
+    name: str
+    config: RateConfig
+    apply_lag_ms: int = 0
+
+
+ZK37 = Capture("zk37", RateConfig(variant=RingVariant.UP_TO_3_7), ZOOKEEPER_LAG_MS)
+KRAFT41 = Capture("kraft41", RateConfig())
+ZK39_PLAIN = Capture("zk39-plain", RateConfig(5, 2_000), ZOOKEEPER_LAG_MS)
+
+
+def buckets_of(capture: Capture) -> dict[BucketKey, list[Stretch]]:
+    """The requests by bucket; every line can be read."""
+    changes = read_quota_file(DATA / capture.name / "quotas.yaml")
+    found = _Stretches(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
+    parser = RequestLogParser("UTC")
+    for path in sorted((DATA / capture.name).glob("*.gz")):
+        for line in gzip.decompress(path.read_bytes()).splitlines():
+            found.add(broker_id_of(path, None), parser.parse(line))
+    return found.by_bucket()
+
+
+def verdicts_of(bucket: list[Stretch], config: RateConfig) -> list[Verdict]:
+    """Every request of a bucket judged."""
+    verdicts: list[Verdict] = []
+    judge_bucket(BucketReplay(config), bucket, verdicts)
+    return verdicts
