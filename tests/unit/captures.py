@@ -10,6 +10,7 @@ from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.io.offline import BucketKey, _Stretches, broker_id_of
 from kquota_spark.model.decision import Stretch, judge_bucket
+from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.replay import BucketReplay, Verdict
 from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
@@ -34,7 +35,7 @@ ZK39_PLAIN = Capture("zk39-plain", RateConfig(5, 2_000), ZOOKEEPER_LAG_MS)
 def buckets_of(capture: Capture) -> dict[BucketKey, list[Stretch]]:
     """The requests by bucket; every line can be read."""
     changes = read_quota_file(DATA / capture.name / "quotas.yaml")
-    found = _Stretches(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
+    found = _Stretches(RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms))))
     parser = RequestLogParser("UTC")
     for path in sorted((DATA / capture.name).glob("*.gz")):
         for line in gzip.decompress(path.read_bytes()).splitlines():
