@@ -14,6 +14,8 @@ from typing import NamedTuple, Protocol
 
 from kquota_spark.model.apis import Api, is_request_quota_exempt, is_strict_mutation
 from kquota_spark.model.combining import NOT_THROTTLED, Applied, combined, fetch_max_bytes
+from kquota_spark.model.govern import Governor
+from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.sampled_rate import FloatRing, RateConfig
 from kquota_spark.model.throttle_time import (
@@ -38,6 +40,16 @@ class Limits(Protocol):
     def __call__(self, quota_type: QuotaType, user: str, client_id: str, /) -> Limit:
         """The bucket and limit of one type for one client."""
         ...
+
+
+def governed_limits(governor: Governor, broker_id: int, time_ms: int) -> Limits:
+    """The limits that a governor, and so a quota file, a cluster's history or a callback, gives at one moment."""
+
+    def limits(quota_type: QuotaType, user: str, client_id: str, /) -> Limit:
+        found = governor.govern(broker_id, quota_type, Principal("User", user), client_id, time_ms)
+        return Limit(found.bucket, found.governing.limit_per_s)
+
+    return limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 
 from kquota_spark.model.apis import Api
 from kquota_spark.model.combining import Applied
-from kquota_spark.model.quota_manager import Limit, Limits, QuotaManager, Request
-from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.govern import RuleGovernor
+from kquota_spark.model.quota_manager import Limit, Limits, QuotaManager, Request, governed_limits
+from kquota_spark.model.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
 
 PRODUCE, FETCH, REQUEST = QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST
@@ -194,3 +197,17 @@ def test_clients_of_one_bucket_share_its_limit() -> None:
     manager = QuotaManager(lambda _, user, __: Limit(user, 1_000_000.0), CONFIG)
     assert manager.check(produce(8_000_000, "a"), 0) == NOTHING
     assert manager.check(produce(4_000_000, "b"), 0) == (2_000, PRODUCE)
+
+
+def test_quotas_of_a_cluster_limit_the_manager_as_of_a_moment() -> None:
+    edits = [
+        QuotaChange(Entity("u"), QuotaKey.PRODUCER_BYTE_RATE, 1e6, None, 0, 1),
+        QuotaChange(Entity("u"), QuotaKey.PRODUCER_BYTE_RATE, 2e6, 1e6, 50_000, 2),
+    ]
+    governor = RuleGovernor(RuleBook(stretches(edits)))
+    manager = QuotaManager(governed_limits(governor, 1, 0), CONFIG)
+    # One bucket for all client ids of the user: 9 MB and 6 MB in 10 s, 15 - 10 = 5 s at 1 MB/s.
+    assert manager.check(produce(9_000_000, "a"), 0) == NOTHING
+    assert manager.check(produce(6_000_000, "b"), 0) == (5_000, PRODUCE)
+    manager.limits = governed_limits(governor, 1, 50_000)
+    assert manager.check(produce(0, "c"), 0) == NOTHING  # 15 MB in 10 s are 1.5 MB/s
