@@ -1,0 +1,118 @@
+"""DescribeClientQuotas (KIP-546) through kafka-python's wire messages, for which it has no public call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kquota_spark.errors import UserError
+from kquota_spark.io.client_properties import python_options
+from kquota_spark.model.entities import DEFAULT, Entity, Name
+from kquota_spark.model.quota_types import QuotaKey
+
+_CLIENT_ID = "kquota"
+_CLUSTER_AUTHORIZATION_FAILED = 31
+_PARTS = {"user": "user", "client-id": "client_id"}
+_KEYS = {key.value: key for key in QuotaKey}
+
+
+def described_quotas(
+    bootstrap_servers: str, properties: Mapping[str, str], *, timeout_ms: int
+) -> list[tuple[Entity, QuotaKey, float]]:
+    """All quotas of users and client ids that are in force now; those of ips are left out.
+
+    Args:
+        bootstrap_servers: one or more brokers, `host:port,host:port`.
+        properties: client properties for the login, see `client_properties`.
+        timeout_ms: limit of connecting, and again of the request.
+
+    Raises:
+        UserError: no broker answers in time, or it refuses us.
+    """
+    options = {
+        "client_id": _CLIENT_ID,
+        "bootstrap_timeout_ms": timeout_ms,
+        "request_timeout_ms": timeout_ms,
+        **python_options(properties),
+        "bootstrap_servers": bootstrap_servers.split(","),
+    }
+    answer = _ask(bootstrap_servers, options, timeout_ms)
+    if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
+        raise UserError(
+            f"Kafka {bootstrap_servers} does not let us see the quotas: grant DescribeConfigs on the cluster "
+            "to the user of --command-config"
+        )
+    if answer.error_code:
+        raise UserError(
+            f"Kafka {bootstrap_servers} refused to describe the quotas: error {answer.error_code} "
+            f"({answer.error_message}), see the broker's log"
+        )
+    return [
+        (entity, _KEYS[value.key], value.value)
+        for entry in answer.entries or ()
+        if (entity := _entity(entry)) is not None
+        for value in entry.values
+        if value.key in _KEYS
+    ]
+
+
+def _ask(bootstrap_servers: str, options: Mapping[str, Any], timeout_ms: int) -> Any:
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticationFailedError
+    from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
+
+    where = f"Kafka {bootstrap_servers}"
+    with _complaints() as complaints:
+        try:
+            client = KafkaAdminClient(**options)
+            try:
+                # Without components and not strict: everything.
+                request = DescribeClientQuotasRequest(components=[], strict=False)
+                return client._manager.run(client._manager.send, request)
+            finally:
+                client.close()
+        except SaslAuthenticationFailedError as error:
+            raise UserError(f"{where} refused the login: check --command-config") from error
+        except IncompatibleBrokerVersion as error:
+            raise UserError(
+                f"{where} is older than 2.6 and cannot describe quotas: use --zookeeper"
+            ) from error
+        except ValueError as error:
+            raise UserError(
+                f"--bootstrap-server: {bootstrap_servers!r}: {error}, expected host:port,host:port"
+            ) from error
+        except (KafkaError, OSError) as error:
+            reason = (complaints or [f"{type(error).__name__}: {error}"])[-1]
+            raise UserError(
+                f"{where} did not answer within {timeout_ms / 1_000:g} s: check --bootstrap-server and "
+                f"--command-config ({reason.splitlines()[0][:200]})"
+            ) from error
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What kafka-python warns of, kept out of the log: it repeats itself, and at DEBUG it shows the password."""
+    kept: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: kept.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("kafka")
+    before = logger.level, logger.propagate
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield kept
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
+
+
+def _entity(entry: Any) -> Entity | None:
+    parts: dict[str, Name] = {}
+    for part in entry.entity:
+        if part.entity_type not in _PARTS:
+            return None
+        parts[_PARTS[part.entity_type]] = DEFAULT if part.entity_name is None else part.entity_name
+    return Entity(**parts)
