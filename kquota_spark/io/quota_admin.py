@@ -84,7 +84,8 @@ def _ask(bootstrap_servers: str, options: Mapping[str, Any], timeout_ms: int) ->
                 f"--bootstrap-server: {bootstrap_servers!r}: {error}, expected host:port,host:port"
             ) from error
         except (KafkaError, OSError) as error:
-            reason = (complaints or [f"{type(error).__name__}: {error}"])[-1]
+            told = [line for line in complaints if line.startswith("Connection failed")]
+            reason = (told or [f"{type(error).__name__}: {error}"])[-1]
             raise UserError(
                 f"{where} did not answer within {timeout_ms / 1_000:g} s: check --bootstrap-server and "
                 f"--command-config ({reason.splitlines()[0][:200]})"

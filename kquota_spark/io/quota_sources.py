@@ -59,9 +59,7 @@ def from_file(path: Path, *, apply_lag_ms: int = 0) -> QuotaHistory:
     Raises:
         UserError: see `read_quota_file`.
     """
-    return QuotaHistory(
-        f"file {path}", RuleBook(stretches(read_quota_file(path), apply_lag_ms=apply_lag_ms))
-    )
+    return QuotaHistory(f"file {path}", RuleBook(stretches(read_quota_file(path), apply_lag_ms=apply_lag_ms)))
 
 
 def from_zookeeper(quotas: Quotas, *, named: str = "quotas.zookeeper_connect") -> QuotaHistory:
@@ -137,7 +135,9 @@ def from_tables(settings: Settings) -> QuotaHistory:
     cluster_id = clusters[0] if len(clusters) == 1 else settings.cluster_id
     if cluster_id not in clusters:
         held = ", ".join(clusters)
-        raise UserError(f"{where} has nothing of cluster {cluster_id}, only {held}: set cluster_id (--config)")
+        raise UserError(
+            f"{where} has nothing of cluster {cluster_id}, only {held}: set cluster_id (--config)"
+        )
     mine = [row for row in rows if row["cluster_id"] == cluster_id]
     known = [row["known_through"] for row in mine if row["known_through"] is not None]
     known_through_ms = max(known, default=BEGINNING_MS)
