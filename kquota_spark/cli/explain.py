@@ -90,7 +90,7 @@ def run_explain(options: argparse.Namespace) -> int:
         for line in example_lines(answer.quota_type, example, config):
             page.paragraph(label, line)
             label = ""
-    for note in [*identity_notes(question, options), *notes(question, answer, example)]:
+    for note in [*identity_notes(question, options), *notes(answer, example)]:
         page.paragraph("note", note, Tone.BAD)
     return 0
 
@@ -115,7 +115,7 @@ def _print_meaning(page: Page, question: Question, answer: Answer, sharers: Shar
     page.paragraph("limit", limit_words(answer), Tone.GOOD if answer.limit is not None else Tone.BAD)
     validity = validity_words(answer)
     if validity:
-        page.paragraph("in force", validity)
+        page.paragraph("holds", validity)
     page.paragraph("bucket", bucket_words(question, answer))
     if sharers is not None:
         page.paragraph("seen", _seen_words(sharers))
@@ -165,7 +165,7 @@ def _as_json(
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     head = question.as_dict(options)
-    head["notes"] = [*head["notes"], *notes(question, answer, example)]
+    head["notes"] = [*head["notes"], *notes(answer, example)]
     bucket = answer.governed.bucket
     return {
         "command": "kquota explain",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.question import Answer, Question, limit_text, shown_name
 from kquota_spark.cli.render import iso_time, person_bytes
 from kquota_spark.cli.worked_example import MS_PER_PERCENT, Example, Moment
@@ -52,9 +53,7 @@ def limit_words(answer: Answer) -> str:
         QuotaType.REQUEST: f"{limit * MS_PER_PERCENT:,.12g} ms of handler threads in each second, on each broker",
         QuotaType.CONTROLLER_MUTATION: "partitions created or deleted, at the active controller",
     }.get(quota_type, f"{limit:,.12g} bytes per second on each broker")
-    rule = answer.governed.rule or ""
-    version = f" (version {answer.governed.rule_version})" if answer.governed.rule_version else ""
-    return f"{limit_text(quota_type, limit)}: {exact}; set by {rule}{version}"
+    return f"{limit_text(quota_type, limit)}: {exact}; set by {terminal_text(answer.governed.rule or '')}"
 
 
 def validity_words(answer: Answer) -> str:
@@ -62,10 +61,10 @@ def validity_words(answer: Answer) -> str:
     governing = answer.governed.governing
     parts = []
     if governing.valid_from_ms:
-        parts.append(f"since {iso_time(governing.valid_from_ms)}")
+        parts.append(f"nothing that was looked at has changed since {iso_time(governing.valid_from_ms)}")
     if governing.valid_to_ms is not None:
-        parts.append(f"until {iso_time(governing.valid_to_ms)}")
-    return " ".join(parts)
+        parts.append(f"the next change comes at {iso_time(governing.valid_to_ms)}")
+    return "; ".join(parts)
 
 
 def measure_words(quota_type: QuotaType, limit: float, config: RateConfig) -> str:
@@ -105,7 +104,7 @@ def example_lines(quota_type: QuotaType, example: Example, config: RateConfig) -
     )
 
 
-def notes(question: Question, answer: Answer, example: Example | None) -> Iterator[str]:
+def notes(answer: Answer, example: Example | None) -> Iterator[str]:
     """What an operator should know about this answer."""
     yield from hole_notes(answer)
     limit, governed = answer.limit, answer.governed
@@ -126,13 +125,6 @@ def notes(question: Question, answer: Answer, example: Example | None) -> Iterat
         )
     if answer.quota_type in BANDWIDTH and governed.governing.has_request_quota:
         yield "a request_percentage holds for this client too: the broker throttles by the larger of the two"
-    if question.has_callback:
-        yield (
-            f"the callback {question.settings.quotas.callback} decides, asked as broker {question.broker_id}: "
-            "Kafka's own walk over the levels does not happen"
-        )
-        if not question.history.leaders.starts_ms:
-            yield "leaders of partitions are not known here: a callback that depends on them is asked without"
 
 
 def hole_notes(answer: Answer) -> Iterator[str]:

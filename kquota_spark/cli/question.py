@@ -158,6 +158,13 @@ def identity_notes(question: Question, options: argparse.Namespace) -> list[str]
     known_through_ms = question.history.known_through_ms
     if known_through_ms is not None and known_through_ms < question.at_ms:
         notes.append(f"edits after {iso_time(known_through_ms)} are not known to this source")
+    if question.has_callback:
+        notes.append(
+            f"the callback {terminal_text(question.settings.quotas.callback)} decides, asked as broker "
+            f"{question.broker_id}: Kafka's own walk over the levels does not happen"
+        )
+        if not question.history.leaders.at(question.at_ms).leaders:
+            notes.append("leaders of partitions are not known here: the callback is asked without them")
     problems = question.history.problems
     notes += [f"not read as quotas: {terminal_text(problem)}" for problem in problems[:_MOST_PROBLEMS]]
     if len(problems) > _MOST_PROBLEMS:
