@@ -13,6 +13,7 @@ from kquota_spark.model.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quota_types import QuotaKey
 
 _CLIENT_ID = "kquota"
+_BOOTSTRAP_LOG = "kafka.net.manager"
 _CLUSTER_AUTHORIZATION_FAILED = 31
 _PARTS = {"user": "user", "client-id": "client_id"}
 _KEYS = {key.value: key for key in QuotaKey}
@@ -64,7 +65,7 @@ def _ask(bootstrap_servers: str, options: Mapping[str, Any], timeout_ms: int) ->
     from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
     where = f"Kafka {bootstrap_servers}"
-    with _complaints() as complaints:
+    with _overheard(SaslAuthenticationFailedError) as heard:
         try:
             client = KafkaAdminClient(**options)
             try:
@@ -84,27 +85,38 @@ def _ask(bootstrap_servers: str, options: Mapping[str, Any], timeout_ms: int) ->
                 f"--bootstrap-server: {bootstrap_servers!r}: {error}, expected host:port,host:port"
             ) from error
         except (KafkaError, OSError) as error:
-            told = [line for line in complaints if line.startswith("Connection failed")]
-            reason = (told or [f"{type(error).__name__}: {error}"])[-1]
+            reason = str((heard or [error])[-1]).partition("\n")[0][:200]
             raise UserError(
                 f"{where} did not answer within {timeout_ms / 1_000:g} s: check --bootstrap-server and "
-                f"--command-config ({reason.splitlines()[0][:200]})"
+                f"--command-config ({reason})"
             ) from error
 
 
 @contextmanager
-def _complaints() -> Iterator[list[str]]:
-    """What kafka-python warns of, kept out of the log: it repeats itself, and at DEBUG it shows the password."""
-    kept: list[str] = []
+def _overheard(final: type[Exception]) -> Iterator[list[Exception]]:
+    """The errors that kafka-python only logs, oldest first, but for time limits; its log itself is kept quiet.
+
+    It repeats itself, shows the password at DEBUG, and tries a refused login again until the time is up, which
+    may lock the account: an error of the type `final` is raised inside it, from its own log line.
+    """
+    heard: list[Exception] = []
+
+    def hear(record: logging.LogRecord) -> bool:
+        found = [part for part in record.args or () if isinstance(part, Exception)]
+        heard.extend(error for error in found if type(error).__name__ != "KafkaTimeoutError")
+        if found and isinstance(found[0], final) and record.name == _BOOTSTRAP_LOG:
+            raise found[0]
+        return False
+
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: kept.append(record.getMessage())  # type: ignore[method-assign]
+    handler.addFilter(hear)
     logger = logging.getLogger("kafka")
     before = logger.level, logger.propagate
     logger.setLevel(logging.WARNING)
     logger.propagate = False
     logger.addHandler(handler)
     try:
-        yield kept
+        yield heard
     finally:
         logger.removeHandler(handler)
         logger.level, logger.propagate = before
