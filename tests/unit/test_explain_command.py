@@ -183,6 +183,8 @@ def test_notes_stand_where_they_apply() -> None:
     level_7 = notes_of("--user", "carol", "--client-id", "legacy", "--type", "fetch", *AT, *FILE)
     level_8 = notes_of("--user", "nobody", "--client-id", "new", "--type", "fetch", *AT, *FILE)
     under_request_quota = notes_of("--user", "reqhog", "--client-id", "c", *AT, *FILE)
+    request_itself = notes_of("--user", "reqhog", "--client-id", "c", "--type", "request", *AT, *FILE)
+    assert request_itself == []
     assert [note in level_7 for note in (shared, template, request)] == [True, False, False]
     assert [note in level_8 for note in (shared, template, request)] == [True, True, False]
     assert [note in under_request_quota for note in (shared, template, request)] == [False, False, True]

@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
         usage(0, amount=5_000),
         usage(1, client_id="adhoc", amount=9_000),
         usage(2, user="bob", client_id="adhoc"),
-        usage(-3_598, client_id="long-ago"),
+        usage(-3_599, client_id="long-ago"),
     )
     return root
 
@@ -88,6 +88,14 @@ def test_who_was_seen_in_the_bucket(root: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_client_id_with_a_rule_of_its_own_is_in_another_bucket(root: Path) -> None:
+    pair = {"cluster_id": "demo", "entity": "users/alice/clients/adhoc", "level": 1, "valid_from": second(0)}
+    write_table(root, "quota_rules", pair | {"producer_byte_rate": 5.0})
+    asked = ("explain", "--user", "alice", "--tables", str(root), "--client-id")
+    assert as_json(*asked, "c")["seen"]["identities"] == [{"user": "alice", "client_id": "etl"}]
+    assert as_json(*asked, "adhoc")["seen"]["identities"] == [{"user": "alice", "client_id": "adhoc"}]
+
+
 def test_at_most_ten_are_named(root: Path) -> None:
     write_table(root, "usage", *(usage(1, client_id=f"c{i:02}", amount=100 - i) for i in range(12)))
     answer = as_json("explain", "--user", "alice", "--client-id", "c", "--tables", str(root))
@@ -99,8 +107,10 @@ def test_at_most_ten_are_named(root: Path) -> None:
 
 
 def test_of_several_clusters_the_settings_choose(root: Path) -> None:
-    write_table(root, "quota_rules", source(0) | {"cluster_id": "other"})
-    assert from_tables(Settings(tables=str(root), cluster_id="demo")).cluster_id == "demo"
+    bob = {"cluster_id": "other", "entity": "users/bob", "level": 3, "valid_from": second(0)}
+    write_table(root, "quota_rules", source(0) | {"cluster_id": "other"}, bob)
+    for cluster_id, entity in (("demo", Entity("alice")), ("other", Entity("bob"))):
+        assert list(from_tables(Settings(tables=str(root), cluster_id=cluster_id)).book) == [entity]
     with pytest.raises(UserError) as refused:
         from_tables(Settings(tables=str(root), cluster_id="kafka"))
     assert str(refused.value) == (

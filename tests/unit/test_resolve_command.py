@@ -166,6 +166,24 @@ def test_a_callback_decides_instead_of_the_walk(tmp_path: Path, monkeypatch: pyt
     assert (row["limit"], row["bucket_tags"]) == (None, {})
 
 
+def test_the_callback_of_the_settings_and_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quotas.yaml").write_text(
+        '- {user: "pay:", type: producer_byte_rate, value: 100000}\n', encoding="utf-8"
+    )
+    (tmp_path / "kquota.yaml").write_text(
+        f'quotas: {{callback: "{GROUPED}", callback_options: {{separator: ":"}}}}\n', encoding="utf-8"
+    )
+    asked = ("resolve", "--user", "pay:bob", "--type", "produce", "--config", "kquota.yaml", *FILE)
+    assert as_json(*asked)["rows"][0]["bucket_tags"] == {"group": "pay"}
+    # The options belong to the settings' callback: another one, named by an option, starts without.
+    assert as_json(*asked, "--callback", GROUPED)["rows"][0]["bucket_tags"] == {}
+    # None at all: Kafka's own walk, where the entity `pay:` is no quota of pay:bob.
+    assert as_json(*asked, "--callback", "")["callback"] is None
+
+
 def test_a_broken_callback_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def raising(*_: object) -> None:
         raise OSError("no\nway")
