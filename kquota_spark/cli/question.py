@@ -126,8 +126,12 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
     Raises:
         UserError: the source cannot be read, or does not tell of the moment.
     """
+    from kquota_spark.io.quota_sources import Client
+
     settings = with_broker_options(settings_of(options), options)
-    history = read_quotas(settings, options)
+    user, client_id = options.user or ANONYMOUS, options.client_id or ""
+    # A callback may look at the quotas of anybody.
+    history = read_quotas(settings, options, None if settings.quotas.callback else Client(user, client_id))
     if options.at is not None and not history.has_history:
         raise UserError(
             f"--at: {history.origin} tells only what holds now: leave --at out, or use --tables or --quotas"
@@ -135,8 +139,8 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
     at_ms = now_ms() if options.at is None else options.at.time_ms
     with governor_of(settings, history) as governor:
         yield Question(
-            options.user or ANONYMOUS,
-            options.client_id or "",
+            user,
+            client_id,
             options.broker,
             at_ms,
             settings,

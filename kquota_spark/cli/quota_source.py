@@ -16,7 +16,7 @@ from kquota_spark.model.govern import Governor
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 
 if TYPE_CHECKING:
-    from kquota_spark.io.quota_sources import QuotaHistory
+    from kquota_spark.io.quota_sources import Client, QuotaHistory
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
@@ -106,12 +106,15 @@ def rate_config(settings: Settings) -> RateConfig:
     return RateConfig(broker.quota_window_num, broker.quota_window_size_seconds * 1_000, variant)
 
 
-def read_quotas(settings: Settings, options: argparse.Namespace, *, apply_lag_ms: int = 0) -> QuotaHistory:
+def read_quotas(
+    settings: Settings, options: argparse.Namespace, of: Client | None = None, *, apply_lag_ms: int = 0
+) -> QuotaHistory:
     """The quotas of the source that the options name.
 
     Args:
         settings: with the options applied.
         options: see `add_source_options`.
+        of: a running cluster is asked only for what can govern this client; None for all.
         apply_lag_ms: for --quotas only: brokers act on an edit this much later.
 
     Raises:
@@ -130,14 +133,14 @@ def read_quotas(settings: Settings, options: argparse.Namespace, *, apply_lag_ms
         return quota_sources.from_file(options.quotas, apply_lag_ms=apply_lag_ms)
     if options.zookeeper is not None:
         quotas = dataclasses.replace(settings.quotas, zookeeper_connect=options.zookeeper)
-        return quota_sources.from_zookeeper(quotas, named="--zookeeper")
+        return quota_sources.from_zookeeper(quotas, of, named="--zookeeper")
     if options.bootstrap_server is not None:
         properties = {} if options.command_config is None else read_properties(options.command_config)
         timeout_ms = settings.quotas.connect_timeout
-        return quota_sources.from_admin(options.bootstrap_server, properties, timeout_ms=timeout_ms)
+        return quota_sources.from_admin(options.bootstrap_server, properties, of, timeout_ms=timeout_ms)
     if options.tables is not None:
         return quota_sources.from_tables(settings)
-    return quota_sources.from_settings(settings)
+    return quota_sources.from_settings(settings, of)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,18 +15,25 @@ from kquota_spark.model.quota_types import QuotaKey
 _CLIENT_ID = "kquota"
 _BOOTSTRAP_LOG = "kafka.net.manager"
 _CLUSTER_AUTHORIZATION_FAILED = 31
+_MATCH_EXACT, _MATCH_DEFAULT = 0, 1
+_Filter = list[tuple[str, int, str | None]]
 _PARTS = {"user": "user", "client-id": "client_id"}
 _KEYS = {key.value: key for key in QuotaKey}
 
 
 def described_quotas(
-    bootstrap_servers: str, properties: Mapping[str, str], *, timeout_ms: int
+    bootstrap_servers: str,
+    properties: Mapping[str, str],
+    entities: Iterable[Entity] | None = None,
+    *,
+    timeout_ms: int,
 ) -> list[tuple[Entity, QuotaKey, float]]:
-    """All quotas of users and client ids that are in force now; those of ips are left out.
+    """The quotas of users and client ids that are in force now; those of ips are left out.
 
     Args:
         bootstrap_servers: one or more brokers, `host:port,host:port`.
         properties: client properties for the login, see `client_properties`.
+        entities: only theirs; None for all.
         timeout_ms: limit of connecting, and again of the request.
 
     Raises:
@@ -39,7 +46,21 @@ def described_quotas(
         **python_options(properties),
         "bootstrap_servers": bootstrap_servers.split(","),
     }
-    answer = _ask(bootstrap_servers, options, timeout_ms)
+    filters = [([], False)] if entities is None else [(_filter(entity), True) for entity in entities]
+    answers = _ask(bootstrap_servers, options, filters, timeout_ms)
+    for answer in answers:
+        _check(bootstrap_servers, answer)
+    return [
+        (entity, _KEYS[value.key], value.value)
+        for answer in answers
+        for entry in answer.entries or ()
+        if (entity := _entity(entry)) is not None
+        for value in entry.values
+        if value.key in _KEYS
+    ]
+
+
+def _check(bootstrap_servers: str, answer: Any) -> None:
     if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
         raise UserError(
             f"Kafka {bootstrap_servers} does not let us see the quotas: grant DescribeConfigs on the cluster "
@@ -50,16 +71,25 @@ def described_quotas(
             f"Kafka {bootstrap_servers} refused to describe the quotas: error {answer.error_code} "
             f"({answer.error_message}), see the broker's log"
         )
+
+
+def _filter(entity: Entity) -> _Filter:
+    """The parts of an entity as DescribeClientQuotas matches them."""
+    parts = (("user", entity.user), ("client-id", entity.client_id))
     return [
-        (entity, _KEYS[value.key], value.value)
-        for entry in answer.entries or ()
-        if (entity := _entity(entry)) is not None
-        for value in entry.values
-        if value.key in _KEYS
+        (kind, _MATCH_DEFAULT, None) if name is DEFAULT else (kind, _MATCH_EXACT, str(name))
+        for kind, name in parts
+        if name is not None
     ]
 
 
-def _ask(bootstrap_servers: str, options: Mapping[str, Any], timeout_ms: int) -> Any:
+def _ask(
+    bootstrap_servers: str,
+    options: Mapping[str, Any],
+    filters: Sequence[tuple[_Filter, bool]],
+    timeout_ms: int,
+) -> list[Any]:
+    """The answers to filters, each with whether it is strict; one that is empty and not strict gets everything."""
     from kafka.admin import KafkaAdminClient
     from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticationFailedError
     from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
@@ -69,9 +99,15 @@ def _ask(bootstrap_servers: str, options: Mapping[str, Any], timeout_ms: int) ->
         try:
             client = KafkaAdminClient(**options)
             try:
-                # Without components and not strict: everything.
-                request = DescribeClientQuotasRequest(components=[], strict=False)
-                return client._manager.run(client._manager.send, request)
+                component = DescribeClientQuotasRequest.ComponentData
+                requests = [
+                    DescribeClientQuotasRequest(
+                        components=[component(entity_type=k, match_type=t, match=m) for k, t, m in parts],
+                        strict=is_strict,
+                    )
+                    for parts, is_strict in filters
+                ]
+                return [client._manager.run(client._manager.send, request) for request in requests]
             finally:
                 client.close()
         except SaslAuthenticationFailedError as error:

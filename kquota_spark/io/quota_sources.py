@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
@@ -16,10 +16,8 @@ from kquota_spark.io.tables import local_path, query
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, RuleStretch, stretches
-
-if TYPE_CHECKING:
-    from kquota_spark.io.zookeeper import QuotaTree
 
 _RETRY_S = 0.1
 _KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
@@ -28,6 +26,13 @@ select cluster_id, level, entity, {_KEY_COLUMNS}, epoch_ms(valid_from) as valid_
        epoch_ms(valid_to) as valid_to, version, epoch_ms(known_through) as known_through
 from quota_rules
 """  # noqa: S608 - names of ours
+
+
+class Client(NamedTuple):
+    """Whose quotas are asked for."""
+
+    user: str
+    client_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +67,24 @@ def from_file(path: Path, *, apply_lag_ms: int = 0) -> QuotaHistory:
     return QuotaHistory(f"file {path}", RuleBook(stretches(read_quota_file(path), apply_lag_ms=apply_lag_ms)))
 
 
-def from_zookeeper(quotas: Quotas, *, named: str = "quotas.zookeeper_connect") -> QuotaHistory:
+def from_zookeeper(
+    quotas: Quotas, of: Client | None = None, *, named: str = "quotas.zookeeper_connect"
+) -> QuotaHistory:
     """What a running ZooKeeper holds now.
 
     Args:
         quotas: address and time limits.
+        of: only what can govern this client: instant however many users there are; None for all.
         named: what an error calls the address by.
 
     Raises:
         UserError: it does not answer within `connect_timeout`, or hides its quotas.
     """
-    from kquota_spark.io.zookeeper import QuotaTree
-
-    deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
     try:
-        tree = QuotaTree(quotas.zookeeper_connect, session_timeout_ms=quotas.session_timeout)
-        tree.start(connect_timeout_ms=quotas.connect_timeout)
+        view = _whole_view(quotas) if of is None else _view_of(quotas, of)
     except UserError as error:
         raise UserError(str(error).replace("quotas.zookeeper_connect", named)) from error
-    try:
-        view = _view(tree, deadline_s)
-    finally:
-        tree.stop()
     where = f"ZooKeeper {quotas.zookeeper_connect}"
-    if view is None:
-        raise UserError(f"{where} did not answer within {quotas.connect_timeout / 1_000:g} s: try again")
     for root in ROOTS:
         if root in view.unreadable:
             advice = f"check the chroot of {named} and the rights of its nodes"
@@ -103,20 +101,24 @@ def from_zookeeper(quotas: Quotas, *, named: str = "quotas.zookeeper_connect") -
     return _of_now(where, changes, {**decoded, **names.problems, **view.unreadable})
 
 
-def from_admin(bootstrap_servers: str, properties: Mapping[str, str], *, timeout_ms: int) -> QuotaHistory:
+def from_admin(
+    bootstrap_servers: str, properties: Mapping[str, str], of: Client | None = None, *, timeout_ms: int
+) -> QuotaHistory:
     """What a running cluster's Admin API (KIP-546) describes now.
 
     Args:
         bootstrap_servers: one or more brokers, `host:port,host:port`.
         properties: client properties for the login.
-        timeout_ms: limit of the whole.
+        of: only what can govern this client; None for all.
+        timeout_ms: limit of connecting, and again of each request.
 
     Raises:
         UserError: no broker answers in time, or it refuses us.
     """
     from kquota_spark.io.quota_admin import described_quotas
 
-    found = described_quotas(bootstrap_servers, properties, timeout_ms=timeout_ms)
+    entities = None if of is None else candidates(*of)
+    found = described_quotas(bootstrap_servers, properties, entities, timeout_ms=timeout_ms)
     changes = [in_force(entity, key, value, None) for entity, key, value in found]
     return _of_now(f"Kafka {bootstrap_servers}", changes, {})
 
@@ -149,13 +151,21 @@ def from_tables(settings: Settings) -> QuotaHistory:
     )
 
 
-def from_settings(settings: Settings) -> QuotaHistory:
-    """The settings' own source: the tables if they are there, else what `quotas.source` names."""
+def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
+    """The settings' own source: the tables if they are there, else what `quotas.source` names.
+
+    Args:
+        settings: where the tables and the quotas are.
+        of: from ZooKeeper, only what can govern this client; None for all.
+
+    Raises:
+        UserError: the source cannot be read.
+    """
     if _has_rules(settings.tables):
         return from_tables(settings)
     quotas = settings.quotas
     if quotas.source == "zookeeper":
-        return from_zookeeper(quotas)
+        return from_zookeeper(quotas, of)
     if not quotas.file:
         raise UserError("quotas.file: missing, expected the path of a quota file, as quotas.source is file")
     return from_file(Path(quotas.file))
@@ -171,9 +181,28 @@ def _of_now(origin: str, changes: Iterable[QuotaChange], problems: Mapping[str, 
     return QuotaHistory(origin, RuleBook(stretches(changes)), has_history=False, problems=shown)
 
 
-def _view(tree: QuotaTree, deadline_s: float) -> View | None:
-    while (view := tree.read()) is None and time.monotonic() < deadline_s:
-        tree.changed.wait(_RETRY_S)
+def _view_of(quotas: Quotas, of: Client) -> View:
+    from kquota_spark.io.zookeeper_once import view_of_client
+
+    return view_of_client(quotas, of.user, of.client_id)
+
+
+def _whole_view(quotas: Quotas) -> View:
+    from kquota_spark.io.zookeeper import QuotaTree
+
+    deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
+    tree = QuotaTree(quotas.zookeeper_connect, session_timeout_ms=quotas.session_timeout)
+    tree.start(connect_timeout_ms=quotas.connect_timeout)
+    try:
+        while (view := tree.read()) is None:
+            if time.monotonic() > deadline_s:
+                within_s = quotas.connect_timeout / 1_000
+                raise UserError(
+                    f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s: try again"
+                )
+            tree.changed.wait(_RETRY_S)
+    finally:
+        tree.stop()
     return view
 
 

@@ -17,11 +17,20 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import DEFAULT, set_quota
 from kquota_spark.embedded.settings import BrokerSettings, java_properties
+from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
-from kquota_spark.io.quota_sources import QuotaHistory, from_admin, from_file, from_tables, from_zookeeper
+from kquota_spark.io.quota_sources import (
+    Client,
+    QuotaHistory,
+    from_admin,
+    from_file,
+    from_tables,
+    from_zookeeper,
+)
 from kquota_spark.io.watch import Watcher
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import END_MS, RuleBook
 
 pytestmark = pytest.mark.integration
@@ -197,3 +206,27 @@ def test_refusals_are_one_line(cluster: Cluster, tmp_path: Path) -> None:
     ))  # fmt: skip
     with pytest.raises(UserError, match=r"did not answer within 0\.5 s"):
         from_admin(server, {}, timeout_ms=Duration(500))
+
+
+def test_one_client_is_read_as_the_whole_is(cluster: Cluster) -> None:
+    with connected(cluster.zookeeper_connect) as client:
+        # Brokers decode client ids when they read them: this is "a b" in another spelling.
+        client.create("/config/clients/a+b", b'{"config": {"producer_byte_rate": "9"}}')
+        client.create("/config/users/broken", b'{"config": {"producer_byte_rate": "many"}}')
+        client.create("/config/clients/bad%zz", b"{}")
+    quotas = Quotas(zookeeper_connect=cluster.zookeeper_connect)
+    whole = from_zookeeper(quotas)
+    other_spelling = from_zookeeper(quotas, Client("broken", "a b"))
+    assert in_force(other_spelling.book) == {
+        entity: values
+        for entity, values in in_force(whole.book).items()
+        if entity in candidates("broken", "a b")
+    }
+    assert in_force(other_spelling.book)[Entity(None, "a b")] == {QuotaKey.PRODUCER_BYTE_RATE: 9.0}
+    broken = (
+        "users/broken: producer_byte_rate is not a whole number of 64 bits: brokers keep what they had for it "
+        "and the keys after it"
+    )
+    assert broken in whole.problems
+    assert [problem for problem in other_spelling.problems if problem.startswith("users/")] == [broken]
+    assert from_zookeeper(quotas, Client("alice", "etl")).problems != (broken,)
