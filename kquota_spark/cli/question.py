@@ -138,15 +138,7 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
         )
     at_ms = now_ms() if options.at is None else options.at.time_ms
     with governor_of(settings, history) as governor:
-        yield Question(
-            user,
-            client_id,
-            options.broker,
-            at_ms,
-            settings,
-            history,
-            governor,
-        )
+        yield Question(user, client_id, options.broker, at_ms, settings, history, governor)
 
 
 def identity_notes(question: Question, options: argparse.Namespace) -> list[str]:

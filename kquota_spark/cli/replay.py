@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from kquota_spark.cli.escape import json_text
+from kquota_spark.cli.escape import json_text, terminal_text
 from kquota_spark.cli.options import limit_of, settings_of, whole_number
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_source import (
@@ -26,7 +26,7 @@ from kquota_spark.cli.replay_summary import print_summary, summary_of
 from kquota_spark.cli.replay_tables import show_buckets, show_requests
 from kquota_spark.cli.window_comparison import compared, print_comparison, window_shape
 from kquota_spark.errors import UserError
-from kquota_spark.io.offline import broker_id_of, replay_files
+from kquota_spark.io.offline import Replay, broker_id_of, replay_files
 
 if TYPE_CHECKING:
     from kquota_spark.io.quota_sources import QuotaHistory
@@ -80,7 +80,7 @@ def run_replay(options: argparse.Namespace) -> int:
         found = replay_files(files, governor, config, time_zone)
     answer: dict[str, Any] = {
         "command": "kquota replay", "version": 1, **summary_of(found),
-        "source": history.origin, "window": config.name, "notes": list(_notes(history)),
+        "source": history.origin, "window": config.name, "notes": list(_notes(history, found)),
     }  # fmt: skip
     # The ring that the log speaks for, `model.ring_check.likely_variant(found.stretches.values(), config)`,
     # belongs here: into the answer as "ring", and in `_print` after the summary.
@@ -110,7 +110,7 @@ def _first(rows: Iterable[dict[str, Any]], limit: int | None) -> tuple[list[dict
 def _print(answer: dict[str, Any], *, has_more: bool) -> None:
     print_summary(answer)
     for note in answer["notes"]:
-        Page().paragraph("note:", note, indent=6)
+        Page().paragraph("note:", terminal_text(note), indent=6)
     for row in answer.get("wrong", ()):
         print(wrong_line(row))
     if "buckets" in answer:
@@ -130,11 +130,12 @@ def _check_time_zone(name: str) -> None:
         ) from error
 
 
-def _notes(history: QuotaHistory) -> Iterator[str]:
+def _notes(history: QuotaHistory, found: Replay) -> Iterator[str]:
     """What has to be said about the quotas."""
     if not history.has_history:
         yield f"{history.origin} tells only what holds now: replayed as if that had held all the time"
-    if history.known_through_ms is not None:
+    newest_ms = max((verdicts[-1].point.record_time_ms for verdicts in found.verdicts.values()), default=0)
+    if history.known_through_ms is not None and newest_ms > history.known_through_ms:
         yield f"{history.origin}: edits after {iso_time(history.known_through_ms)} are not known"
     if history.problems:
         count = len(history.problems)

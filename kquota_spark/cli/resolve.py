@@ -68,7 +68,7 @@ def run_resolve(options: argparse.Namespace) -> int:
         _walk_columns() if options.walk else _columns(question, with_overrides=not options.omit_overridden)
     )
     lines = list(_walk_rows(answers) if options.walk else _rows(answers))
-    footer = f"{RULE_LEGEND}; limits hold on each broker"
+    footer = f"{RULE_LEGEND}; limits hold per broker (mutations: at the controller)"
     show(Report("kquota resolve", (), lines, shown, footer=footer, colour=_colour), "table")
     for note in [*identity_notes(question, options), *chain.from_iterable(map(hole_notes, answers))]:
         page.paragraph("note:", note, indent=6)

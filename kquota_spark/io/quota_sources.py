@@ -91,7 +91,7 @@ def from_zookeeper(
             raise UserError(f"{where}: {view.unreadable[root]}: {advice}")
     names = name_nodes(view.nodes)
     changes = [
-        in_force(entity, key, value, view.nodes[path].version)
+        _in_force(entity, key, value, view.nodes[path].version)
         for path, entity in names.entities.items()
         for key, value in view.nodes[path].payload.values.items()
     ]
@@ -119,7 +119,7 @@ def from_admin(
 
     entities = None if of is None else candidates(*of)
     found = described_quotas(bootstrap_servers, properties, entities, timeout_ms=timeout_ms)
-    changes = [in_force(entity, key, value, None) for entity, key, value in found]
+    changes = [_in_force(entity, key, value, None) for entity, key, value in found]
     return _of_now(f"Kafka {bootstrap_servers}", changes, {})
 
 
@@ -171,7 +171,7 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
     return from_file(Path(quotas.file))
 
 
-def in_force(entity: Entity, key: QuotaKey, value: float, version: int | None) -> QuotaChange:
+def _in_force(entity: Entity, key: QuotaKey, value: float, version: int | None) -> QuotaChange:
     """A quota of which only the present is known."""
     return QuotaChange(entity, key, value, None, BEGINNING_MS, version or 0)
 

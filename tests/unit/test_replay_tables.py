@@ -133,6 +133,16 @@ def test_the_table_of_rules_gives_the_verdicts_of_the_file(tmp_path: Path) -> No
     assert by_table == by_file
 
 
+def test_edits_that_the_table_has_not_seen_are_noted(tmp_path: Path) -> None:
+    end_ms = 1_795_242_347_784  # 06:25:47.784 UTC, the last line of the log
+    for known_through_ms, count in ((end_ms - 1_000, 1), (end_ms, 0)):
+        root = tmp_path / str(known_through_ms)
+        tables = RulesTables(str(root), "demo", source="zookeeper", apply_lag_ms=0)
+        tables.append(read_quota_file(DATA / "jmx-telegraf" / "quotas.yaml"), (), 0)
+        tables.write_rules(known_through_ms)
+        assert len(as_json(*TELEGRAF, "--tables", str(root))["notes"]) == count
+
+
 def test_a_static_default_limits_who_has_no_quota() -> None:
     def limits(*options: str) -> dict[str, Any]:
         rows = as_json(*TELEGRAF, *QUOTAS, "--by", "bucket", *options)["buckets"]

@@ -26,7 +26,7 @@ produce               200 kB/s  u/alice/c/etl-1      1  alice / etl-1  100 kB/s,
 fetch                 400 kB/s  u/alice/c/etl-1      1  alice / etl-1   150 kB/s, 200 kB/s
 request              unlimited  -                    -  client etl-1                     -
 controller_mutation  unlimited  -                    -  client etl-1                     -
-rule: u/ user, c/ client id, * the default; limits hold on each broker
+rule: u/ user, c/ client id, * the default; limits hold per broker (mutations: at the controller)
 """
 WALK = """\
 user alice, client id "", as of 2026-11-21T05:45:00Z, by file quotas.yaml
@@ -39,7 +39,7 @@ fetch                    8  c/*           200 kB/s  has a quota, but the broker 
 fetch                    -  -            unlimited  nothing limits this type
 request                  -  -            unlimited  nothing limits this type
 controller_mutation      -  -            unlimited  nothing limits this type
-rule: u/ user, c/ client id, * the default; limits hold on each broker
+rule: u/ user, c/ client id, * the default; limits hold per broker (mutations: at the controller)
 note: produce: users/alice/clients/<default>, 100 kB/s, does not reach an empty client id
       (KAFKA-13341)
 note: produce: clients/<default>, 70.0 kB/s, does not reach an empty client id (KAFKA-13341)
