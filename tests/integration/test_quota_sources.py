@@ -185,6 +185,18 @@ def test_a_running_cluster_answers_within_a_second(source: str, sources: dict[st
     assert min(took_s) < 2.0
 
 
+def test_a_replay_by_the_quotas_of_now_says_so(cluster: Cluster) -> None:
+    log = str(ROOT / "tests" / "data" / "jmx-telegraf" / "broker-1.kafka-request.log.gz")
+    done = kquota("replay", log, "--zookeeper", cluster.zookeeper_connect, "--output", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    source = f"ZooKeeper {cluster.zookeeper_connect}"
+    assert answer["source"] == source
+    assert answer["notes"] == [
+        f"{source} tells only what holds now: replayed as if that had held all the time"
+    ]
+
+
 def test_refusals_are_one_line(cluster: Cluster, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.properties"
     wrong.write_text(
