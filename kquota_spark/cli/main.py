@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 
 from kquota_spark import __version__
-from kquota_spark.cli import cluster, doctor, read, replay, ship, watch
+from kquota_spark.cli import cluster, doctor, explain, read, replay, resolve, ship, watch
 from kquota_spark.errors import UserError
+from kquota_spark.model.quota_callback import CallbackError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"kquota {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for group in (read, doctor, replay, ship, watch, cluster):
+    for group in (read, doctor, resolve, explain, replay, ship, watch, cluster):
         group.add_commands(commands)
     return top
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except UserError as error:
+    except (UserError, CallbackError) as error:
         for line in str(error).splitlines():
             print(f"kquota: {line}", file=sys.stderr)
         return 1

@@ -15,7 +15,8 @@ from kquota_spark.config.settings import Settings
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
 _TABLE_LIMIT = 50
-_AGO = re.compile(r"(\d+)\s*(s|m|min|h|d)")
+_AGO = re.compile(r"(\d+)\s*(s|m|min|h|d)(?:\s+ago)?")
+_EPOCH_MS = re.compile(r"\d{12,15}")
 _AGO_MS = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -60,7 +61,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--limit",
-        type=_whole_number,
+        type=whole_number,
         metavar="N",
         help=f"at most N rows, 0 for all (default {_TABLE_LIMIT} in a table, all in json and csv)",
     )
@@ -79,13 +80,13 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
         "--user", metavar="NAME", help="only this user, in a bucket of its own or inside another"
     )
     parser.add_argument("--client", metavar="ID", help="only this client id, likewise")
-    parser.add_argument("--broker", type=_whole_number, metavar="ID", help="only this broker")
+    parser.add_argument("--broker", type=whole_number, metavar="ID", help="only this broker")
     parser.add_argument("--type", choices=("produce", "fetch"), help="only this quota type")
     parser.add_argument(
         "--since",
-        type=_since,
+        type=time_argument,
         metavar="T",
-        help="only from then on: 30s, 10m, 2h, 1d ago, or an ISO time in UTC",
+        help="only from then on: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds",
     )
     parser.add_argument("--throttled", action="store_true", help="only where requests were throttled")
 
@@ -106,21 +107,24 @@ def now_ms() -> int:
 
 
 def since(text: str, now_ms: int) -> Since:
-    """The time of a --since.
+    """The time of a --since or --at.
 
     Raises:
-        ValueError: neither a length of time nor an ISO time.
+        ValueError: neither a length of time, nor an ISO time, nor epoch milliseconds.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
         return Since(text, now_ms - int(ago.group(1)) * _AGO_MS[ago.group(2)])
+    if _EPOCH_MS.fullmatch(text.strip()):
+        return Since(text, int(text))
     moment = datetime.fromisoformat(text.strip())
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return Since(text, round(moment.timestamp() * 1_000))
 
 
-def _since(text: str) -> Since:
+def time_argument(text: str) -> Since:
+    """`since` as a type of argparse, relative to the clock of this machine."""
     try:
         return since(text, now_ms())
     except (ValueError, OverflowError):
@@ -128,7 +132,8 @@ def _since(text: str) -> Since:
         raise argparse.ArgumentTypeError(msg) from None
 
 
-def _whole_number(text: str) -> int:
+def whole_number(text: str) -> int:
+    """A number without sign, as a type of argparse."""
     if text.isascii() and text.isdecimal():
         return int(text)
     msg = f"{text!r}, expected a whole number"

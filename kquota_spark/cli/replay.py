@@ -3,80 +3,122 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from kquota_spark.cli.escape import json_text, terminal_text
+from kquota_spark.cli.options import limit_of, settings_of, whole_number
+from kquota_spark.cli.page import Page
+from kquota_spark.cli.quota_source import (
+    add_broker_options,
+    add_source_options,
+    governor_of,
+    rate_config,
+    read_quotas,
+    with_broker_options,
+)
+from kquota_spark.cli.render import iso_time
+from kquota_spark.cli.replay_rows import bucket_rows, request_rows, wrong_line, wrong_rows
+from kquota_spark.cli.replay_summary import print_summary, summary_of
+from kquota_spark.cli.replay_tables import show_buckets, show_requests
+from kquota_spark.cli.window_comparison import compared, print_comparison, window_shape
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.io.offline import BucketKey, Replay, broker_id_of, replay_files
-from kquota_spark.model.agreement import Agreement
-from kquota_spark.model.diagnosis import cause_of
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.quota_types import BANDWIDTH
-from kquota_spark.model.replay import Verdict
-from kquota_spark.model.rules import RuleBook, stretches
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.io.offline import Replay, broker_id_of, replay_files
+
+if TYPE_CHECKING:
+    from kquota_spark.io.quota_sources import QuotaHistory
 
 
 def add_commands(commands: Any) -> None:
     """Add `replay`."""
-    parser = commands.add_parser(
-        "replay", help="judge request-log files without Spark, and compare with the broker"
-    )
+    about = "judge request-log files without Spark, and compare with the broker"
+    parser = commands.add_parser("replay", help=about, description=about)
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="request log, plain or .gz")
-    parser.add_argument(
-        "--quotas", required=True, type=Path, metavar="FILE", help="quotas.yaml with validity"
-    )
     parser.add_argument(
         "--broker", type=int, metavar="ID", help="broker of the logs, if no broker-<id> in the name"
     )
-    parser.add_argument("--window-num", type=int, default=11, help="quota.window.num of the broker (11)")
-    parser.add_argument("--window-size-seconds", type=int, default=1, help="quota.window.size.seconds (1)")
+    parser.add_argument("--log-time-zone", metavar="TZ", help="time zone of the broker's log (UTC)")
     parser.add_argument(
-        "--broker-version", default="3.9", help="3.7 and older keep an older sample ring (3.9)"
-    )
-    parser.add_argument("--log-time-zone", default="UTC", help="time zone of the broker's log (UTC)")
-    parser.add_argument(
-        "--apply-lag-ms", type=int, default=0, help="brokers act on an edit this much later (0)"
+        "--apply-lag-ms",
+        type=int,
+        default=0,
+        metavar="MS",
+        help="with --quotas: brokers act on an edit this much later (0)",
     )
     parser.add_argument("--show", choices=["wrong"], help="list every verdict that differs, with its cause")
-    parser.add_argument("--output", choices=["table", "json"], default="table")
-    parser.set_defaults(run=_replay)
+    parser.add_argument("--by", choices=["bucket", "request"], help="also a line for each of these")
+    parser.add_argument(
+        "--compare-window",
+        type=window_shape,
+        metavar="NUMxSECONDS",
+        help="what another quota.window.num and .size.seconds would have let through, e.g. 30x1",
+    )
+    parser.add_argument("--output", choices=["table", "json"], default="table", help="form (default table)")
+    parser.add_argument(
+        "--limit",
+        type=whole_number,
+        metavar="N",
+        help="with --by: at most N lines, 0 for all (default 50 in a table, all in json)",
+    )
+    add_source_options(parser)
+    add_broker_options(parser)
+    parser.set_defaults(run=run_replay)
 
 
-def _replay(options: argparse.Namespace) -> int:
-    config = _rate_config(options)
-    _check_time_zone(options.log_time_zone)
-    changes = read_quota_file(options.quotas)
-    book = RuleBook(stretches(changes, apply_lag_ms=options.apply_lag_ms))
+def run_replay(options: argparse.Namespace) -> int:
+    """Replay the logs and show what is asked for."""
+    settings = with_broker_options(settings_of(options), options)
+    config = rate_config(settings)
+    time_zone = options.log_time_zone or settings.broker.log_time_zone
+    _check_time_zone(time_zone)
+    history = read_quotas(settings, options, apply_lag_ms=options.apply_lag_ms)
     files = [(broker_id_of(path, options.broker), path) for path in options.logs]
-    found = replay_files(files, RuleGovernor(book), config, options.log_time_zone)
-    summary = _summary(found)
-    wrong = list(_wrong(found, config)) if options.show == "wrong" else None
+    with governor_of(settings, history) as governor:
+        found = replay_files(files, governor, config, time_zone)
+    answer: dict[str, Any] = {
+        "command": "kquota replay", "version": 1, **summary_of(found),
+        "source": history.origin, "window": config.name, "notes": list(_notes(history, found)),
+    }  # fmt: skip
+    # The ring that the log speaks for, `model.ring_check.likely_variant(found.stretches.values(), config)`,
+    # belongs here: into the answer as "ring", and in `_print` after the summary.
+    if options.show == "wrong":
+        answer["wrong"] = list(wrong_rows(found, config))
+    has_more = False
+    if options.by:
+        rows = bucket_rows(found) if options.by == "bucket" else request_rows(found)
+        answer[f"{options.by}s"], has_more = _first(rows, limit_of(options))
+    if options.compare_window:
+        answer["compare_window"] = compared(found, config, options.compare_window)
     if options.output == "json":
-        extra = {} if wrong is None else {"wrong": wrong}
-        print(json_text({"command": "kquota replay", "version": 1, **summary, **extra}))
+        print(json_text(answer))
     else:
-        _print_summary(summary)
-        for row in wrong or ():
-            print(_wrong_line(row))
+        _print(answer, has_more=has_more)
     return 0
 
 
-def _rate_config(options: argparse.Namespace) -> RateConfig:
-    if options.window_num < 1 or options.window_size_seconds < 1:
-        raise UserError("--window-num and --window-size-seconds: expected 1 or more")
-    try:
-        variant = RingVariant.of_version(options.broker_version)
-    except ValueError as error:
-        raise UserError(
-            f"--broker-version: {options.broker_version!r}, expected e.g. 3.9 or 3.7.2"
-        ) from error
-    return RateConfig(options.window_num, options.window_size_seconds * 1_000, variant)
+def _first(rows: Iterable[dict[str, Any]], limit: int | None) -> tuple[list[dict[str, Any]], bool]:
+    """The first rows, and whether there are more."""
+    if limit is None:
+        return list(rows), False
+    found = list(islice(rows, limit + 1))
+    return found[:limit], len(found) > limit
+
+
+def _print(answer: dict[str, Any], *, has_more: bool) -> None:
+    print_summary(answer)
+    for note in answer["notes"]:
+        Page().paragraph("note:", terminal_text(note), indent=6)
+    for row in answer.get("wrong", ()):
+        print(wrong_line(row))
+    if "buckets" in answer:
+        show_buckets(answer["buckets"], has_more=has_more)
+    if "requests" in answer:
+        show_requests(answer["requests"], has_more=has_more)
+    if "compare_window" in answer:
+        print_comparison(answer["compare_window"])
 
 
 def _check_time_zone(name: str) -> None:
@@ -88,68 +130,13 @@ def _check_time_zone(name: str) -> None:
         ) from error
 
 
-def _summary(found: Replay) -> dict[str, Any]:
-    whole = Agreement()
-    by_type = {quota_type: Agreement() for quota_type in BANDWIDTH}
-    for key, verdicts in found.verdicts.items():
-        whole.add_all(verdicts)
-        by_type[key.quota_type].add_all(verdicts)
-    return {
-        "lines": found.lines,
-        "unreadable": sum(found.unreadable.values()),
-        "unreadable_reasons": dict(found.unreadable),
-        "counted": found.counted,
-        "duplicates": found.duplicates,
-        "decisions": sum(map(len, found.decisions.values())),
-        **whole.as_dict(),
-        "by_type": {quota_type.value: tally.as_dict() for quota_type, tally in by_type.items()},
-    }
-
-
-def _wrong(found: Replay, config: RateConfig) -> Iterable[dict[str, Any]]:
-    for key, verdicts in found.verdicts.items():
-        for index, verdict in enumerate(verdicts):
-            if verdict.is_wrong:
-                yield _wrong_row(key, verdict, cause_of(verdicts, index, config))
-
-
-def _wrong_row(key: BucketKey, verdict: Verdict, cause: str) -> dict[str, Any]:
-    limit = verdict.governing.limit_per_s
-    moment = dt.datetime.fromtimestamp(verdict.point.record_time_ms / 1_000, dt.UTC)
-    return {
-        "record_time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "broker_id": key.broker_id,
-        "quota_type": key.quota_type.value,
-        "bucket_user": key.bucket.user,
-        "bucket_client_id": key.bucket.client_id,
-        "limit_per_s": limit,
-        "rate_per_s": round(verdict.rate_per_s, 1),
-        "quota_used_percent": round(100.0 * verdict.rate_per_s / limit, 3) if limit else None,
-        "throttle_ms": verdict.throttle_ms,
-        "observed_throttle_ms": verdict.point.observed_throttle_ms,
-        "is_certain": verdict.cause is None,
-        "cause": cause,
-    }
-
-
-def _print_summary(summary: dict[str, Any]) -> None:
-    print(f"{summary['lines']:,} lines, {summary['unreadable']:,} unreadable, {summary['counted']:,} counted")
-    print(f"{'':22}{'all':>12}{'produce':>12}{'fetch':>12}")
-    columns = [summary, summary["by_type"]["produce"], summary["by_type"]["fetch"]]
-    for name, value in summary["by_type"]["produce"].items():
-        if isinstance(value, int):
-            print(f"{name:22}" + "".join(f"{column[name]:>12,}" for column in columns))
-    for part in ("median", "p90", "p99", "max"):
-        sizes = [column["throttle_error_ms"][part] for column in columns]
-        shown = "".join(f"{'-' if size is None else format(size, ','):>12}" for size in sizes)
-        print(f"{'throttle error ' + part:18} ms {shown}".rstrip())
-
-
-def _wrong_line(row: dict[str, Any]) -> str:
-    bucket = " / ".join(terminal_text(row[name]) for name in ("bucket_user", "bucket_client_id") if row[name])
-    sure = "certain" if row["is_certain"] else "uncertain"
-    return (
-        f"{row['record_time']} broker {row['broker_id']} {row['quota_type']} {bucket}: "
-        f"{row['quota_used_percent']} % of quota, ours {row['throttle_ms']} ms, broker "
-        f"{row['observed_throttle_ms']} ms ({sure}): {row['cause']}"
-    )
+def _notes(history: QuotaHistory, found: Replay) -> Iterator[str]:
+    """What has to be said about the quotas."""
+    if not history.has_history:
+        yield f"{history.origin} tells only what holds now: replayed as if that had held all the time"
+    newest_ms = max((verdicts[-1].point.record_time_ms for verdicts in found.verdicts.values()), default=0)
+    if history.known_through_ms is not None and newest_ms > history.known_through_ms:
+        yield f"{history.origin}: edits after {iso_time(history.known_through_ms)} are not known"
+    if history.problems:
+        count = len(history.problems)
+        yield f"{count} quota nodes are not read as quotas, the first: {history.problems[0]}"

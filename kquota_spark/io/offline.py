@@ -42,12 +42,13 @@ class BucketKey(NamedTuple):
 
 @dataclass(slots=True)
 class Replay:
-    """What a replay found. `unreadable` counts lines by reason."""
+    """What a replay found, by bucket in order of their names; `unreadable` counts lines by reason."""
 
     lines: int = 0
     counted: int = 0
     duplicates: int = 0
     unreadable: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    stretches: dict[BucketKey, list[Stretch]] = field(default_factory=dict)
     verdicts: dict[BucketKey, list[Verdict]] = field(default_factory=dict)
     decisions: dict[BucketKey, list[Decision]] = field(default_factory=dict)
 
@@ -73,6 +74,7 @@ def replay_files(
 
     Raises:
         UserError: a file cannot be read.
+        CallbackError: the governor's callback is broken.
     """
     found = Replay()
     stretches = _Stretches(governor)
@@ -92,7 +94,7 @@ def replay_files(
                 print(f"{path.name}: {found.lines:,} lines", file=sys.stderr)
     found.counted, found.duplicates = stretches.counted, stretches.duplicates
     for key, of_bucket in sorted(stretches.by_bucket().items(), key=_order):
-        found.verdicts[key] = []
+        found.stretches[key], found.verdicts[key] = of_bucket, []
         found.decisions[key] = judge_bucket(BucketReplay(config), of_bucket, found.verdicts[key])
     return found
 

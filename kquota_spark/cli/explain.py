@@ -1,0 +1,207 @@
+"""`kquota explain`: why this limit: the walk over the levels, the bucket, and what the limit means."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from kquota_spark.cli.escape import cut, json_text, terminal_text, width
+from kquota_spark.cli.explanation import (
+    bucket_words,
+    example_lines,
+    limit_words,
+    measure_words,
+    notes,
+    validity_words,
+)
+from kquota_spark.cli.page import Page, Tone
+from kquota_spark.cli.question import (
+    UNITS,
+    Answer,
+    Question,
+    add_question_options,
+    as_of_text,
+    asked,
+    identity_notes,
+    limit_text,
+    shown_name,
+    who_text,
+)
+from kquota_spark.cli.quota_source import rate_config
+from kquota_spark.cli.render import iso_time
+from kquota_spark.cli.resolve import finite, step_row, step_rule
+from kquota_spark.cli.worked_example import Example, worked_example
+from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.model.resolve import Standing
+
+_MOST_SHARERS = 10
+_RULE_COLUMNS = 46
+_TONES = {Standing.GOVERNS: Tone.GOOD, Standing.NOT_REACHED: Tone.BAD}
+
+
+@dataclass(frozen=True, slots=True)
+class Sharers:
+    """Who was seen in the bucket: the first few, how many in all, in which hour."""
+
+    identities: list[tuple[str, str]]
+    count: int
+    from_ms: int
+    to_ms: int
+
+
+def add_commands(commands: Any) -> None:
+    """Add `explain`."""
+    about = (
+        "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means"
+    )
+    parser = commands.add_parser("explain", help=about, description=about)
+    parser.add_argument(
+        "--type",
+        choices=[quota_type.value for quota_type in QuotaType],
+        default=QuotaType.PRODUCE.value,
+        help="quota type (default produce)",
+    )
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="form (default text)")
+    add_question_options(parser)
+    parser.set_defaults(run=run_explain)
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    """Explain one answer."""
+    with asked(options) as question:
+        answer = question.answer(QuotaType(options.type))
+        sharers = _sharers(question, answer, options)
+    config = rate_config(question.settings)
+    example = None if answer.limit is None else worked_example(answer.quota_type, answer.limit, config)
+    if options.output == "json":
+        print(json_text(_as_json(question, answer, sharers, example, options)))
+        return 0
+    page = Page()
+    page.paragraph("", f"{answer.quota_type.value} quota of {who_text(question)}", Tone.TITLE, indent=0)
+    page.paragraph("", as_of_text(question), Tone.FAINT, indent=0)
+    page.line()
+    _print_walk(page, answer)
+    _print_meaning(page, question, answer, sharers)
+    if answer.limit is not None:
+        page.paragraph("measure", measure_words(answer.quota_type, answer.limit, config))
+    if example is not None:
+        label = "example"
+        for line in example_lines(answer.quota_type, example, config):
+            page.paragraph(label, line)
+            label = ""
+    for note in [*identity_notes(question, options), *notes(answer, example)]:
+        page.paragraph("note", note, Tone.BAD)
+    return 0
+
+
+def _print_walk(page: Page, answer: Answer) -> None:
+    """The tree of candidates; nothing where a callback decides."""
+    rules = [cut(terminal_text(step_rule(answer.quota_type, step)), _RULE_COLUMNS) for step in answer.walk]
+    columns = max(map(width, rules), default=0)
+    limits = ["" if step.limit is None else limit_text(answer.quota_type, step.limit) for step in answer.walk]
+    for index, (step, rule, limit) in enumerate(zip(answer.walk, rules, limits, strict=True)):
+        stroke = "└─" if index == len(rules) - 1 else "├─"
+        padded = rule + " " * (columns - width(rule))
+        tone = _TONES.get(step.standing, Tone.FAINT)
+        page.line(
+            f"{stroke} {step.level}  {padded}  {limit:>{max(map(len, limits))}}  {step.standing.value}", tone
+        )
+    if answer.walk:
+        page.line()
+
+
+def _print_meaning(page: Page, question: Question, answer: Answer, sharers: Sharers | None) -> None:
+    page.paragraph("limit", limit_words(answer), Tone.GOOD if answer.limit is not None else Tone.BAD)
+    validity = validity_words(answer)
+    if validity:
+        page.paragraph("holds", validity)
+    page.paragraph("bucket", bucket_words(question, answer))
+    if sharers is not None:
+        page.paragraph("seen", _seen_words(sharers))
+
+
+def _seen_words(sharers: Sharers) -> str:
+    span = f"from {iso_time(sharers.from_ms)} to {iso_time(sharers.to_ms)}"
+    if not sharers.identities:
+        return f"nobody in this bucket {span}"
+    names = ", ".join(f"{shown_name(user)} / {shown_name(client)}" for user, client in sharers.identities)
+    more = sharers.count - len(sharers.identities)
+    return f"{names}{f' and {more:,} more' if more else ''} (user / client id, most bytes first) {span}"
+
+
+def _sharers(question: Question, answer: Answer, options: argparse.Namespace) -> Sharers | None:
+    """Who was in the bucket lately; None where no table tells it."""
+    cluster_id = question.history.cluster_id
+    if cluster_id is None or answer.quota_type is QuotaType.CONTROLLER_MUTATION:
+        return None
+    from kquota_spark.io.bucket_traffic import seen_in_hour
+
+    bucket = answer.governed.bucket
+    is_clients = not (question.has_callback or bucket.user) or bool(bucket.client_id)
+    seen = seen_in_hour(
+        question.settings,
+        cluster_id,
+        quota_type=answer.quota_type.value if answer.quota_type in BANDWIDTH else None,
+        user="" if question.has_callback else bucket.user,
+        client_id=bucket.client_id if is_clients else None,
+        before_ms=None if options.at is None else question.at_ms,
+    )
+    if seen is None:
+        return None
+    inside = [
+        (user, client_id)
+        for user, client_id in seen.identities
+        if question.governed(answer.quota_type, user, client_id).bucket == bucket
+    ]
+    return Sharers(inside[:_MOST_SHARERS], len(inside), seen.from_ms, seen.to_ms)
+
+
+def _as_json(
+    question: Question,
+    answer: Answer,
+    sharers: Sharers | None,
+    example: Example | None,
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    head = question.as_dict(options)
+    head["notes"] = [*head["notes"], *notes(answer, example)]
+    bucket = answer.governed.bucket
+    return {
+        "command": "kquota explain",
+        "version": 1,
+        **head,
+        "quota_type": answer.quota_type.value,
+        "limit": finite(answer.limit),
+        "unit": UNITS[answer.quota_type],
+        "rule": answer.governed.rule,
+        "level": answer.governed.level,
+        "bucket_user": bucket.user,
+        "bucket_client_id": bucket.client_id,
+        "bucket_tags": dict(bucket.custom_tags),
+        "walk": [step_row(answer, step) for step in answer.walk],
+        "window": rate_config(question.settings).name,
+        "example": None if example is None else _example_row(example),
+        "seen": None if sharers is None else _sharers_row(sharers),
+    }
+
+
+def _example_row(example: Example) -> dict[str, Any]:
+    """Amounts in bytes, or in ms of handler time."""
+    return {
+        "limit_per_s": example.limit_per_s,
+        "free_amount": example.free,
+        "burst_amount": example.burst.total,
+        "window_ms": example.burst.window_ms,
+        "rate_per_s": example.burst.rate_per_s,
+        "throttle_ms": example.burst.throttle_ms,
+    }
+
+
+def _sharers_row(sharers: Sharers) -> dict[str, Any]:
+    return {
+        "from": iso_time(sharers.from_ms),
+        "to": iso_time(sharers.to_ms),
+        "count": sharers.count,
+        "identities": [{"user": user, "client_id": client_id} for user, client_id in sharers.identities],
+    }

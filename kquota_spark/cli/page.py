@@ -1,0 +1,74 @@
+"""Text for people in 100 columns: wrapped at blanks, in the strokes and colours that the terminal has."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from typing import TextIO
+
+from kquota_spark.cli.escape import cut, width
+
+COLUMNS = 100
+_BOXES = "├└─…"
+_PLAIN = str.maketrans({"├": "|", "└": "`", "─": "-", "…": "~"})
+
+
+class Tone(Enum):
+    """How a line is coloured, on terminals only."""
+
+    GOOD = "32"
+    BAD = "33"
+    FAINT = "2"
+    TITLE = "1"
+
+
+class Page:
+    """Writes lines to a stream; text of clients must have gone through `terminal_text`."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._encoding = self._stream.encoding or "utf-8"
+        self._has_colour = (
+            self._stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        )
+        self._has_boxes = _can_encode(_BOXES, self._encoding)
+
+    def line(self, text: str = "", tone: Tone | None = None) -> None:
+        """One line, cut at the right edge."""
+        text = cut(self._possible(text), COLUMNS)
+        self._stream.write(f"\x1b[{tone.value}m{text}\x1b[0m\n" if tone and self._has_colour else f"{text}\n")
+
+    def paragraph(self, label: str, text: str, tone: Tone | None = None, *, indent: int = 9) -> None:
+        """A label at the left and its text beside it, wrapped."""
+        lead = label.ljust(indent)
+        for line in wrapped(self._possible(text), COLUMNS - indent):
+            self.line(lead + line, tone)
+            lead = " " * indent
+
+    def _possible(self, text: str) -> str:
+        """The text in characters that this terminal has."""
+        drawn = text if self._has_boxes else text.translate(_PLAIN)
+        return drawn.encode(self._encoding, "backslashreplace").decode(self._encoding)
+
+
+def _can_encode(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def wrapped(text: str, columns: int) -> Iterator[str]:
+    """Lines of at most so many columns, broken at blanks; a longer word is cut."""
+    line, used = "", 0
+    for word in text.split(" "):
+        fitting = cut(word, columns)
+        of_word = width(fitting)
+        if line and used + 1 + of_word > columns:
+            yield line
+            line, used = "", 0
+        line, used = (f"{line} {fitting}", used + 1 + of_word) if line else (fitting, of_word)
+    yield line

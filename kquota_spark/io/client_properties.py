@@ -1,0 +1,116 @@
+"""Client properties in Kafka's own spelling, read from a file and put into kafka-python's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kquota_spark.errors import UserError
+
+_MAX_BYTES = 1_000_000
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+_LOGIN = re.compile(r'(username|password)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;]+))')
+_DIRECT = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",  # librdkafka's spelling
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+_STORES = {"truststore": "ssl_cafile", "keystore": "ssl_certfile"}
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a Java properties file, e.g. the one that kafka-configs.sh takes as --command-config.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected client properties")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text, expected client properties") from error
+    return dict(_pairs(text))
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values; Java's rules: comments, a backslash at the end goes on, `=`, `:` or a blank between."""
+    begun = ""
+    for line in text.splitlines():
+        part = line.lstrip()
+        if not begun and (not part or part[0] in "#!"):
+            continue
+        begun += part
+        if (len(begun) - len(begun.rstrip("\\"))) % 2:
+            begun = begun[:-1]
+            continue
+        match = _PAIR.fullmatch(begun)
+        if match is not None:
+            yield _unescaped(match.group(1)), _unescaped(match.group(2))
+        begun = ""
+
+
+def _unescaped(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code = match.group(1)
+        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
+
+    return _ESCAPE.sub(replace, text)
+
+
+def python_options(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a kafka-python client. What has no bearing on the connection is left out.
+
+    Raises:
+        UserError: a login or a store of certificates that kafka-python has no way to use.
+    """
+    options: dict[str, Any] = {_DIRECT[name]: value for name, value in properties.items() if name in _DIRECT}
+    for store, option in _STORES.items():
+        path = properties.get(f"ssl.{store}.location")
+        if path is not None:
+            _require_pem(properties, store)
+            options[option] = path
+    for name, quoted, bare in _LOGIN.findall(properties.get("sasl.jaas.config", "")):
+        options.setdefault(f"sasl_plain_{name}", re.sub(r"\\(.)", r"\1", quoted) or bare)
+    protocol = options.get("security_protocol", "PLAINTEXT")
+    if protocol not in _PROTOCOLS:
+        raise UserError(f"security.protocol: {protocol!r}, expected one of {', '.join(_PROTOCOLS)}")
+    if protocol.startswith("SASL"):
+        _require_login(options)
+    if properties.get("ssl.endpoint.identification.algorithm") == "":
+        options["ssl_check_hostname"] = False
+    return options
+
+
+def _require_login(options: dict[str, Any]) -> None:
+    mechanism = options.setdefault("sasl_mechanism", "PLAIN")
+    if mechanism not in _MECHANISMS:
+        raise UserError(f"sasl.mechanism: {mechanism!r}, expected one of {', '.join(_MECHANISMS)}")
+    if mechanism != "GSSAPI" and not {"sasl_plain_username", "sasl_plain_password"} <= options.keys():
+        raise UserError(
+            f"sasl.mechanism {mechanism} needs a login: give sasl.username and sasl.password, or sasl.jaas.config"
+        )
+
+
+def _require_pem(properties: Mapping[str, str], store: str) -> None:
+    kind = properties.get(f"ssl.{store}.type", "JKS")
+    if kind != "PEM":
+        instead = "ssl.ca.location" if store == "truststore" else "ssl.certificate.location, ssl.key.location"
+        raise UserError(
+            f"ssl.{store}.type: only Java reads {kind}: export it as PEM and set ssl.{store}.type=PEM, or {instead}"
+        )

@@ -1,0 +1,222 @@
+"""Where the commands that start at once get the quotas from: a file, ZooKeeper, the Admin API, the tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.errors import UserError
+from kquota_spark.formats.quota_file import read_quota_file
+from kquota_spark.formats.znodes import ROOTS, View, name_nodes
+from kquota_spark.io.tables import local_path, query
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.leaders import LeaderBook
+from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.resolve import candidates
+from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, RuleStretch, stretches
+
+_RETRY_S = 0.1
+_KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
+_RULES = f"""
+select cluster_id, level, entity, {_KEY_COLUMNS}, epoch_ms(valid_from) as valid_from,
+       epoch_ms(valid_to) as valid_to, version, epoch_ms(known_through) as known_through
+from quota_rules
+"""  # noqa: S608 - names of ours
+
+
+class Client(NamedTuple):
+    """Whose quotas are asked for."""
+
+    user: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaHistory:
+    """Quotas over time, as far as a source tells.
+
+    Attributes:
+        origin: the source as people call it.
+        book: the quotas; without `has_history` those of now, as if they had always been in force.
+        has_history: whether the source tells of the past.
+        known_through_ms: edits after this are not known; None where everything up to now is.
+        cluster_id: whose quotas these are in the tables; None if they come from elsewhere.
+        problems: what could not be read as quotas, each with its place.
+        leaders: leaders of partitions over time, for a callback that asks; no source tells them yet.
+    """
+
+    origin: str
+    book: RuleBook
+    has_history: bool = True
+    known_through_ms: int | None = None
+    cluster_id: str | None = None
+    problems: tuple[str, ...] = ()
+    leaders: LeaderBook = field(default_factory=LeaderBook)
+
+
+def from_file(path: Path, *, apply_lag_ms: int = 0) -> QuotaHistory:
+    """The timeline of a quota file.
+
+    Raises:
+        UserError: see `read_quota_file`.
+    """
+    return QuotaHistory(f"file {path}", RuleBook(stretches(read_quota_file(path), apply_lag_ms=apply_lag_ms)))
+
+
+def from_zookeeper(
+    quotas: Quotas, of: Client | None = None, *, named: str = "quotas.zookeeper_connect"
+) -> QuotaHistory:
+    """What a running ZooKeeper holds now.
+
+    Args:
+        quotas: address and time limits.
+        of: only what can govern this client: instant however many users there are; None for all.
+        named: what an error calls the address by.
+
+    Raises:
+        UserError: it does not answer within `connect_timeout`, or hides its quotas.
+    """
+    try:
+        view = _whole_view(quotas) if of is None else _view_of(quotas, of)
+    except UserError as error:
+        raise UserError(str(error).replace("quotas.zookeeper_connect", named)) from error
+    where = f"ZooKeeper {quotas.zookeeper_connect}"
+    for root in ROOTS:
+        if root in view.unreadable:
+            advice = f"check the chroot of {named} and the rights of its nodes"
+            raise UserError(f"{where}: {view.unreadable[root]}: {advice}")
+    names = name_nodes(view.nodes)
+    changes = [
+        _in_force(entity, key, value, view.nodes[path].version)
+        for path, entity in names.entities.items()
+        for key, value in view.nodes[path].payload.values.items()
+    ]
+    decoded = {
+        path: node.payload.problem for path, node in view.nodes.items() if node.payload.problem is not None
+    }
+    return _of_now(where, changes, {**decoded, **names.problems, **view.unreadable})
+
+
+def from_admin(
+    bootstrap_servers: str, properties: Mapping[str, str], of: Client | None = None, *, timeout_ms: int
+) -> QuotaHistory:
+    """What a running cluster's Admin API (KIP-546) describes now.
+
+    Args:
+        bootstrap_servers: one or more brokers, `host:port,host:port`.
+        properties: client properties for the login.
+        of: only what can govern this client; None for all.
+        timeout_ms: limit of connecting, and again of each request.
+
+    Raises:
+        UserError: no broker answers in time, or it refuses us.
+    """
+    from kquota_spark.io.quota_admin import described_quotas
+
+    entities = None if of is None else candidates(*of)
+    found = described_quotas(bootstrap_servers, properties, entities, timeout_ms=timeout_ms)
+    changes = [_in_force(entity, key, value, None) for entity, key, value in found]
+    return _of_now(f"Kafka {bootstrap_servers}", changes, {})
+
+
+def from_tables(settings: Settings) -> QuotaHistory:
+    """The table `quota_rules`; of the settings' cluster, or of the only one that it holds.
+
+    Raises:
+        UserError: there is no such table, or it has nothing of the cluster.
+    """
+    rows = query(settings, ["quota_rules"], _RULES).dicts()
+    clusters = sorted({row["cluster_id"] for row in rows})
+    where = f"table quota_rules under {settings.tables}"
+    if not clusters:
+        raise UserError(f"{where} is empty: start the audit or kquota watch, or name another source")
+    cluster_id = clusters[0] if len(clusters) == 1 else settings.cluster_id
+    if cluster_id not in clusters:
+        held = ", ".join(clusters)
+        raise UserError(
+            f"{where} has nothing of cluster {cluster_id}, only {held}: set cluster_id (--config)"
+        )
+    mine = [row for row in rows if row["cluster_id"] == cluster_id]
+    known = [row["known_through"] for row in mine if row["known_through"] is not None]
+    known_through_ms = max(known, default=BEGINNING_MS)
+    return QuotaHistory(
+        where,
+        RuleBook(_stretch(row) for row in mine if row["level"] > 0),
+        known_through_ms=None if known_through_ms >= END_MS else known_through_ms,
+        cluster_id=cluster_id,
+    )
+
+
+def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
+    """The settings' own source: the tables if they are there, else what `quotas.source` names.
+
+    Args:
+        settings: where the tables and the quotas are.
+        of: from ZooKeeper, only what can govern this client; None for all.
+
+    Raises:
+        UserError: the source cannot be read.
+    """
+    if _has_rules(settings.tables):
+        return from_tables(settings)
+    quotas = settings.quotas
+    if quotas.source == "zookeeper":
+        return from_zookeeper(quotas, of)
+    if not quotas.file:
+        raise UserError("quotas.file: missing, expected the path of a quota file, as quotas.source is file")
+    return from_file(Path(quotas.file))
+
+
+def _in_force(entity: Entity, key: QuotaKey, value: float, version: int | None) -> QuotaChange:
+    """A quota of which only the present is known."""
+    return QuotaChange(entity, key, value, None, BEGINNING_MS, version or 0)
+
+
+def _of_now(origin: str, changes: Iterable[QuotaChange], problems: Mapping[str, str]) -> QuotaHistory:
+    shown = tuple(f"{path}: {problem}" for path, problem in sorted(problems.items()))
+    return QuotaHistory(origin, RuleBook(stretches(changes)), has_history=False, problems=shown)
+
+
+def _view_of(quotas: Quotas, of: Client) -> View:
+    from kquota_spark.io.zookeeper_once import view_of_client
+
+    return view_of_client(quotas, of.user, of.client_id)
+
+
+def _whole_view(quotas: Quotas) -> View:
+    from kquota_spark.io.zookeeper import QuotaTree
+
+    deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
+    tree = QuotaTree(quotas.zookeeper_connect, session_timeout_ms=quotas.session_timeout)
+    tree.start(connect_timeout_ms=quotas.connect_timeout)
+    try:
+        while (view := tree.read()) is None:
+            if time.monotonic() > deadline_s:
+                within_s = quotas.connect_timeout / 1_000
+                raise UserError(
+                    f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s: try again"
+                )
+            tree.changed.wait(_RETRY_S)
+    finally:
+        tree.stop()
+    return view
+
+
+def _stretch(row: Mapping[str, Any]) -> RuleStretch:
+    values = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
+    return RuleStretch(
+        Entity.parse(row["entity"]), values, row["valid_from"], row["valid_to"], row["version"]
+    )
+
+
+def _has_rules(root: str) -> bool:
+    local = local_path(root)
+    if local is not None:
+        return (local / "quota_rules" / "_delta_log").is_dir()
+    from deltalake import DeltaTable
+
+    return bool(DeltaTable.is_deltatable(f"{root.rstrip('/')}/quota_rules"))

@@ -1,0 +1,90 @@
+"""The quota nodes that can matter to one client, read once: a few requests however many users there are.
+
+`io.zookeeper` mirrors all nodes, which takes seconds with thousands of users.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from kquota_spark.config.settings import Quotas
+from kquota_spark.errors import UserError
+from kquota_spark.formats.znodes import ROOTS, Node, View, decode_quota_node, name_nodes
+from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.model.resolve import candidates
+
+_quiet = logging.getLogger(__name__)
+_quiet.setLevel(logging.CRITICAL)  # kazoo logs every payload at DEBUG, SCRAM credentials included
+
+
+def view_of_client(quotas: Quotas, user: str, client_id: str) -> View:
+    """The nodes of the entities that could govern a client, as brokers find them.
+
+    Raises:
+        UserError: the address is none, or ZooKeeper does not answer in time.
+    """
+    with _connected(quotas) as client:
+        client.sync("/config")
+        unreadable: dict[str, str] = {}
+        for root in ROOTS:
+            with suppress(NoAuthError):  # it exists
+                if client.exists(f"/config/{root}") is None:
+                    unreadable[root] = f"/config/{root} does not exist"
+        users = [str(Entity(user)), str(Entity(DEFAULT))]
+        paths = list(users)
+        # Client ids are looked for among the names that are there: brokers understand more than one spelling.
+        for parent in ("clients", *(f"{path}/clients" for path in users)):
+            paths += _children(client, parent, unreadable)
+        wanted = set(candidates(user, client_id))
+        found = [path for path, entity in name_nodes(paths).entities.items() if entity in wanted]
+        nodes = {path: node for path in found if (node := _node(client, path, unreadable)) is not None}
+        return View(nodes, {}, unreadable)
+
+
+@contextmanager
+def _connected(quotas: Quotas) -> Iterator[KazooClient]:
+    try:
+        client = KazooClient(quotas.zookeeper_connect, timeout=quotas.session_timeout / 1_000, logger=_quiet)
+    except ValueError as error:
+        raise UserError(
+            f"quotas.zookeeper_connect: {quotas.zookeeper_connect!r}: {error}, expected host:port,host:port/chroot"
+        ) from error
+    try:
+        if not client.start_async().wait(quotas.connect_timeout / 1_000):
+            raise KazooTimeoutError
+        yield client
+    except (KazooTimeoutError, KazooException) as error:
+        raise UserError(
+            f"ZooKeeper {quotas.zookeeper_connect} did not answer within {quotas.connect_timeout / 1_000:g} s: "
+            "check quotas.zookeeper_connect and that the server runs"
+        ) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _children(client: KazooClient, parent: str, unreadable: dict[str, str]) -> list[str]:
+    try:
+        return [f"{parent}/{name}" for name in client.get_children(f"/config/{parent}")]
+    except NoNodeError:
+        return []
+    except NoAuthError:
+        unreadable[parent] = f"no right to read /config/{parent}"
+        return []
+
+
+def _node(client: KazooClient, path: str, unreadable: dict[str, str]) -> Node | None:
+    try:
+        data, stat = client.get(f"/config/{path}")
+    except NoNodeError:
+        return None
+    except NoAuthError:
+        unreadable[path] = f"no right to read /config/{path}"
+        return None
+    return Node(decode_quota_node(data), stat.mtime, stat.mzxid)

@@ -1,0 +1,34 @@
+"""Runs `kquota` as its users do, and takes what it says apart."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from typing import Any
+
+from kquota_spark.cli.escape import width
+from kquota_spark.cli.main import main
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(list(arguments))
+    return code, out.getvalue(), err.getvalue()
+
+
+def shown(*arguments: str) -> str:
+    """What a command that succeeds shows; no line is wider than 100 columns."""
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    assert max(map(width, out.splitlines())) <= 100
+    return out
+
+
+def as_json(*arguments: str) -> dict[str, Any]:
+    """The JSON of a command that succeeds."""
+    code, out, err = run(*arguments, "--output", "json")
+    assert (code, err) == (0, "")
+    answer: dict[str, Any] = json.loads(out)
+    return answer
