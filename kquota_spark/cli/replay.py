@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from kquota_spark.cli.replay_tables import show_buckets, show_requests
 from kquota_spark.cli.window_comparison import compared, print_comparison, window_shape
 from kquota_spark.errors import UserError
 from kquota_spark.io.offline import Replay, broker_id_of, replay_files
+from kquota_spark.model.ring_check import likely_variant
 
 if TYPE_CHECKING:
     from kquota_spark.io.quota_sources import QuotaHistory
@@ -82,8 +84,10 @@ def run_replay(options: argparse.Namespace) -> int:
         "command": "kquota replay", "version": 1, **summary_of(found),
         "source": history.origin, "window": config.name, "notes": list(_notes(history, found)),
     }  # fmt: skip
-    # The ring that the log speaks for, `model.ring_check.likely_variant(found.stretches.values(), config)`,
-    # belongs here: into the answer as "ring", and in `_print` after the summary.
+    ring = likely_variant(found.stretches.values(), config)
+    answer["ring"] = (
+        None if ring is None else {**asdict(ring), "variant": ring.variant.value, "message": ring.message}
+    )
     if options.show == "wrong":
         answer["wrong"] = list(wrong_rows(found, config))
     has_more = False
@@ -109,6 +113,8 @@ def _first(rows: Iterable[dict[str, Any]], limit: int | None) -> tuple[list[dict
 
 def _print(answer: dict[str, Any], *, has_more: bool) -> None:
     print_summary(answer)
+    if answer["ring"]:
+        Page().paragraph("ring:", f"{answer['ring']['message']}: see --broker-version", indent=6)
     for note in answer["notes"]:
         Page().paragraph("note:", terminal_text(note), indent=6)
     for row in answer.get("wrong", ()):

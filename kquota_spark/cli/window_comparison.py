@@ -18,7 +18,8 @@ from kquota_spark.cli.replay_tables import place_columns
 from kquota_spark.cli.resolve import finite
 from kquota_spark.io.offline import Replay
 from kquota_spark.model.replay import Verdict
-from kquota_spark.model.sampled_rate import RateConfig, SampleRing, throttle_time_ms
+from kquota_spark.model.sampled_rate import RateConfig, SampleRing
+from kquota_spark.model.throttle_time import throttle_time_ms
 
 _SHAPE = re.compile(r"(\d{1,4})x(\d{1,5})")
 _CENSORED = (

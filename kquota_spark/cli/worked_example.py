@@ -9,7 +9,8 @@ import math
 from typing import NamedTuple
 
 from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.sampled_rate import RateConfig, SampleRing, rate_per_s, throttle_time_ms
+from kquota_spark.model.sampled_rate import RateConfig, SampleRing
+from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
 
 MS_PER_PERCENT = 10
 """A percent of a thread is 10 ms of it in each second."""

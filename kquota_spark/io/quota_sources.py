@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ class QuotaHistory:
         known_through_ms: edits after this are not known; None where everything up to now is.
         cluster_id: whose quotas these are in the tables; None if they come from elsewhere.
         problems: what could not be read as quotas, each with its place.
-        leaders: leaders of partitions over time, for a callback that asks; no source tells them yet.
+        leaders: leaders of partitions over time, for a callback that asks; only the tables tell them.
     """
 
     origin: str
@@ -148,7 +148,17 @@ def from_tables(settings: Settings) -> QuotaHistory:
         RuleBook(_stretch(row) for row in mine if row["level"] > 0),
         known_through_ms=None if known_through_ms >= END_MS else known_through_ms,
         cluster_id=cluster_id,
+        leaders=_leaders(replace(settings, cluster_id=cluster_id)),
     )
+
+
+def _leaders(settings: Settings) -> LeaderBook:
+    """The leaders that the watcher has polled; only a callback asks for them."""
+    if not settings.quotas.callback:
+        return LeaderBook()
+    from kquota_spark.io.stored_rules import stored_leaders
+
+    return LeaderBook(stored_leaders(settings))
 
 
 def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:

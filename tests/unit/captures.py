@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import NamedTuple
 
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.formats.request_log import RequestLogParser
-from kquota_spark.io.offline import BucketKey, _Stretches, broker_id_of
+from kquota_spark.io.offline import BucketKey, broker_id_of, replay_files
 from kquota_spark.model.decision import Stretch, judge_bucket
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.replay import BucketReplay, Verdict
@@ -35,12 +33,11 @@ ZK39_PLAIN = Capture("zk39-plain", RateConfig(5, 2_000), ZOOKEEPER_LAG_MS)
 def buckets_of(capture: Capture) -> dict[BucketKey, list[Stretch]]:
     """The requests by bucket; every line can be read."""
     changes = read_quota_file(DATA / capture.name / "quotas.yaml")
-    found = _Stretches(RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms))))
-    parser = RequestLogParser("UTC")
-    for path in sorted((DATA / capture.name).glob("*.gz")):
-        for line in gzip.decompress(path.read_bytes()).splitlines():
-            found.add(broker_id_of(path, None), parser.parse(line))
-    return found.by_bucket()
+    governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
+    files = [(broker_id_of(path, None), path) for path in sorted((DATA / capture.name).glob("*.gz"))]
+    found = replay_files(files, governor, capture.config)
+    assert not found.unreadable
+    return found.stretches
 
 
 def verdicts_of(bucket: list[Stretch], config: RateConfig) -> list[Verdict]:
