@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 _CACHED_SECONDS = 4_096
+_MILLISECONDS = {b"%c%03d" % (mark, ms): ms for mark in b",." for ms in range(1_000)}
 _WAITED_PRODUCE_MS, _WAITED_FETCH_MS = 5.0, 50.0
 
 
@@ -28,14 +29,14 @@ class LogClock:
         Raises:
             ValueError: the text is not such a time.
         """
-        milli = text[20:]
-        if len(milli) != 3 or not milli.isdigit():
+        milli = _MILLISECONDS.get(text[19:])
+        if milli is None:
             raise ValueError(text)
         second = text[:19]
         base_ms = self._seconds.get(second)
         if base_ms is None:
             base_ms = self._second_ms(second)
-        return base_ms + int(milli)
+        return base_ms + milli
 
     def _second_ms(self, second: bytes) -> int:
         if not (second[17:].isdigit() and second[16:17] == b":" and len(second) == 19):
