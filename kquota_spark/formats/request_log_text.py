@@ -40,6 +40,7 @@ _HEADER_BEFORE_1_0 = re.compile(
     re.ASCII,
 )
 _END_OF_HEADER = re.compile(r"(?:, correlationId=-?\d+\)|\}) -- \{", re.ASCII)
+# The logger's name is required: a line that is cut within a principal that holds ",listener:" would be read wrong.
 _CONNECTION = " from connection "
 _NUMBER = r"\d{1,15}(?:\.\d{1,9})?(?:E-?\d{1,2})?"
 _TAIL = re.compile(
@@ -49,7 +50,7 @@ _TAIL = re.compile(
     r"principal:(?P<kind>[^:]*):(?P<user>.*),listener:[^,\s]+"
     r"(?:,clientInformation:ClientInformation\(softwareName=(?P<software>[^,()]*), "
     r"softwareVersion=(?P<software_version>[^,()]*)\))?"
-    rf"(?:,temporaryMemoryBytes:\d+)?(?P<conversions>,messageConversionsTime:{_NUMBER})?(?:\s+\([^\s()]+\))?\s*",
+    rf"(?:,temporaryMemoryBytes:\d+)?(?P<conversions>,messageConversionsTime:{_NUMBER})?\s+\([^\s()]+\)\s*",
     re.ASCII,
 )
 _RESPONSE = ",response:"
