@@ -112,15 +112,8 @@ def _fixed_fetch_bytes(version: int) -> tuple[int, int]:
 _FIXED_FETCH_BYTES = [_fixed_fetch_bytes(version) for version in range(_FETCH_FLEXIBLE)]
 
 
-def _varint_bytes(value: int) -> int:
-    """Length of an unsigned varint."""
-    if value < 0x80:
-        return 1
-    if value < 0x4000:
-        return 2
-    if value < 0x200000:
-        return 3
-    return 4 if value < 0x10000000 else 5
+_VARINT_BYTES = [1] + [(bits + 6) // 7 for bits in range(1, 36)]
+"""Length of an unsigned varint by the number of its bits; a list, because it is asked five times a line."""
 
 
 def _utf8_bytes(text: str) -> int:
@@ -129,7 +122,7 @@ def _utf8_bytes(text: str) -> int:
 
 def _compact_string_bytes(text: str) -> int:
     length = _utf8_bytes(text)
-    return _varint_bytes(length + 1) + length
+    return _VARINT_BYTES[(length + 1).bit_length()] + length
 
 
 def _missing(what: str) -> Unreadable:
@@ -155,16 +148,16 @@ def produce_bytes(
         raise _missing("transactionalId")
     if version >= _PRODUCE_FLEXIBLE:
         body = _compact_string_bytes(transactional_id) if transactional_id else 1
-        body += 6 + _varint_bytes(len(topics) + 1) + 1
+        body += 6 + _VARINT_BYTES[(len(topics) + 1).bit_length()] + 1
         for topic in topics:
             partitions = topic.partition_data
             body += _topic_bytes(topic.name, topic.topic_id, version >= _PRODUCE_BY_ID)
-            body += _varint_bytes(len(partitions) + 1) + 1
+            body += _VARINT_BYTES[(len(partitions) + 1).bit_length()] + 1
             for partition in partitions:
                 size = partition.records_size_in_bytes
                 if size < 0:
                     size = _empty_size(partition)
-                body += 5 + _varint_bytes(size + 1) + size
+                body += 5 + _VARINT_BYTES[(size + 1).bit_length()] + size
         return 11 + _utf8_bytes(client_id) + body
     body = 2 + 4 + 4
     if version >= _PRODUCE_WITH_TRANSACTION:
@@ -211,10 +204,10 @@ def fetch_bytes(version: int, topics: Sequence[FetchTopic]) -> int:
                 size = partition.records_size_in_bytes
                 body += of_partition + (size if size >= 0 else _empty_size(partition))
         return 4 + body
-    body = 10 + _varint_bytes(len(topics) + 1) + 1
+    body = 10 + _VARINT_BYTES[(len(topics) + 1).bit_length()] + 1
     for topic in topics:
         body += _topic_bytes(topic.topic, topic.topic_id, version >= _FETCH_BY_ID)
-        body += _varint_bytes(len(topic.partitions) + 1) + 1
+        body += _VARINT_BYTES[(len(topic.partitions) + 1).bit_length()] + 1
         for partition in topic.partitions:
             body += _flexible_fetch_partition_bytes(partition)
     return 4 + body
@@ -225,9 +218,9 @@ def _flexible_fetch_partition_bytes(partition: FetchPartition) -> int:
     if size < 0:
         size = _empty_size(partition)
     aborted = partition.aborted_transactions
-    total = 36 + _varint_bytes(size + 1) + size
+    total = 36 + _VARINT_BYTES[(size + 1).bit_length()] + size
     if aborted:
-        total += _varint_bytes(len(aborted) + 1) - 1 + 17 * len(aborted)
+        total += _VARINT_BYTES[(len(aborted) + 1).bit_length()] - 1 + 17 * len(aborted)
     elif aborted is UNSET:
         raise _missing("abortedTransactions")
     if partition.diverging_epoch is not UNSET:

@@ -27,6 +27,7 @@ ThrottleMs = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0)]
 
 _HEADER_BYTES = 200
+_API_KEY = b'"requestApiKey":'
 _NO_THROTTLE = -1
 _NEWEST_FETCH_WITH_REPLICA_ID = 14
 _CONTROLLED_SHUTDOWN_V0 = (7, 0)
@@ -118,13 +119,16 @@ class JsonForm:
             OverflowError: a time before 1970 or after 9999.
         """
         try:
+            if not body.isascii():
+                body.decode()  # What is skipped is checked in all but this.
             # The decoder is chosen by the header, which stands near the start, and then checks it.
-            head = body[:_HEADER_BYTES]
-            if b'"requestApiKey":0,' in head:
+            at = body.find(_API_KEY, 0, _HEADER_BYTES) + len(_API_KEY)
+            key = body[at : at + 2]
+            if key == b"0,":
                 produce = self._produce.decode(body)
                 if produce.request_header.request_api_key == PRODUCE_KEY:
                     return _of_produce(produce, log_time_ms)
-            elif b'"requestApiKey":1,' in head:
+            elif key == b"1,":
                 fetch = self._decoded_fetch(body)
                 if fetch.request_header.request_api_key == FETCH_KEY:
                     return _of_fetch(fetch, log_time_ms)

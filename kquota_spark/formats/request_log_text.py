@@ -127,6 +127,8 @@ def _line(text: bytes, log_time_ms: int) -> _Line:
         raise Unreadable("text form: no end as Kafka 0.10.2 to 2.7 prints it (cut in half?)")
     if _END_OF_HEADER.search(line, header.end(), tail.start()):
         raise Unreadable("text form: two ends of the header: a client id or a body imitates one")
+    if "principal:" in tail["user"]:
+        raise Unreadable("text form: two principals")
     named = header.groupdict()
     key = int(named["key"]) if "key" in named else API_KEYS.get(named["name"], -1)
     if not 0 <= key < len(API_NAMES):

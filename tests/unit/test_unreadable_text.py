@@ -47,6 +47,7 @@ def reason(line: bytes, *replacements: tuple[str, str]) -> str:
         ("sendTime:0.518", "sendTime:-0.518", END),
         ("sendTime:0.518,", "", END),
         ("principal:User:alice", "principal:alice", END),
+        ("principal:User:alice", "principal:User:bob,principal:User:alice", "text form: two principals"),
         ("(kafka.request.logger)", "(kafka.request.lo", END),
         ("(kafka.request.logger)", "x (kafka.request.logger)", END),
         ("clientId=shop", "clientId=a, correlationId=1) -- {b", TWO_HEADERS),
@@ -72,7 +73,7 @@ def reason(line: bytes, *replacements: tuple[str, str]) -> str:
         ("correlationId=7", "correlationId=2147483648", TOO_LARGE),
         ("sendTime:0.518", "sendTime:1E99", "a time before 1970 or after 9999"),
     ],
-    ids=range(28),
+    ids=range(29),
 )
 def test_produces_that_are_refused(old: str, new: str, expected: str) -> None:
     line = PRODUCE_27.replace(old.encode(), new.encode(errors="surrogateescape"))
