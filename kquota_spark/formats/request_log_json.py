@@ -215,6 +215,13 @@ def _is_from_follower(request: _FetchRequest, version: int) -> bool:
     return request.replica_id >= 0
 
 
+def _no_client_id(header: _Header) -> str:
+    """The empty one, where the header has no field for it."""
+    if (header.request_api_key, header.request_api_version) != _CONTROLLED_SHUTDOWN_V0:
+        raise Unreadable("JSON: Object missing required field `clientId` - at `$.requestHeader`")
+    return ""
+
+
 def _request(
     line: _Line[object, object],
     log_time_ms: int,
@@ -233,9 +240,7 @@ def _request(
     header, software = line.request_header, line.client_information
     client_id = header.client_id
     if client_id is UNSET:
-        if (header.request_api_key, header.request_api_version) != _CONTROLLED_SHUTDOWN_V0:
-            raise Unreadable("JSON: Object missing required field `clientId` - at `$.requestHeader`")
-        client_id = ""
+        client_id = _no_client_id(header)
     kind, colon, name = line.principal.partition(":")
     if not colon:
         raise Unreadable("a principal that is not `type:name`")
