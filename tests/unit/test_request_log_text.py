@@ -146,11 +146,12 @@ def test_principals(user: str) -> None:
     assert found == PRODUCE._replace(user=user)
 
 
-def test_a_client_id_cannot_imitate_the_end_of_the_line() -> None:
+def test_a_client_id_or_a_body_cannot_imitate_the_end_of_the_line() -> None:
     at = PRODUCE_27.index(b" from connection")
     imitation = PRODUCE_27[at:].decode().replace("alice", "root").removesuffix(" (kafka.request.logger)")
     found = parsed(PRODUCE_27, ("clientId=shop", f"clientId=shop{imitation}"))
     assert (found.user, found.client_id) == ("alice", f"shop{imitation}")
+    assert parsed(CREATE_TOPICS_27, ("name=orders,num", f"name={imitation},num")).user == "alice"
 
 
 def test_the_throttle_of_a_throttled_fetch() -> None:
@@ -161,6 +162,13 @@ def test_the_throttle_of_a_throttled_fetch() -> None:
         charged_bytes=0, point_kind=PointKind.THROTTLED_FETCH, observed_throttle_ms=996, topics=[]
     )
     assert parsed(empty).charged_bytes == 16
+
+
+def test_a_throttled_fetch_before_2_0_was_charged_and_held_back() -> None:
+    sets = "FileRecords(size=30000, file=/data/orders-0/00000000000000000000.log, start=0, end=30000)"
+    throttled = ("response:{throttle_time_ms=0", "response:{throttle_time_ms=996")
+    found = parsed(FETCH_26, (sets, "[]"), throttled, ("throttleTime:0", "throttleTime:998.868"))
+    assert (found.point_kind, found.charged_bytes, found.observed_throttle_ms) == (PointKind.FETCH, 72, 996)
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,16 @@ def reason(line: bytes, *replacements: tuple[str, str]) -> str:
         (PRODUCE_V9[: PRODUCE_V9.rindex(b"}")], NOT_JSON),
         (PRODUCE_V9[:500] + PRODUCE_V9, NOT_JSON),  # one broke off, the next one followed
         (PRODUCE_V9.replace(b"checkout-svc", b"\xff\xfe"), NOT_JSON),
+        (
+            PRODUCE_V9.replace(b'"listener":"', b'"listener":"\xff'),
+            NOT_JSON,
+        ),  # in a field that is skipped, too
         (PRODUCE_V9 + b" " * (4 << 20), "line longer than 4194304 bytes"),
         (PRODUCE_V9.replace(b"orders", b"o" * 5_000_000), "line longer than 4194304 bytes"),
         (FETCH_V12.replace(b'"rackId":""', b'"rackId":' + b"[" * 90_000 + b"]" * 90_000), NOT_JSON),
         (FETCH_V12.replace(b'"rackId":""', b'"rackId":' + b'{"a":' * 90_000), NOT_JSON),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_lines_that_are_refused(line: bytes, expected: str) -> None:
     assert reason(line) == expected
