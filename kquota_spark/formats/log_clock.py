@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
+import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 _CACHED_SECONDS = 4_096
+_SECOND = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_MILLISECONDS = {b"%c%03d" % (mark, ms): ms for mark in b",." for ms in range(1_000)}
 _WAITED_PRODUCE_MS, _WAITED_FETCH_MS = 5.0, 50.0
 
 
@@ -28,18 +30,18 @@ class LogClock:
         Raises:
             ValueError: the text is not such a time.
         """
-        milli = text[20:]
-        if len(milli) != 3 or not milli.isdigit():
+        milli = _MILLISECONDS.get(text[19:])
+        if milli is None:
             raise ValueError(text)
         second = text[:19]
         base_ms = self._seconds.get(second)
         if base_ms is None:
             base_ms = self._second_ms(second)
-        return base_ms + int(milli)
+        return base_ms + milli
 
     def _second_ms(self, second: bytes) -> int:
-        if not (second[17:].isdigit() and second[16:17] == b":" and len(second) == 19):
-            raise ValueError(second)  # strptime would take a second of one digit
+        if _SECOND.fullmatch(second) is None:
+            raise ValueError(second)  # strptime would take numbers of one digit and any blank
         local = datetime.strptime(second.decode("ascii"), "%Y-%m-%d %H:%M:%S").replace(tzinfo=self._zone)
         if len(self._seconds) >= _CACHED_SECONDS:
             self._seconds.clear()
@@ -64,7 +66,7 @@ def record_time_ms(
     before = log_time_ms - send_ms - response_queue_ms - (0.0 if has_waited else remote_ms)
     if not BEGINNING_MS <= before <= END_MS:
         raise OverflowError
-    return math.floor(before + 0.5)
+    return int(before + 0.5)
 
 
 def has_produce_waited(acks: int, remote_ms: float) -> bool:

@@ -12,7 +12,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable, storable_text
+from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
+from kquota_spark.formats.stored_text import storable_text
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
 from kquota_spark.schema.tables import REQUESTS
 

@@ -388,8 +388,8 @@ def test_connection_options_are_taken_from_javas_or_librdkafkas_names() -> None:
 
 
 _LINE = (
-    b'[2026-11-21 05:40:00,000] DEBUG Completed request:{"requestHeader":{"requestApiKey":3,'
-    b'"requestApiVersion":12,"correlationId":1,"clientId":"a"},"connection":"c","principal":"User:a",'
+    b'[2026-11-21 05:40:00,000] DEBUG Completed request:{"isForwarded":false,"requestHeader":{"requestApiKey":3,'
+    b'"requestApiVersion":12,"correlationId":1,"clientId":"a"},"request":{},"connection":"c","principal":"User:a",'
     b'"localTimeMs":1.0,"remoteTimeMs":0.0,"responseQueueTimeMs":0.0,"sendTimeMs":0.0,"throttleTimeMs":0,'
     b'"response":{}} (kafka.request.logger)'
 )

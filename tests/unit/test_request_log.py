@@ -20,8 +20,6 @@ from tests.unit.log_lines import (
     PRODUCE_V9,
     T0_MS,
     changed,
-    fetch_by_id,
-    produce_v8,
 )
 
 DATA = Path(__file__).parents[1] / "data"
@@ -116,24 +114,6 @@ def test_create_topics_refused_has_its_throttle_in_the_response_only() -> None:
     assert forwarded == refused._replace(is_forwarded=True)
 
 
-def test_bytes_of_lines() -> None:
-    assert [parsed(produce_v8(size)).charged_bytes for size in (100, 16_384)] == [154, 16_438]
-    v11 = ('"requestApiVersion":9', '"requestApiVersion":11')
-    assert parsed(PRODUCE_V9, v11).charged_bytes == 16_433
-    assert parsed(PRODUCE_V9, v11, ("16384", "100")).charged_bytes == 147
-    v13 = ('"requestApiVersion":9', '"requestApiVersion":13')
-    by_id = parsed(PRODUCE_V9, v13, ('"name":"orders"', '"topicId":"vNg5hPZjQ4yZ6oXwMJ1jXg"'))
-    # 16 bytes of id instead of 1 + 6 of name.
-    assert (by_id.charged_bytes, by_id.topics) == (16_433 + 9, ["vNg5hPZjQ4yZ6oXwMJ1jXg"])
-    v11 = ('"requestApiVersion":12', '"requestApiVersion":11')
-    assert parsed(FETCH_V12, v11).charged_bytes == 16_456
-    assert [PARSER.parse(fetch_by_id(version)).charged_bytes for version in (13, 17)] == [16_457] * 2
-    assert PARSER.parse(fetch_by_id(17)).topics == ["vNg5hPZjQ4yZ6oXwMJ1jXg"]
-    # No response before the wait was over: empty, but not throttled.
-    empty = parsed(FETCH_V17_THROTTLED, ('"throttleTimeMs":1800', '"throttleTimeMs":0'))
-    assert (empty.charged_bytes, empty.point_kind) == (16, PointKind.FETCH)
-
-
 def test_acks_0_has_no_response_and_its_throttle_at_top_level() -> None:
     start, end = PRODUCE_V9.index(b'"response":{'), PRODUCE_V9.index(b',"connection"')
     line = PRODUCE_V9[:start] + b'"response":""' + PRODUCE_V9[end:]
@@ -167,8 +147,12 @@ def test_followers() -> None:
     assert parsed(FETCH_V12, ('"replicaId":-1', '"replicaId":-2')) == FETCH  # a debug consumer
     found = parsed(FETCH_V17_THROTTLED, ('"request":{"maxWaitMs"', REPLICA_STATE))
     assert (found.is_from_follower, found.quota_type, found.charged_bytes) == (True, None, None)
-    found = parsed(FETCH_V12, ('"request":{"replicaId":-1,"maxWaitMs"', REPLICA_STATE))
-    assert found == FOLLOWER
+    v17 = changed(FETCH_V12, ('"requestApiVersion":12', '"requestApiVersion":17'), ('"topic":', '"topicId":'))
+    found = parsed(v17, ('"request":{"replicaId":-1,"maxWaitMs"', REPLICA_STATE))
+    assert found == FOLLOWER._replace(api_version=17)
+    # From v15 on a consumer has neither.
+    consumer = parsed(v17, ('"request":{"replicaId":-1,"maxWaitMs"', '"request":{"maxWaitMs"'))
+    assert (consumer.is_from_follower, consumer.point_kind) == (False, PointKind.FETCH)
 
 
 def test_forwarded_requests_are_not_counted() -> None:
@@ -194,8 +178,9 @@ def test_client_ids(logged: str, client_id: str, more_bytes: int) -> None:
 
 
 def test_no_client_id_in_the_header_of_version_0() -> None:
-    found = parsed(METADATA_V12, ('"clientId":"checkout-svc",', ""))
-    assert found.client_id == ""
+    # Only ControlledShutdown v0 has such a header.
+    shutdown = ('"requestApiKey":3,"requestApiVersion":12', '"requestApiKey":7,"requestApiVersion":0')
+    assert parsed(METADATA_V12, shutdown, ('"clientId":"checkout-svc",', "")).client_id == ""
 
 
 @pytest.mark.parametrize(
@@ -272,6 +257,11 @@ def test_topics_beyond_32_count_but_are_not_named() -> None:
 def test_a_null_record_set_is_empty() -> None:
     # 16,433 less 16,384 and two of the three bytes of its length.
     assert parsed(PRODUCE_V9, ('"recordsSizeInBytes":16384', '"records":null')).charged_bytes == 47
+
+
+@pytest.mark.parametrize("after", [b"", b" (kafka.request.logger)", b" (a.b) ", b"\t(x$Y)\r"])
+def test_what_may_stand_after_a_request(after: bytes) -> None:
+    assert PARSER.parse(PRODUCE_V9[: PRODUCE_V9.rindex(b"}") + 1] + after) == PRODUCE
 
 
 def test_the_connection_hash() -> None:
