@@ -8,12 +8,19 @@ keys); then a sequential node under `/config/changes`, because brokers watch not
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kquota_spark.embedded.zookeeper import connected
-from kquota_spark.model.entities import DEFAULT, Default
-from kquota_spark.model.names import sanitise
+from kquota_spark.formats.znode_json import read_config
+from kquota_spark.formats.znode_writes import (
+    CHANGE_NODE_PREFIX,
+    EMPTY_NODE,
+    change_notification,
+    with_quotas,
+)
+from kquota_spark.model.entities import DEFAULT, Default, Entity, IpEntity
+from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -22,10 +29,9 @@ _ATTEMPTS = 20
 
 
 Name: TypeAlias = str | Default
-_Change: TypeAlias = Callable[[dict[str, str]], None]
 
 
-__all__ = ["DEFAULT", "Name", "entity_path", "remove_quota", "set_quota"]
+__all__ = ["DEFAULT", "Name", "remove_quota", "set_quota"]
 
 
 def set_quota(
@@ -63,9 +69,8 @@ def set_quota(
         "controller_mutation_rate": controller_mutation_rate,
         "connection_creation_rate": connection_creation_rate,
     }
-    # Values are strings: a JSON number makes the broker's decoder throw (kafka.utils.json.DecodeJson).
-    texts = {key: str(value) for key, value in limits.items() if value is not None}
-    return _change(zookeeper_connect, entity_path(user, client_id, ip), lambda config: config.update(texts))
+    given = {key: value for key, value in limits.items() if value is not None}
+    return _change(zookeeper_connect, _entity(user, client_id, ip), given)
 
 
 def remove_quota(
@@ -80,64 +85,58 @@ def remove_quota(
     Returns:
         When ZooKeeper took the notification, in epoch ms.
     """
-
-    def remove(config: dict[str, str]) -> None:
-        for key in keys or [key for key in config if key.endswith(("_rate", "_percentage"))]:
-            config.pop(key, None)
-
-    return _change(zookeeper_connect, entity_path(user, client_id, ip), remove)
+    all_keys = [IP_QUOTA_KEY] if ip is not None else [key.value for key in QuotaKey]
+    return _change(zookeeper_connect, _entity(user, client_id, ip), dict.fromkeys(keys or all_keys))
 
 
-def entity_path(user: Name | None, client_id: Name | None, ip: Name | None = None) -> str:
-    """The path of an entity below `/config`, with the names sanitised as the broker does it."""
-    if ip is not None and user is None and client_id is None:
-        return f"ips/{_node(ip)}"
-    parts = [("users", user), ("clients", client_id)]
-    path = "/".join(f"{root}/{_node(name)}" for root, name in parts if name is not None)
-    if ip is not None or not path:
-        msg = "a quota belongs to a user, a client id, both, or an ip alone"
-        raise ValueError(msg)
-    return path
+def _entity(user: Name | None, client_id: Name | None, ip: Name | None) -> Entity | IpEntity:
+    if ip is not None:
+        if (user, client_id) != (None, None):
+            msg = "an ip stands alone"
+            raise ValueError(msg)
+        return IpEntity(ip)
+    return Entity(user, client_id)
 
 
-def _node(name: Name) -> str:
-    return name.value if isinstance(name, Default) else sanitise(name)
-
-
-def _change(zookeeper_connect: str, entity: str, change: _Change) -> int:
+def _change(zookeeper_connect: str, entity: Entity | IpEntity, values: Mapping[str, float | None]) -> int:
     with connected(zookeeper_connect) as client:
-        _change_node(client, f"/config/{entity}", change)
-        notification = json.dumps({"version": 2, "entity_path": entity}).encode()
-        path = client.create("/config/changes/config_change_", notification, sequence=True, makepath=True)
+        _change_node(client, entity, values)
+        changes = f"/config/changes/{CHANGE_NODE_PREFIX}"
+        path = client.create(changes, change_notification(entity), sequence=True, makepath=True)
         _, status = client.get(path)
         return int(status.ctime)
 
 
-def _change_node(client: KazooClient, path: str, change: _Change) -> None:
+def _change_node(client: KazooClient, entity: Entity | IpEntity, values: Mapping[str, float | None]) -> None:
     """Read, change, write back the version that was read; again if another writer came between."""
     from kazoo.exceptions import BadVersionError
 
+    path = f"/config/{entity}"
     client.ensure_path(path)
     for _ in range(_ATTEMPTS):
         data, status = client.get(path)
-        document = _decoded(data)
-        config = {str(key): str(value) for key, value in document.get("config", {}).items()}
-        change(config)
-        payload = json.dumps({"version": 1, **document, "config": config}).encode()
+        changed = _changed(entity, data, values)
         try:
-            client.set(path, payload, version=status.version)
+            client.set(path, EMPTY_NODE if changed is None else changed, version=status.version)
         except BadVersionError:
             continue
-        if not config:
+        if changed is None:
             _remove_empty(client, path)
         return
     msg = f"{path} is changed by others all the time"
     raise RuntimeError(msg)
 
 
-def _decoded(data: bytes) -> Mapping[str, Mapping[str, str]]:
-    # A user's node may exist only as the parent of its clients, with null or nothing in it.
-    return json.loads(data) or {} if data else {}
+def _changed(
+    entity: Entity | IpEntity, data: bytes | None, values: Mapping[str, float | None]
+) -> bytes | None:
+    if isinstance(entity, Entity):
+        return with_quotas(entity, data, {QuotaKey(key): value for key, value in values.items()})
+    limit = values[IP_QUOTA_KEY]
+    # Values are strings: a JSON number makes the broker's decoder throw (kafka.utils.json.DecodeJson).
+    return (
+        None if limit is None else json.dumps({"version": 1, "config": {IP_QUOTA_KEY: str(limit)}}).encode()
+    )
 
 
 def _remove_empty(client: KazooClient, path: str) -> None:
@@ -147,7 +146,7 @@ def _remove_empty(client: KazooClient, path: str) -> None:
     while path.count("/") > 2:
         try:
             data, _ = client.get(path)
-            if _decoded(data).get("config"):
+            if data and read_config(data).config:
                 return
             client.delete(path)
         except (NoNodeError, NotEmptyError):

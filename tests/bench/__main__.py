@@ -1,5 +1,7 @@
 """`make bench`: lines per second of the whole audit, against the parse-only floor of the same run.
 
+Before it the pure model is measured on one core (`tests.bench.model`).
+
 `jobs/audit.py` runs as in production, all queries side by side. It first works through `WARM_UP` lines, in
 which the JVM compiles what it runs. Then it is held (SIGSTOP) while `LINES` more are loaded into its topic, and
 let go: the clock runs from there to the commit of the last decision. A figure counts only when `decisions`
@@ -26,6 +28,7 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.topics import create_topics
 from tests.bench.floor import floor_s
 from tests.bench.lines import BROKERS, QUOTAS, Line, closing_heartbeats, lines
+from tests.bench.model import model_figures
 from tests.bench.reconcile import expected_decided, last_commit_s, problems, requests_decided
 
 LINES = int(os.environ.get("BENCH_LINES", "2000000"))
@@ -48,6 +51,8 @@ stream: {{trigger: 1 s, allowed_lateness: {lateness} s}}
 
 
 def main() -> int:
+    _say("the pure model on one core")
+    of_model = model_figures()
     with tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
         root = Path(name)
         with embedded_cluster(root / "cluster") as cluster:
@@ -74,6 +79,7 @@ def main() -> int:
         "audit_to_floor": round(LINES / audit_s * floor / WARM_UP, 3),
         "reconciled": not found,
         "problems": found,
+        "model": of_model,
     }
     print(json.dumps(result, indent=2))
     return 1 if found else 0

@@ -19,11 +19,11 @@ from kquota_spark.embedded.admin_quotas import alter_quota
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.jars import ensure_jars
 from kquota_spark.embedded.load import run_load
-from kquota_spark.embedded.quotas import entity_path, set_quota
+from kquota_spark.embedded.quotas import set_quota
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.embedded.zookeeper import connected
-from kquota_spark.model.entities import Default, Name
+from kquota_spark.model.entities import Default, Entity, Name
 from tests.capture.plan import EDIT, EDIT_AFTER_S, QUOTAS, TOPICS, USERS, Quota, clients, history
 
 
@@ -95,7 +95,7 @@ def _set(cluster: Cluster, quota: Quota) -> list[dict[str, object]]:
             producer_byte_rate=produce, consumer_byte_rate=consume,
         )  # fmt: skip
         with connected(cluster.zookeeper_connect) as zookeeper:
-            from_ms = zookeeper.get(f"/config/{entity_path(user, client_id)}")[1].mtime
+            from_ms = zookeeper.get(f"/config/{Entity(user, client_id)}")[1].mtime
     else:
         from_ms = alter_quota(cluster, limits, user=user, client_id=client_id)
     entity = {"user": _text(user), "client_id": _text(client_id)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shlex
@@ -56,7 +57,7 @@ def test_a_command_of_the_readme_parses(line: str) -> None:
 
 def test_the_readme_shows_every_reading_command() -> None:
     shown = {line.split()[1] for line in kquota_lines()}
-    assert shown >= {"violations", "decisions", "usage", "doctor", "replay", "tables", "ship"}
+    assert shown >= {"violations", "decisions", "usage", "doctor", "replay", "tables", "ship", "explain"}
 
 
 def test_options_in_running_text_are_options_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,9 +173,27 @@ def test_the_python_of_the_readme_runs(
     tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tables)
-    (code,) = blocks("python")
-    exec(compile(code, "README.md", "exec"), {})
+    of_model, of_tables = sorted(blocks("python"), key=lambda code: "duckdb" in code)
+    exec(compile(of_model, "README.md", "exec"), {})
+    exec(compile(of_tables, "README.md", "exec"), {})
     assert "clients/etl" in capsys.readouterr().out
+
+
+def public_names() -> list[tuple[str, str]]:
+    """Module and name of each entry of the table of public names."""
+    section = README.partition("## The model as a library")[2].partition("\n## ")[0]
+    found = []
+    for module, names in re.findall(r"`((?:model|formats)\.\w+)`: ((?:`\w+`(?:, )?)+)", section):
+        found += [(module, name) for name in re.findall(r"`(\w+)`", names)]
+    return found
+
+
+def test_every_public_name_of_the_model_is_there_and_documented() -> None:
+    names = public_names()
+    assert len(names) > 50
+    for module, name in names:
+        public = getattr(importlib.import_module(f"kquota_spark.{module}"), name)
+        assert name in {"DEFAULT"} or public.__doc__, name
 
 
 def notebook_cells() -> list[str]:

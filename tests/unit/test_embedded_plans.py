@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kquota_spark.embedded.load import Burst, sending_s
-from kquota_spark.embedded.quotas import DEFAULT, Name, entity_path
+from kquota_spark.embedded.quotas import set_quota
 from kquota_spark.embedded.settings import jaas_line, java_properties
 
 
@@ -26,30 +26,9 @@ def test_a_burst_sends_after_its_silence(elapsed_s: float, expected_s: float) ->
 
 
 # The sanitised forms are outputs of Kafka's own org.apache.kafka.common.utils.Sanitizer.
-@pytest.mark.parametrize(
-    ("user", "client_id", "path"),
-    [
-        ("alice", None, "users/alice"),
-        (None, "a b", "clients/a%20b"),
-        ("CN=app 1,OU=x", "a*b", "users/CN%3Dapp%201%2COU%3Dx/clients/a%2Ab"),
-        (DEFAULT, "a+b~", "users/<default>/clients/a%2Bb%7E"),
-        ("<default>", DEFAULT, "users/%3Cdefault%3E/clients/<default>"),
-        ("éü", "a/b", "users/%C3%A9%C3%BC/clients/a%2Fb"),
-    ],
-)
-def test_entity_paths_are_sanitised_as_kafka_does_it(
-    user: Name | None, client_id: Name | None, path: str
-) -> None:
-    assert entity_path(user, client_id) == path
-
-
 def test_an_ip_stands_alone() -> None:
-    assert entity_path(None, None, "10.0.0.1") == "ips/10.0.0.1"
-    assert entity_path(None, None, DEFAULT) == "ips/<default>"
-    with pytest.raises(ValueError, match="an ip alone"):
-        entity_path("alice", None, "10.0.0.1")
-    with pytest.raises(ValueError, match="an ip alone"):
-        entity_path(None, None)
+    with pytest.raises(ValueError, match="an ip stands alone"):
+        set_quota("nowhere:1", user="alice", ip="10.0.0.1", connection_creation_rate=1)
 
 
 def test_names_and_passwords_are_quoted_in_the_jaas_line() -> None:
