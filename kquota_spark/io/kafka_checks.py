@@ -122,14 +122,14 @@ def _quota_settings(admin: Any, broker_id: int, settings: Settings) -> list[Chec
         return [warn(what, f"broker {broker_id}: its settings cannot be read", advice)]
     window, size_s = found.get("quota.window.num"), found.get("quota.window.size.seconds")
     evidence = f"broker {broker_id}: {window} windows of {size_s} s"
-    checks = _callback_checks(broker_id, found.get(_CALLBACK) or "", settings.quotas.callback)
+    checks = callback_checks(broker_id, found.get(_CALLBACK) or "", settings.quotas.callback)
     if (window, size_s) != (str(expected.quota_window_num), str(expected.quota_window_size_seconds)):
         advice = "set broker.quota_window_num and quota_window_size_seconds to these"
         return [fail(what, evidence, advice), *checks]
     return [ok(what, evidence), *checks]
 
 
-def _callback_checks(broker_id: int, of_broker: str, of_settings: str) -> list[Check]:
+def callback_checks(broker_id: int, of_broker: str, of_settings: str) -> list[Check]:
     """Whether brokers and settings agree on having a callback; nothing to say where neither has one."""
     what, evidence = "quota callback", f"broker {broker_id}: {_CALLBACK} = {of_broker or 'not set'}"
     if of_broker and not of_settings:
@@ -150,7 +150,7 @@ def callback_findings(settings: Settings) -> list[Check]:
             found = [
                 check
                 for broker_id in brokers
-                for check in _callback_checks(
+                for check in callback_checks(
                     broker_id,
                     _described(admin, "BROKER", str(broker_id), [_CALLBACK]).get(_CALLBACK) or "",
                     settings.quotas.callback,
