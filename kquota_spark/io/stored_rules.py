@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.model.callback_governor import CallbackGovernor
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.govern import Governor
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
@@ -89,6 +90,8 @@ class KnownLoader:
         # Of the class: one Python worker serves many tasks, each with an instance fresh out of a pickle.
         kept = KnownLoader._kept
         if kept is None or kept[0] != state:
+            if kept is not None and isinstance(kept[1], CallbackGovernor):
+                kept[1].close()
             governor = make_governor(self._settings, RuleBook(rules.stretches), LeaderBook(leaders))
             kept = KnownLoader._kept = (state, governor)
         return Known(kept[1], rules.known_through_ms)

@@ -17,6 +17,7 @@ from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.rules import RuleBook, RuleStretch
 
 _KEPT_INSTANCES = 16
+_KEPT_ANSWERS = 50_000
 _Identity = tuple[QuotaType, Principal, str]
 
 
@@ -107,6 +108,8 @@ class _Host:
                 self._governed.clear()
         found = self._governed.get(identity)
         if found is None:
+            if len(self._governed) >= _KEPT_ANSWERS:
+                self._governed.clear()  # random client ids must not fill the memory
             found = self._governed[identity] = self._ask(*identity)
         return found
 

@@ -197,7 +197,23 @@ def test_more_moments_than_instances_are_kept() -> None:
     governor = CallbackGovernor(GroupedUserCallback, "mine", book(*edits), LeaderBook(), {})
     for at_ms in (*range(1, 101), *range(100, 0, -7)):
         assert governor.govern(1, PRODUCE, user("pay_1"), "", at_ms).governing.limit_per_s == at_ms
+
+
+def test_every_instance_is_closed_once() -> None:
+    closed: list[int] = []
+
+    class Counting(GroupedUserCallback):
+        def close(self) -> None:
+            closed.append(id(self))
+
+    edits = [("pay_", None, PRODUCER, float(at_ms), at_ms) for at_ms in range(1, 21)]
+    governor = CallbackGovernor(Counting, "mine", book(*edits), LeaderBook(), {})
+    for at_ms in range(1, 21):
+        governor.govern(1, PRODUCE, user("pay_1"), "", at_ms)
+    assert len(closed) == 20 - 16  # sixteen are kept
     governor.close()
+    governor.close()
+    assert len(closed) == 20
 
 
 class _ResetOnce(GroupedUserCallback):
