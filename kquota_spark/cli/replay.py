@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from kquota_spark.cli.escape import json_text, terminal_text
+from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import limit_of, settings_of, whole_number
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_source import (
@@ -21,7 +21,7 @@ from kquota_spark.cli.quota_source import (
     read_quotas,
     with_broker_options,
 )
-from kquota_spark.cli.render import iso_time
+from kquota_spark.cli.render import iso_time, print_json
 from kquota_spark.cli.replay_rows import bucket_rows, request_rows, wrong_line, wrong_rows
 from kquota_spark.cli.replay_summary import print_summary, summary_of
 from kquota_spark.cli.replay_tables import show_buckets, show_requests
@@ -40,12 +40,12 @@ def add_commands(commands: Any) -> None:
     parser = commands.add_parser("replay", help=about, description=about)
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="request log, plain or .gz")
     parser.add_argument(
-        "--broker", type=int, metavar="ID", help="broker of the logs, if no broker-<id> in the name"
+        "--broker", type=whole_number, metavar="ID", help="broker of the logs, if no broker-<id> in the name"
     )
     parser.add_argument("--log-time-zone", metavar="TZ", help="time zone of the broker's log (UTC)")
     parser.add_argument(
         "--apply-lag-ms",
-        type=int,
+        type=whole_number,
         default=0,
         metavar="MS",
         help="with --quotas: brokers act on an edit this much later (0)",
@@ -72,6 +72,8 @@ def add_commands(commands: Any) -> None:
 
 def run_replay(options: argparse.Namespace) -> int:
     """Replay the logs and show what is asked for."""
+    if options.apply_lag_ms and options.quotas is None:
+        raise UserError("--apply-lag-ms: only with --quotas")
     settings = with_broker_options(settings_of(options), options)
     config = rate_config(settings)
     time_zone = options.log_time_zone or settings.broker.log_time_zone
@@ -97,7 +99,7 @@ def run_replay(options: argparse.Namespace) -> int:
     if options.compare_window:
         answer["compare_window"] = compared(found, config, options.compare_window)
     if options.output == "json":
-        print(json_text(answer))
+        print_json(answer)
     else:
         _print(answer, has_more=has_more)
     return 0
@@ -118,7 +120,8 @@ def _print(answer: dict[str, Any], *, has_more: bool) -> None:
     for note in answer["notes"]:
         Page().paragraph("note:", terminal_text(note), indent=6)
     for row in answer.get("wrong", ()):
-        print(wrong_line(row))
+        moment, rest = wrong_line(row)
+        Page().paragraph(moment, rest, indent=len(moment) + 1)
     if "buckets" in answer:
         show_buckets(answer["buckets"], has_more=has_more)
     if "requests" in answer:

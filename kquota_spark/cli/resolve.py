@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from kquota_spark.cli.escape import json_text
 from kquota_spark.cli.explanation import hole_notes
 from kquota_spark.cli.listing import RULE_LEGEND, rule_text
 from kquota_spark.cli.page import Page
@@ -24,7 +23,7 @@ from kquota_spark.cli.question import (
     limit_text,
     who_text,
 )
-from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, show
+from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, print_json, show
 from kquota_spark.model.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import Standing, Step
@@ -60,7 +59,7 @@ def run_resolve(options: argparse.Namespace) -> int:
         head = question.as_dict(options)
         head["notes"] += chain.from_iterable(map(hole_notes, answers))
         rows = [_row(answer, options) for answer in answers]
-        print(json_text({"command": "kquota resolve", "version": 1, **head, "rows": rows}))
+        print_json({"command": "kquota resolve", "version": 1, **head, "rows": rows})
         return 0
     page = Page()
     page.paragraph("", f"{who_text(question)}, {as_of_text(question)}", indent=0)

@@ -210,8 +210,8 @@ def test_a_static_default_is_the_ninth_level(tmp_path: Path, monkeypatch: pytest
          "a limit of 0 throttles every request by one whole sample, the most that this quota may"),
         # The capacity is 11 x 0, so the first request leaves less than 0 and nothing fills that up.
         ("controller_mutation", "controller_mutation_rate",
-         "a limit of 0 never fills the bucket again: once below zero it refuses CreateTopics (from version 6), "
-         "DeleteTopics (5) and CreatePartitions (3) for ever; older versions are not throttled"),
+         ("a limit of 0 never fills the bucket again: once below zero it refuses CreateTopics (from version 6), "
+          "DeleteTopics (5) and CreatePartitions (3) for ever; older versions are not throttled")),
     ],
 )  # fmt: skip
 def test_what_a_limit_of_zero_does(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,41 @@ def test_the_first_and_the_last_moment_are_answered(at: str, capsys: pytest.Capt
     assert f"as of {'1970-01-01T00:00:00Z' if at == '1970-01-01' else '9999-12-31T23:59:59Z'}, " in (
         capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize("option", ["--broker", "--apply-lag-ms"])
+def test_a_negative_number_is_refused(option: str) -> None:
+    problem = f"kquota replay: error: argument {option}: '-1', expected a whole number"
+    assert refused("replay", "x.log", option, "-1", *FILE) == problem
+
+
+def test_a_lag_of_quotas_that_come_with_their_own_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "x.log", "--broker", "1", "--apply-lag-ms", "95"]) == 1
+    assert capsys.readouterr() == ("", "kquota: --apply-lag-ms: only with --quotas\n")
+
+
+@pytest.mark.parametrize("command", [["resolve"], ["explain"], ["replay", "x.log", "--broker", "1"]])
+def test_an_error_shows_no_character_that_a_terminal_acts_on(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--quotas", "\x1b[2Jgone\u202e\x85.yaml"]) == 1
+    problem = "\\x1b[2Jgone\\u202e\\x85.yaml: cannot be read: No such file or directory"
+    assert capsys.readouterr() == ("", f"kquota: {problem}\n")
+
+
+@pytest.mark.parametrize("command", ["resolve", "explain"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_json_in_every_encoding_of_a_terminal(
+    command: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+    monkeypatch.setattr(sys, "stdout", out)
+    # Of all four lengths of UTF-8, and one that latin-1 has.
+    assert (
+        main([command, "--user", "a\xe9\u65e5\U0001f600", "--client-id", "\x7f", "--output", "json", *FILE])
+        == 0
+    )
+    buffer = out.buffer
+    assert isinstance(buffer, io.BytesIO)
+    answer = json.loads(buffer.getvalue().decode(encoding))
+    assert (answer["user"], answer["client_id"]) == ("a\xe9\u65e5\U0001f600", "\x7f")
