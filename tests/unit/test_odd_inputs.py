@@ -86,3 +86,12 @@ def test_json_is_json_in_every_encoding_of_a_terminal(
     assert isinstance(buffer, io.BytesIO)
     answer = json.loads(buffer.getvalue().decode(encoding))
     assert (answer["user"], answer["client_id"]) == ("a\xe9\u65e5\U0001f600", "\x7f")
+
+
+@pytest.mark.parametrize("servers", ["", ",", "a:9092,", " "])
+def test_no_server_is_not_a_server_that_does_not_answer(
+    servers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["resolve", "--bootstrap-server", servers]) == 1
+    problem = f"--bootstrap-server: {servers!r}, expected host:port,host:port"
+    assert capsys.readouterr() == ("", f"kquota: {problem}\n")
