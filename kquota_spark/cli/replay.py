@@ -17,6 +17,7 @@ from kquota_spark.cli.quota_source import (
     add_broker_options,
     add_source_options,
     governor_of,
+    leader_notes,
     rate_config,
     read_quotas,
     with_broker_options,
@@ -26,6 +27,7 @@ from kquota_spark.cli.replay_rows import bucket_rows, request_rows, wrong_line, 
 from kquota_spark.cli.replay_summary import print_summary, summary_of
 from kquota_spark.cli.replay_tables import show_buckets, show_requests
 from kquota_spark.cli.window_comparison import compared, print_comparison, window_shape
+from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.offline import Replay, broker_id_of, replay_files
 from kquota_spark.model.ring_check import likely_variant
@@ -84,7 +86,7 @@ def run_replay(options: argparse.Namespace) -> int:
         found = replay_files(files, governor, config, time_zone)
     answer: dict[str, Any] = {
         "command": "kquota replay", "version": 1, **summary_of(found),
-        "source": history.origin, "window": config.name, "notes": list(_notes(history, found)),
+        "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),
     }  # fmt: skip
     ring = likely_variant(found.stretches.values(), config)
     answer["ring"] = (
@@ -139,13 +141,15 @@ def _check_time_zone(name: str) -> None:
         ) from error
 
 
-def _notes(history: QuotaHistory, found: Replay) -> Iterator[str]:
+def _notes(settings: Settings, history: QuotaHistory, found: Replay) -> Iterator[str]:
     """What has to be said about the quotas."""
     if not history.has_history:
         yield f"{history.origin} tells only what holds now: replayed as if that had held all the time"
     newest_ms = max((verdicts[-1].point.record_time_ms for verdicts in found.verdicts.values()), default=0)
     if history.known_through_ms is not None and newest_ms > history.known_through_ms:
         yield f"{history.origin}: edits after {iso_time(history.known_through_ms)} are not known"
+    if settings.quotas.callback:
+        yield from leader_notes(history, newest_ms)
     if history.problems:
         count = len(history.problems)
         yield f"{count} quota nodes are not read as quotas, the first: {history.problems[0]}"

@@ -95,3 +95,14 @@ def test_no_server_is_not_a_server_that_does_not_answer(
     assert main(["resolve", "--bootstrap-server", servers]) == 1
     problem = f"--bootstrap-server: {servers!r}, expected host:port,host:port"
     assert capsys.readouterr() == ("", f"kquota: {problem}\n")
+
+
+@pytest.mark.parametrize("command", ["resolve", "explain"])
+@pytest.mark.parametrize("option", ["--user", "--client-id"])
+def test_a_name_that_is_not_utf_8_is_refused(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # How Python hands on the byte 0xff of a command line; ZooKeeper would be asked for users/a%3F.
+    assert main([command, option, "a\udcff", *FILE]) == 1
+    problem = f"{option}: 'a\\udcff' is not UTF-8, as every name on the wire is"
+    assert capsys.readouterr() == ("", f"kquota: {problem}\n")
