@@ -16,7 +16,7 @@ from kquota_spark.model.replay import Governing
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.rules import RuleBook, RuleStretch
 
-_KEPT_INSTANCES = 16
+_KEPT_INSTANCES = 16  # of one broker: requests come nearly in order of time, but those of all brokers in turn
 _Identity = tuple[QuotaType, Principal, str]
 
 
@@ -47,7 +47,7 @@ class CallbackGovernor:
         self._book, self._leaders = book, leaders
         starts = {rule.valid_from_ms for entity in book for rule in book.of(entity)}
         self._starts_ms = sorted({0, *starts, *leaders.starts_ms})
-        self._hosts: dict[tuple[int, int], _Host] = {}
+        self._hosts: dict[int, dict[int, _Host]] = {}
 
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
@@ -58,17 +58,21 @@ class CallbackGovernor:
             CallbackError: the callback is broken; there is no verdict then.
         """
         piece = bisect_right(self._starts_ms, time_ms) - 1
-        host = self._hosts.get((broker_id, piece)) or self._open(broker_id, piece)
+        of_broker = self._hosts.setdefault(broker_id, {})
+        host = of_broker.get(piece)
+        if host is None:
+            while len(of_broker) >= _KEPT_INSTANCES:
+                of_broker.pop(next(iter(of_broker))).close()
+            host = of_broker[piece] = self._opened(broker_id, piece)
         return host.governed(quota_type, principal, client_id)
 
     def close(self) -> None:
         """Give all instances back."""
-        while self._hosts:
-            self._hosts.popitem()[1].close()
+        for of_broker in self._hosts.values():
+            while of_broker:
+                of_broker.popitem()[1].close()
 
-    def _open(self, broker_id: int, piece: int) -> _Host:
-        while len(self._hosts) >= _KEPT_INSTANCES:
-            self._hosts.pop(next(iter(self._hosts))).close()
+    def _opened(self, broker_id: int, piece: int) -> _Host:
         from_ms = self._starts_ms[piece]
         to_ms = self._starts_ms[piece + 1] if piece + 1 < len(self._starts_ms) else None
         in_force = [rule for entity in self._book if (rule := self._book.at(entity, from_ms)) is not None]
@@ -76,7 +80,6 @@ class CallbackGovernor:
         host.calls.configure({**self._options, "broker.id": str(broker_id)})
         host.feed()
         host.calls.update_cluster_metadata(self._leaders.at(from_ms))
-        self._hosts[broker_id, piece] = host
         return host
 
 

@@ -200,6 +200,30 @@ def test_more_moments_than_instances_are_kept() -> None:
     governor.close()
 
 
+class _Counted(GroupedUserCallback):
+    """Counts its instances."""
+
+    made = 0
+    closed = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        _Counted.made += 1
+
+    def close(self) -> None:
+        _Counted.closed += 1
+
+
+def test_many_brokers_asked_in_turn_have_one_instance_each() -> None:
+    governor = CallbackGovernor(_Counted, "mine", book(("pay_", None, PRODUCER, 5.0, 10)), LeaderBook(), {})
+    for _ in range(3):
+        for broker_id in range(50):
+            assert governor.govern(broker_id, PRODUCE, user("pay_1"), "", 20).governing.limit_per_s == 5.0
+    assert (_Counted.made, _Counted.closed) == (50, 0)
+    governor.close()
+    assert _Counted.closed == 50
+
+
 class _ResetOnce(GroupedUserCallback):
     """Its limit changes by itself, and it says so when polled."""
 
