@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 from kquota_spark.model.govern import Governed
 from kquota_spark.model.leaders import LeaderBook
+from kquota_spark.model.mbean_names import CLIENT_ID_TAG, USER_TAG
 from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_callback import CLIENT_ID_TAG, USER_TAG, CallbackError, QuotaCallback
+from kquota_spark.model.quota_callback import CallbackError, QuotaCallback
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import Governing
 from kquota_spark.model.resolve import Bucket
@@ -118,7 +119,9 @@ class _Host:
         limit = self.calls.quota_limit(quota_type, tags)
         request_tags = self.calls.quota_metric_tags(QuotaType.REQUEST, principal, client_id)
         has_request_quota = self.calls.quota_limit(QuotaType.REQUEST, request_tags) is not None
-        bucket = Bucket(tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, ""), tuple(sorted(tags.items())))
+        # An empty tag is no tag in JMX; the callback itself gets back all that it gave.
+        kept = tuple(sorted((name, value) for name, value in tags.items() if value))
+        bucket = Bucket(tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, ""), kept)
         governing = Governing(limit, self._from_ms, self._to_ms, has_request_quota)
         rule = None if limit is None else self.calls.name
         return Governed(bucket, governing, None, rule, None if limit is None else self._version)
@@ -152,7 +155,7 @@ class _Calls:
             isinstance(text, str) for item in tags.items() for text in item
         ):
             self._refuse("quota_metric_tags", arguments, f"gave {tags!r:.80}, expected a mapping of texts")
-        return {name: value for name, value in tags.items() if value}
+        return dict(tags)
 
     def quota_limit(self, quota_type: QuotaType, tags: Mapping[str, str]) -> float | None:
         limit = self._call("quota_limit", quota_type, tags)

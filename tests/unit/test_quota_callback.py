@@ -200,6 +200,30 @@ def test_more_moments_than_instances_are_kept() -> None:
     governor.close()
 
 
+def test_the_default_callback_governs_as_none_does() -> None:
+    # kafka-facts 3.6: alice's own level 3, etl's level 7, the default of client ids, nothing.
+    quotas = book(
+        ("alice", None, PRODUCER, 2e6, 0),
+        (DEFAULT, None, PRODUCER, 1e6, 0),
+        (None, "etl", CONSUMER, 8e6, 0),
+        (None, DEFAULT, CONSUMER, 4e6, 0),
+    )
+    governor = CallbackGovernor(DefaultQuotaCallback, "mine", quotas, LeaderBook(), {})
+    asked = [
+        (PRODUCE, "alice", "etl"),
+        (PRODUCE, "bob", ""),
+        (FETCH, "alice", "etl"),
+        (FETCH, "b", "x"),
+        (FETCH, "b", ""),
+    ]
+    found = [governor.govern(1, of_type, user(name), client, 5) for of_type, name, client in asked]
+    assert [governed.governing.limit_per_s for governed in found] == [2e6, 1e6, 8e6, 4e6, None]
+    assert [governed.bucket.custom_tags for governed in found] == [
+        (("user", "alice"),), (("user", "bob"),), (("client-id", "etl"),), (("client-id", "x"),), (),
+    ]  # fmt: skip
+    assert DefaultQuotaCallback().quota_limit(PRODUCE, {"group": "pay"}) is None
+
+
 class _Counted(GroupedUserCallback):
     """Counts its instances."""
 
