@@ -28,6 +28,8 @@ from kquota_spark.model.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import Standing, Step
 
+_MOST_OVERRIDES = 2
+
 
 def add_commands(commands: Any) -> None:
     """Add `resolve`."""
@@ -68,6 +70,9 @@ def run_resolve(options: argparse.Namespace) -> int:
     )
     lines = list(_walk_rows(answers) if options.walk else _rows(answers))
     footer = f"{RULE_LEGEND}; limits hold per broker (mutations: at the controller)"
+    has_overrides = not (options.walk or options.omit_overridden)
+    if has_overrides and any(len(line["overrides"]) > _MOST_OVERRIDES for line in lines):
+        footer += "\n+n: so many more values are overridden, see --walk"
     show(Report("kquota resolve", (), lines, shown, footer=footer, colour=_colour), "table")
     for note in [*identity_notes(question, options), *chain.from_iterable(map(hole_notes, answers))]:
         page.paragraph("note:", note, indent=6)
@@ -145,8 +150,12 @@ def _columns(question: Question, *, with_overrides: bool) -> tuple[Shown, ...]:
 
 
 def _overrides(row: Row) -> str:
-    quota_type = row["answer"].quota_type
-    return ", ".join(limit_text(quota_type, step.limit) for step in row["overrides"]) or "-"
+    """The values that stand next; all eight levels together would not fit."""
+    quota_type, steps = row["answer"].quota_type, row["overrides"]
+    texts = [limit_text(quota_type, step.limit) for step in steps[:_MOST_OVERRIDES]]
+    if len(steps) > _MOST_OVERRIDES:
+        texts.append(f"+{len(steps) - _MOST_OVERRIDES}")
+    return ", ".join(texts) or "-"
 
 
 def _walk_rows(answers: Iterable[Answer]) -> Iterable[Row]:
