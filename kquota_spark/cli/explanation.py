@@ -111,6 +111,9 @@ def notes(answer: Answer, example: Example | None) -> Iterator[str]:
     limit, governed = answer.limit, answer.governed
     if limit is None:
         yield "nothing limits this client; brokers that measure this type record it in the bucket above"
+        if answer.walk and not governed.bucket.user:
+            # The short cuts of `quotaTypesEnabled`: what a broker has seen since its start is not known here.
+            yield "a broker that has only seen quotas of users records it by user; of pairs alone, by the pair"
     elif not limit > 0:
         yield _odd_limit_note(answer.quota_type, limit)
     if limit is not None and governed.level in _TEMPLATES:

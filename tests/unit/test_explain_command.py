@@ -185,6 +185,10 @@ def test_notes_stand_where_they_apply() -> None:
     under_request_quota = notes_of("--user", "reqhog", "--client-id", "c", *AT, *FILE)
     request_itself = notes_of("--user", "reqhog", "--client-id", "c", "--type", "request", *AT, *FILE)
     assert request_itself == []
+    assert notes_of("--user", "nobody", "--client-id", "new", "--type", "request", *AT, *FILE) == [
+        "nothing limits this client; brokers that measure this type record it in the bucket above",
+        "a broker that has only seen quotas of users records it by user; of pairs alone, by the pair",
+    ]
     assert [note in level_7 for note in (shared, template, request)] == [True, False, False]
     assert [note in level_8 for note in (shared, template, request)] == [True, True, False]
     assert [note in under_request_quota for note in (shared, template, request)] == [False, False, True]
