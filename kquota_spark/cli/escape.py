@@ -44,6 +44,15 @@ def json_text(value: Any) -> str:
     return "".join(_json_escaped(char) if _is_hidden(char) else char for char in text)
 
 
+def encodable_json(text: str, encoding: str) -> str:
+    """JSON in characters that an encoding has; what `backslashreplace` makes of the others is no JSON."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(char if char.isascii() else _json_escaped(char) for char in text)
+    return text
+
+
 def _json_escaped(char: str) -> str:
     return json.dumps(char)[1:-1] if ord(char) != 0x7F else "\\u007f"
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from kquota_spark.cli.escape import cut, json_text, terminal_text, width
+from kquota_spark.cli.escape import cut, terminal_text, width
 from kquota_spark.cli.explanation import (
     bucket_words,
     example_lines,
@@ -29,7 +29,7 @@ from kquota_spark.cli.question import (
     who_text,
 )
 from kquota_spark.cli.quota_source import rate_config
-from kquota_spark.cli.render import iso_time
+from kquota_spark.cli.render import iso_time, print_json
 from kquota_spark.cli.resolve import finite, step_row, step_rule
 from kquota_spark.cli.worked_example import Example, worked_example
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
@@ -75,7 +75,7 @@ def run_explain(options: argparse.Namespace) -> int:
     config = rate_config(question.settings)
     example = None if answer.limit is None else worked_example(answer.quota_type, answer.limit, config)
     if options.output == "json":
-        print(json_text(_as_json(question, answer, sharers, example, options)))
+        print_json(_as_json(question, answer, sharers, example, options))
         return 0
     page = Page()
     page.paragraph("", f"{answer.quota_type.value} quota of {who_text(question)}", Tone.TITLE, indent=0)

@@ -11,6 +11,7 @@ from kquota_spark.cli.worked_example import MS_PER_PERCENT, Example, Moment
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL, Standing
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.throttle_time import java_round
 
 _TEMPLATES = {
     2: "the default is a template: each other client id of this user has a bucket and this limit of its own",
@@ -110,8 +111,11 @@ def notes(answer: Answer, example: Example | None) -> Iterator[str]:
     limit, governed = answer.limit, answer.governed
     if limit is None:
         yield "nothing limits this client; brokers that measure this type record it in the bucket above"
+        if answer.walk and not governed.bucket.user:
+            # The short cuts of `quotaTypesEnabled`: what a broker has seen since its start is not known here.
+            yield "a broker that has only seen quotas of users records it by user; of pairs alone, by the pair"
     elif not limit > 0:
-        yield f"a limit of {limit:g} throttles nobody: the broker's throttle time comes out below zero"
+        yield _odd_limit_note(answer.quota_type, limit)
     if limit is not None and governed.level in _TEMPLATES:
         yield _TEMPLATES[governed.level]
     if limit is not None and governed.level in (*CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL):
@@ -125,6 +129,18 @@ def notes(answer: Answer, example: Example | None) -> Iterator[str]:
         )
     if answer.quota_type in BANDWIDTH and governed.governing.has_request_quota:
         yield "a request_percentage holds for this client too: the broker throttles by the larger of the two"
+
+
+def _odd_limit_note(quota_type: QuotaType, limit: float) -> str:
+    """What a limit does that only ZooKeeper lets an operator set: 0, negative, or NaN."""
+    if quota_type is QuotaType.REQUEST and limit == 0:
+        return "a limit of 0 throttles every request by one whole sample, the most that this quota may"
+    if quota_type is QuotaType.CONTROLLER_MUTATION and limit <= 0:
+        return (
+            f"a limit of {limit:g} never fills the bucket again: once below zero it refuses CreateTopics (from "
+            "version 6), DeleteTopics (5) and CreatePartitions (3) for ever; older versions are not throttled"
+        )
+    return f"a limit of {limit:g} throttles nobody: the broker's throttle time does not come out above zero"
 
 
 def hole_notes(answer: Answer) -> Iterator[str]:
@@ -159,6 +175,6 @@ def _limit(quota_type: QuotaType, example: Example) -> str:
 
 def _throttle(example: Example, moment: Moment) -> str:
     """`4,500,000 / 300,000 x 1,000 - 10,000 = 5,000 ms`; a cap shows as an arrow to what is applied."""
-    raw_ms = round(moment.total / example.limit_per_s * 1_000 - moment.window_ms)
+    raw_ms = java_round(moment.total / example.limit_per_s * 1_000 - moment.window_ms)
     formula = f"{moment.total:,} / {example.limit_per_s:,.12g} x 1,000 - {moment.window_ms:,} = {raw_ms:,} ms"
     return formula if raw_ms == moment.throttle_ms else f"{formula}, applied {moment.throttle_ms:,} ms"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kquota_spark import __version__
 from kquota_spark.cli import cluster, doctor, explain, read, replay, resolve, ship, watch
+from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
 from kquota_spark.model.quota_callback import CallbackError
 
@@ -35,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except (UserError, CallbackError) as error:
-        for line in str(error).splitlines():
-            print(f"kquota: {line}", file=sys.stderr)
+        # Line feeds part the problems of a quota file; all else may be a name that somebody else chose.
+        for line in str(error).split("\n"):
+            print(f"kquota: {terminal_text(line)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
 _TABLE_LIMIT = 50
@@ -110,17 +111,25 @@ def since(text: str, now_ms: int) -> Since:
     """The time of a --since or --at.
 
     Raises:
-        ValueError: neither a length of time, nor an ISO time, nor epoch milliseconds.
+        ValueError: neither a length of time, nor an ISO time, nor epoch milliseconds; or no time of the years
+            1970 to 9999, the only ones that the tables hold.
     """
-    ago = _AGO.fullmatch(text.strip())
+    time_ms = _time_ms(text.strip(), now_ms)
+    if not BEGINNING_MS <= time_ms <= END_MS:
+        raise ValueError(text)
+    return Since(text, time_ms)
+
+
+def _time_ms(text: str, now_ms: int) -> int:
+    ago = _AGO.fullmatch(text)
     if ago is not None:
-        return Since(text, now_ms - int(ago.group(1)) * _AGO_MS[ago.group(2)])
-    if _EPOCH_MS.fullmatch(text.strip()):
-        return Since(text, int(text))
-    moment = datetime.fromisoformat(text.strip())
+        return now_ms - int(ago.group(1)) * _AGO_MS[ago.group(2)]
+    if _EPOCH_MS.fullmatch(text):
+        return int(text)
+    moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return Since(text, round(moment.timestamp() * 1_000))
+    return round(moment.timestamp() * 1_000)
 
 
 def time_argument(text: str) -> Since:
@@ -128,7 +137,10 @@ def time_argument(text: str) -> Since:
     try:
         return since(text, now_ms())
     except (ValueError, OverflowError):
-        msg = f"{text!r}, expected a length of time (30s, 10m, 2h, 1d) or a time such as 2026-11-21T05:40:00Z"
+        msg = (
+            f"{text!r}, expected a length of time (30s, 10m, 2h, 1d) or a time such as 2026-11-21T05:40:00Z, "
+            "1970 to 9999"
+        )
         raise argparse.ArgumentTypeError(msg) from None
 
 

@@ -14,6 +14,7 @@ from kquota_spark.cli.quota_source import (
     add_broker_options,
     add_source_options,
     governor_of,
+    leader_notes,
     read_quotas,
     with_broker_options,
 )
@@ -130,6 +131,9 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
 
     settings = with_broker_options(settings_of(options), options)
     user, client_id = options.user or ANONYMOUS, options.client_id or ""
+    for option, name in (("--user", user), ("--client-id", client_id)):
+        if any("\ud800" <= char <= "\udfff" for char in name):
+            raise UserError(f"{option}: {name!r} is not UTF-8, as every name on the wire is")
     # A callback may look at the quotas of anybody.
     history = read_quotas(settings, options, None if settings.quotas.callback else Client(user, client_id))
     if options.at is not None and not history.has_history:
@@ -159,8 +163,7 @@ def identity_notes(question: Question, options: argparse.Namespace) -> list[str]
             f"the callback {terminal_text(question.settings.quotas.callback)} decides, asked as broker "
             f"{question.broker_id}: Kafka's own walk over the levels does not happen"
         )
-        if not question.history.leaders.at(question.at_ms).leaders:
-            notes.append("leaders of partitions are not known here: the callback is asked without them")
+        notes += leader_notes(question.history, question.at_ms)
     problems = question.history.problems
     notes += [f"not read as quotas: {terminal_text(problem)}" for problem in problems[:_MOST_PROBLEMS]]
     if len(problems) > _MOST_PROBLEMS:

@@ -143,6 +143,13 @@ def read_quotas(
     return quota_sources.from_settings(settings, of)
 
 
+def leader_notes(history: QuotaHistory, time_ms: int) -> list[str]:
+    """What has to be said where a callback answers as of a moment whose leaders the source does not tell."""
+    if history.leaders.at(time_ms).leaders:
+        return []
+    return ["leaders of partitions are not known here: the callback is asked without them"]
+
+
 @contextmanager
 def governor_of(settings: Settings, history: QuotaHistory) -> Iterator[Governor]:
     """What governs by these quotas; a callback is closed at the end.

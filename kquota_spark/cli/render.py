@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
 
-from kquota_spark.cli.escape import csv_text, cut, json_text, terminal_text, width
+from kquota_spark.cli.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
 
 Format = Literal["table", "json", "csv"]
 Row = Mapping[str, Any]
@@ -72,8 +72,9 @@ def show(report: Report, form: Format) -> None:
     """Print a report to standard output."""
     is_terminal = sys.stdout.isatty()
     if form == "json":
-        text = json_report(report)
-    elif form == "csv":
+        _write_json(json_report(report))
+        return
+    if form == "csv":
         text = csv_report(report, is_for_terminal=is_terminal)
     else:
         columns = max(_TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else _TABLE_COLUMNS
@@ -82,6 +83,15 @@ def show(report: Report, form: Format) -> None:
     # A terminal in an old encoding must not turn a name into a traceback.
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value on a line of its own."""
+    _write_json(json_text(value) + "\n")
+
+
+def _write_json(text: str) -> None:
+    sys.stdout.write(encodable_json(text, sys.stdout.encoding or "utf-8"))
 
 
 def json_report(report: Report) -> str:

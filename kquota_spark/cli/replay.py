@@ -10,22 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from kquota_spark.cli.escape import json_text, terminal_text
+from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import limit_of, settings_of, whole_number
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_source import (
     add_broker_options,
     add_source_options,
     governor_of,
+    leader_notes,
     rate_config,
     read_quotas,
     with_broker_options,
 )
-from kquota_spark.cli.render import iso_time
+from kquota_spark.cli.render import iso_time, print_json
 from kquota_spark.cli.replay_rows import bucket_rows, request_rows, wrong_line, wrong_rows
 from kquota_spark.cli.replay_summary import print_summary, summary_of
 from kquota_spark.cli.replay_tables import show_buckets, show_requests
 from kquota_spark.cli.window_comparison import compared, print_comparison, window_shape
+from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.offline import Replay, broker_id_of, replay_files
 from kquota_spark.model.ring_check import likely_variant
@@ -40,12 +42,12 @@ def add_commands(commands: Any) -> None:
     parser = commands.add_parser("replay", help=about, description=about)
     parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="request log, plain or .gz")
     parser.add_argument(
-        "--broker", type=int, metavar="ID", help="broker of the logs, if no broker-<id> in the name"
+        "--broker", type=whole_number, metavar="ID", help="broker of the logs, if no broker-<id> in the name"
     )
     parser.add_argument("--log-time-zone", metavar="TZ", help="time zone of the broker's log (UTC)")
     parser.add_argument(
         "--apply-lag-ms",
-        type=int,
+        type=whole_number,
         default=0,
         metavar="MS",
         help="with --quotas: brokers act on an edit this much later (0)",
@@ -72,6 +74,8 @@ def add_commands(commands: Any) -> None:
 
 def run_replay(options: argparse.Namespace) -> int:
     """Replay the logs and show what is asked for."""
+    if options.apply_lag_ms and options.quotas is None:
+        raise UserError("--apply-lag-ms: only with --quotas")
     settings = with_broker_options(settings_of(options), options)
     config = rate_config(settings)
     time_zone = options.log_time_zone or settings.broker.log_time_zone
@@ -82,7 +86,7 @@ def run_replay(options: argparse.Namespace) -> int:
         found = replay_files(files, governor, config, time_zone)
     answer: dict[str, Any] = {
         "command": "kquota replay", "version": 1, **summary_of(found),
-        "source": history.origin, "window": config.name, "notes": list(_notes(history, found)),
+        "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),
     }  # fmt: skip
     ring = likely_variant(found.stretches.values(), config)
     answer["ring"] = (
@@ -97,7 +101,7 @@ def run_replay(options: argparse.Namespace) -> int:
     if options.compare_window:
         answer["compare_window"] = compared(found, config, options.compare_window)
     if options.output == "json":
-        print(json_text(answer))
+        print_json(answer)
     else:
         _print(answer, has_more=has_more)
     return 0
@@ -118,7 +122,8 @@ def _print(answer: dict[str, Any], *, has_more: bool) -> None:
     for note in answer["notes"]:
         Page().paragraph("note:", terminal_text(note), indent=6)
     for row in answer.get("wrong", ()):
-        print(wrong_line(row))
+        moment, rest = wrong_line(row)
+        Page().paragraph(moment, rest, indent=len(moment) + 1)
     if "buckets" in answer:
         show_buckets(answer["buckets"], has_more=has_more)
     if "requests" in answer:
@@ -136,13 +141,15 @@ def _check_time_zone(name: str) -> None:
         ) from error
 
 
-def _notes(history: QuotaHistory, found: Replay) -> Iterator[str]:
+def _notes(settings: Settings, history: QuotaHistory, found: Replay) -> Iterator[str]:
     """What has to be said about the quotas."""
     if not history.has_history:
         yield f"{history.origin} tells only what holds now: replayed as if that had held all the time"
     newest_ms = max((verdicts[-1].point.record_time_ms for verdicts in found.verdicts.values()), default=0)
     if history.known_through_ms is not None and newest_ms > history.known_through_ms:
         yield f"{history.origin}: edits after {iso_time(history.known_through_ms)} are not known"
+    if settings.quotas.callback:
+        yield from leader_notes(history, newest_ms)
     if history.problems:
         count = len(history.problems)
         yield f"{count} quota nodes are not read as quotas, the first: {history.problems[0]}"

@@ -66,11 +66,11 @@ def wrong_rows(found: Replay, config: RateConfig) -> Iterator[dict[str, Any]]:
                 yield _verdict_columns(key, verdict) | sure
 
 
-def wrong_line(row: dict[str, Any]) -> str:
-    """A verdict that differs, for people."""
+def wrong_line(row: dict[str, Any]) -> tuple[str, str]:
+    """A verdict that differs, for people: when, and what."""
     sure = "certain" if row["is_certain"] else "uncertain"
-    return (
-        f"{row['record_time']} broker {row['broker_id']} {row['quota_type']} "
+    return row["record_time"], (
+        f"broker {row['broker_id']} {row['quota_type']} "
         f"{terminal_text(bucket_name(row))}: {row['quota_used_percent']} % of quota, ours {row['throttle_ms']} ms, "
         f"broker {row['observed_throttle_ms']} ms ({sure}): {row['cause']}"
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from kquota_spark.cli.page import Page
 from kquota_spark.io.offline import Replay
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.quota_types import BANDWIDTH
+
+_MOST_REASONS = 5
 
 
 def summary_of(found: Replay) -> dict[str, Any]:
@@ -31,6 +34,9 @@ def summary_of(found: Replay) -> dict[str, Any]:
 def print_summary(summary: dict[str, Any]) -> None:
     """The same for people."""
     print(f"{summary['lines']:,} lines, {summary['unreadable']:,} unreadable, {summary['counted']:,} counted")
+    reasons = sorted(summary["unreadable_reasons"].items(), key=lambda item: (-item[1], item[0]))
+    for reason, lines in reasons[:_MOST_REASONS]:
+        Page().paragraph("unreadable:", f"{lines:,} x {reason}", indent=12)
     print(f"{'':22}{'all':>12}{'produce':>12}{'fetch':>12}")
     columns = [summary, summary["by_type"]["produce"], summary["by_type"]["fetch"]]
     for name, value in summary["by_type"]["produce"].items():

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from kquota_spark.cli.escape import json_text
 from kquota_spark.cli.explanation import hole_notes
 from kquota_spark.cli.listing import RULE_LEGEND, rule_text
 from kquota_spark.cli.page import Page
@@ -24,10 +23,12 @@ from kquota_spark.cli.question import (
     limit_text,
     who_text,
 )
-from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, show
+from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, print_json, show
 from kquota_spark.model.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import Standing, Step
+
+_MOST_OVERRIDES = 2
 
 
 def add_commands(commands: Any) -> None:
@@ -60,7 +61,7 @@ def run_resolve(options: argparse.Namespace) -> int:
         head = question.as_dict(options)
         head["notes"] += chain.from_iterable(map(hole_notes, answers))
         rows = [_row(answer, options) for answer in answers]
-        print(json_text({"command": "kquota resolve", "version": 1, **head, "rows": rows}))
+        print_json({"command": "kquota resolve", "version": 1, **head, "rows": rows})
         return 0
     page = Page()
     page.paragraph("", f"{who_text(question)}, {as_of_text(question)}", indent=0)
@@ -69,6 +70,9 @@ def run_resolve(options: argparse.Namespace) -> int:
     )
     lines = list(_walk_rows(answers) if options.walk else _rows(answers))
     footer = f"{RULE_LEGEND}; limits hold per broker (mutations: at the controller)"
+    has_overrides = not (options.walk or options.omit_overridden)
+    if has_overrides and any(len(line["overrides"]) > _MOST_OVERRIDES for line in lines):
+        footer += "\n+n: so many more values are overridden, see --walk"
     show(Report("kquota resolve", (), lines, shown, footer=footer, colour=_colour), "table")
     for note in [*identity_notes(question, options), *chain.from_iterable(map(hole_notes, answers))]:
         page.paragraph("note:", note, indent=6)
@@ -146,8 +150,12 @@ def _columns(question: Question, *, with_overrides: bool) -> tuple[Shown, ...]:
 
 
 def _overrides(row: Row) -> str:
-    quota_type = row["answer"].quota_type
-    return ", ".join(limit_text(quota_type, step.limit) for step in row["overrides"]) or "-"
+    """The values that stand next; all eight levels together would not fit."""
+    quota_type, steps = row["answer"].quota_type, row["overrides"]
+    texts = [limit_text(quota_type, step.limit) for step in steps[:_MOST_OVERRIDES]]
+    if len(steps) > _MOST_OVERRIDES:
+        texts.append(f"+{len(steps) - _MOST_OVERRIDES}")
+    return ", ".join(texts) or "-"
 
 
 def _walk_rows(answers: Iterable[Answer]) -> Iterable[Row]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.sampled_rate import RateConfig, SampleRing
-from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
+from kquota_spark.model.throttle_time import bounded_throttle_time_ms, rate_per_s, throttle_time_ms
 
 MS_PER_PERCENT = 10
 """A percent of a thread is 10 ms of it in each second."""
@@ -75,8 +75,11 @@ def worked_example(quota_type: QuotaType, limit: float, config: RateConfig) -> E
 
 def _record(ring: SampleRing, amount: int, time_ms: int, per_s: float, cap_ms: int | None) -> Moment:
     window_ms = ring.record(amount, time_ms)
-    throttle_ms = max(throttle_time_ms(ring.total, window_ms, per_s), 0)
-    return Moment(time_ms, ring.total, window_ms, throttle_ms if cap_ms is None else min(throttle_ms, cap_ms))
+    if cap_ms is None:
+        throttle_ms = throttle_time_ms(ring.total, window_ms, per_s)
+    else:
+        throttle_ms = bounded_throttle_time_ms(ring.total, window_ms, per_s, cap_ms)
+    return Moment(time_ms, ring.total, window_ms, max(throttle_ms, 0))
 
 
 def _first_throttle(per_s: float, config: RateConfig, cap_ms: int | None) -> Moment | None:

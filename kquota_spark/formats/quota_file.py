@@ -30,7 +30,12 @@ WHOLE_TYPES = {
     IP_QUOTA_KEY: "connections per second",
 }
 """Types whose values are whole numbers, with their units."""
-_MOST_CONNECTIONS_PER_S = 2**31 - 1
+LARGEST = {
+    QuotaKey.PRODUCER_BYTE_RATE.value: 2**63,
+    QuotaKey.CONSUMER_BYTE_RATE.value: 2**63,
+    IP_QUOTA_KEY: 2**31 - 1,
+}
+"""Largest values of those types: brokers hold a long, whose largest is 2^63 as a double, and an int."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,21 +206,25 @@ def _type(given: dict[str, Any], where: str, problems: list[str]) -> str | None:
 def _value(given: dict[str, Any], kind: str | None, where: str, problems: list[str]) -> float | None:
     if "value" not in given:
         return None
-    value = given["value"]
-    if isinstance(value, str):
-        # `1e6` is a text in YAML 1.1, and ZooKeeper's values are texts anyway.
-        try:
-            value = float(value)
-        except ValueError:
-            value = None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    is_too_large = kind == IP_QUOTA_KEY and is_number and value > _MOST_CONNECTIONS_PER_S
-    if not is_number or value < 0 or (kind in WHOLE_TYPES and value != int(value)) or is_too_large:
+    value = _number(given["value"])
+    is_too_large = value is not None and kind in LARGEST and value > LARGEST[kind]
+    if value is None or value < 0 or (kind in WHOLE_TYPES and not value.is_integer()) or is_too_large:
         expected = f"a whole number of {WHOLE_TYPES[kind]}" if kind in WHOLE_TYPES else "a number"
-        largest = f"{_MOST_CONNECTIONS_PER_S} or less" if is_too_large else "0 or more"
-        problems.append(f"{where}.value: {_shown(given['value'])}, expected {expected}, {largest}")
+        bound = f"{LARGEST[kind]} or less" if is_too_large and kind else "0 or more"
+        problems.append(f"{where}.value: {_shown(given['value'])}, expected {expected}, {bound}")
         return None
-    return float(value)
+    return value
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or a text of one: `1e6` is a text in YAML 1.1, and ZooKeeper's values are texts anyway."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _time_ms(given: dict[str, Any], part: str, where: str, problems: list[str]) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from kquota_spark.formats.quota_file import WHOLE_TYPES, IpLimit
+from kquota_spark.formats.quota_file import LARGEST, WHOLE_TYPES, IpLimit
 from kquota_spark.model.entities import DEFAULT, Default, Entity, IpEntity, Name
 from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
 from kquota_spark.model.rules import BEGINNING_MS, RuleStretch
@@ -30,7 +30,7 @@ def quota_file_text(rules: Iterable[RuleStretch], ip_limits: Iterable[IpLimit] =
 
     Raises:
         ValueError: a name or value that such a file cannot hold: a user really called `<default>` or with an
-            empty name, and limits that are negative or not finite.
+            empty name, and limits that are negative, not finite, or larger than brokers hold.
     """
     entries = [*_rule_entries(rules), *map(_ip_entry, ip_limits)]
     entries.sort(key=lambda entry: (entry.from_ms, str(entry.entity), entry.type))
@@ -78,7 +78,8 @@ def _name(entry: _Entry, name: Name) -> str | None:
 
 def _value(entry: _Entry) -> float:
     is_whole = math.isfinite(entry.value) and entry.value == int(entry.value)
-    if not 0 <= entry.value < math.inf or (entry.type in WHOLE_TYPES and not is_whole):
+    is_in_range = 0 <= entry.value < math.inf and entry.value <= LARGEST.get(entry.type, math.inf)
+    if not is_in_range or (entry.type in WHOLE_TYPES and not is_whole):
         raise _refusal(entry, f"a quota file cannot hold the value {entry.value}")
     return int(entry.value) if is_whole else entry.value
 

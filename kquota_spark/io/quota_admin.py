@@ -39,12 +39,15 @@ def described_quotas(
     Raises:
         UserError: no broker answers in time, or it refuses us.
     """
+    servers = bootstrap_servers.split(",")
+    if not all(map(str.strip, servers)):
+        raise UserError(f"--bootstrap-server: {bootstrap_servers!r}, expected host:port,host:port")
     options = {
         "client_id": _CLIENT_ID,
         "bootstrap_timeout_ms": timeout_ms,
         "request_timeout_ms": timeout_ms,
         **python_options(properties),
-        "bootstrap_servers": bootstrap_servers.split(","),
+        "bootstrap_servers": servers,
     }
     filters = [([], False)] if entities is None else [(_filter(entity), True) for entity in entities]
     answers = _ask(bootstrap_servers, options, filters, timeout_ms)

@@ -145,7 +145,7 @@ def from_tables(settings: Settings) -> QuotaHistory:
     known_through_ms = max(known, default=BEGINNING_MS)
     return QuotaHistory(
         where,
-        RuleBook(_stretch(row) for row in mine if row["level"] > 0),
+        RuleBook(stretch_of(row) for row in mine if row["level"] > 0),
         known_through_ms=None if known_through_ms >= END_MS else known_through_ms,
         cluster_id=cluster_id,
         leaders=_leaders(replace(settings, cluster_id=cluster_id)),
@@ -216,7 +216,8 @@ def _whole_view(quotas: Quotas) -> View:
     return view
 
 
-def _stretch(row: Mapping[str, Any]) -> RuleStretch:
+def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
+    """The stretch in a row of `quota_rules`, times in epoch ms."""
     values = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
     return RuleStretch(
         Entity.parse(row["entity"]), values, row["valid_from"], row["valid_to"], row["version"]

@@ -12,12 +12,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.quota_sources import stretch_of
 from kquota_spark.model.callback_governor import CallbackGovernor
-from kquota_spark.model.entities import Entity
 from kquota_spark.model.govern import Governor
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
-from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import RuleBook, RuleStretch
 from kquota_spark.pipeline.callback_governing import Known
 from kquota_spark.schema.tables import PARTITION_LEADERS, QUOTA_RULES
@@ -45,13 +44,8 @@ def stored_rules(settings: Settings) -> StoredRules:
     known_ms = [
         row["known_through"] for row in rows if row["level"] == 0 and row["known_through"] is not None
     ]
-    return StoredRules(tuple(_stretch(row) for row in rows if row["level"] > 0), max(known_ms, default=None))
-
-
-def _stretch(row: dict[str, Any]) -> RuleStretch:
-    values = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
-    return RuleStretch(
-        Entity.parse(row["entity"]), values, row["valid_from"], row["valid_to"], row["version"]
+    return StoredRules(
+        tuple(stretch_of(row) for row in rows if row["level"] > 0), max(known_ms, default=None)
     )
 
 

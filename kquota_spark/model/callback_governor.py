@@ -9,14 +9,15 @@ from typing import Any, NoReturn
 
 from kquota_spark.model.govern import Governed
 from kquota_spark.model.leaders import LeaderBook
+from kquota_spark.model.mbean_names import CLIENT_ID_TAG, USER_TAG
 from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_callback import CLIENT_ID_TAG, USER_TAG, CallbackError, QuotaCallback
+from kquota_spark.model.quota_callback import CallbackError, QuotaCallback
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import Governing
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.rules import RuleBook, RuleStretch
 
-_KEPT_INSTANCES = 16
+_KEPT_INSTANCES = 16  # of one broker: requests come nearly in order of time, but those of all brokers in turn
 _KEPT_ANSWERS = 50_000
 _Identity = tuple[QuotaType, Principal, str]
 
@@ -48,7 +49,7 @@ class CallbackGovernor:
         self._book, self._leaders = book, leaders
         starts = {rule.valid_from_ms for entity in book for rule in book.of(entity)}
         self._starts_ms = sorted({0, *starts, *leaders.starts_ms})
-        self._hosts: dict[tuple[int, int], _Host] = {}
+        self._hosts: dict[int, dict[int, _Host]] = {}
 
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
@@ -59,17 +60,21 @@ class CallbackGovernor:
             CallbackError: the callback is broken; there is no verdict then.
         """
         piece = bisect_right(self._starts_ms, time_ms) - 1
-        host = self._hosts.get((broker_id, piece)) or self._open(broker_id, piece)
+        of_broker = self._hosts.setdefault(broker_id, {})
+        host = of_broker.get(piece)
+        if host is None:
+            while len(of_broker) >= _KEPT_INSTANCES:
+                of_broker.pop(next(iter(of_broker))).close()
+            host = of_broker[piece] = self._opened(broker_id, piece)
         return host.governed(quota_type, principal, client_id)
 
     def close(self) -> None:
         """Give all instances back."""
-        while self._hosts:
-            self._hosts.popitem()[1].close()
+        for of_broker in self._hosts.values():
+            while of_broker:
+                of_broker.popitem()[1].close()
 
-    def _open(self, broker_id: int, piece: int) -> _Host:
-        while len(self._hosts) >= _KEPT_INSTANCES:
-            self._hosts.pop(next(iter(self._hosts))).close()
+    def _opened(self, broker_id: int, piece: int) -> _Host:
         from_ms = self._starts_ms[piece]
         to_ms = self._starts_ms[piece + 1] if piece + 1 < len(self._starts_ms) else None
         in_force = [rule for entity in self._book if (rule := self._book.at(entity, from_ms)) is not None]
@@ -77,7 +82,6 @@ class CallbackGovernor:
         host.calls.configure({**self._options, "broker.id": str(broker_id)})
         host.feed()
         host.calls.update_cluster_metadata(self._leaders.at(from_ms))
-        self._hosts[broker_id, piece] = host
         return host
 
 
@@ -118,7 +122,9 @@ class _Host:
         limit = self.calls.quota_limit(quota_type, tags)
         request_tags = self.calls.quota_metric_tags(QuotaType.REQUEST, principal, client_id)
         has_request_quota = self.calls.quota_limit(QuotaType.REQUEST, request_tags) is not None
-        bucket = Bucket(tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, ""), tuple(sorted(tags.items())))
+        # An empty tag is no tag in JMX; the callback itself gets back all that it gave.
+        kept = tuple(sorted((name, value) for name, value in tags.items() if value))
+        bucket = Bucket(tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, ""), kept)
         governing = Governing(limit, self._from_ms, self._to_ms, has_request_quota)
         rule = None if limit is None else self.calls.name
         return Governed(bucket, governing, None, rule, None if limit is None else self._version)
@@ -152,7 +158,7 @@ class _Calls:
             isinstance(text, str) for item in tags.items() for text in item
         ):
             self._refuse("quota_metric_tags", arguments, f"gave {tags!r:.80}, expected a mapping of texts")
-        return {name: value for name, value in tags.items() if value}
+        return dict(tags)
 
     def quota_limit(self, quota_type: QuotaType, tags: Mapping[str, str]) -> float | None:
         limit = self._call("quota_limit", quota_type, tags)

@@ -13,7 +13,7 @@ from kquota_spark.model.names import desanitise, sanitise
 from kquota_spark.model.resolve import Bucket
 
 DOMAIN = "kafka.server"
-USER, CLIENT_ID = "user", "client-id"
+USER_TAG, CLIENT_ID_TAG = "user", "client-id"
 """Tags of Kafka's own buckets. The value of the first is a sanitised name, that of the second a raw one."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_\-%. \t]*")
@@ -66,7 +66,7 @@ def parse_mbean_name(text: str) -> MBeanName:
 
 def bucket_tags(bucket: Bucket) -> dict[str, str]:
     """The tags of a bucket of Kafka's own callback."""
-    return {USER: sanitise(bucket.user), CLIENT_ID: bucket.client_id}
+    return {USER_TAG: sanitise(bucket.user), CLIENT_ID_TAG: bucket.client_id}
 
 
 def tagged_bucket(tags: Mapping[str, str]) -> Bucket | None:
@@ -75,9 +75,9 @@ def tagged_bucket(tags: Mapping[str, str]) -> Bucket | None:
     Raises:
         ValueError: the user is no sanitised name.
     """
-    if not tags.keys() <= {USER, CLIENT_ID}:
+    if not tags.keys() <= {USER_TAG, CLIENT_ID_TAG}:
         return None
-    return Bucket(desanitise(tags.get(USER, "")), tags.get(CLIENT_ID, ""))
+    return Bucket(desanitise(tags.get(USER_TAG, "")), tags.get(CLIENT_ID_TAG, ""))
 
 
 def _quoted(value: str) -> str:

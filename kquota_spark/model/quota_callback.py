@@ -12,12 +12,10 @@ from typing import NamedTuple, Protocol
 
 from kquota_spark.model.enabled_types import EnabledTypes, type_of
 from kquota_spark.model.entities import Entity
-from kquota_spark.model.names import desanitise, sanitise
+from kquota_spark.model.mbean_names import bucket_tags, tagged_bucket
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.resolve import Bucket, bucket_of, governing_entity
-
-USER_TAG, CLIENT_ID_TAG = "user", "client-id"
+from kquota_spark.model.resolve import bucket_of, governing_entity
 
 
 class CallbackError(Exception):
@@ -89,13 +87,13 @@ class DefaultQuotaCallback:
         """`user` (sanitised) and `client-id`, empty where the level has none."""
         quotas = self._quotas[quota_type]
         bucket = bucket_of(principal.name, client_id, quotas.__contains__, self._enabled[quota_type])
-        return {USER_TAG: sanitise(bucket.user), CLIENT_ID_TAG: bucket.client_id}
+        return bucket_tags(bucket)
 
     def quota_limit(self, quota_type: QuotaType, metric_tags: Mapping[str, str]) -> float | None:
         """From the tags alone, as the broker does."""
-        bucket = Bucket(desanitise(metric_tags[USER_TAG]), metric_tags[CLIENT_ID_TAG])
+        bucket = tagged_bucket(metric_tags)
         quotas = self._quotas[quota_type]
-        entity = governing_entity(bucket, quotas.__contains__)
+        entity = None if bucket is None else governing_entity(bucket, quotas.__contains__)
         return None if entity is None else quotas[entity]
 
     def update_quota(self, quota_type: QuotaType, quota_entity: Entity, new_value: float) -> None:

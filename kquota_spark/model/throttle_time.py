@@ -68,6 +68,11 @@ def java_divide(dividend: float, divisor: float) -> float:
     return dividend * math.copysign(math.inf, divisor)
 
 
+def java_min(one: float, other: float) -> float:
+    """`Math.min(double, double)`: NaN if either is, where Python gives the first."""
+    return math.nan if math.isnan(one) or math.isnan(other) else min(one, other)
+
+
 def java_round(value: float) -> int:
     """`Math.round(double)`: halves go up, saturating at the ends of a long, NaN to 0."""
     if math.isnan(value):

@@ -6,7 +6,7 @@ The plain rate beside it (`mutation-rate`) is information only and not modelled.
 from __future__ import annotations
 
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.model.throttle_time import LONG_MAX, java_divide, java_round, to_int32
+from kquota_spark.model.throttle_time import LONG_MAX, java_divide, java_min, java_round, to_int32
 
 
 class TokenBucket:
@@ -36,9 +36,9 @@ class TokenBucket:
         capacity = self._capacity_s * limit
         tokens = capacity
         if self._tokens is not None:
-            tokens = min(capacity, self._tokens + limit * ((time_ms - self._last_ms) / 1000.0))
+            tokens = java_min(capacity, self._tokens + limit * ((time_ms - self._last_ms) / 1000.0))
         self._last_ms = time_ms
-        self._tokens = min(capacity, tokens - amount)
+        self._tokens = java_min(capacity, tokens - amount)
         return self._tokens
 
 

@@ -185,6 +185,10 @@ def test_notes_stand_where_they_apply() -> None:
     under_request_quota = notes_of("--user", "reqhog", "--client-id", "c", *AT, *FILE)
     request_itself = notes_of("--user", "reqhog", "--client-id", "c", "--type", "request", *AT, *FILE)
     assert request_itself == []
+    assert notes_of("--user", "nobody", "--client-id", "new", "--type", "request", *AT, *FILE) == [
+        "nothing limits this client; brokers that measure this type record it in the bucket above",
+        "a broker that has only seen quotas of users records it by user; of pairs alone, by the pair",
+    ]
     assert [note in level_7 for note in (shared, template, request)] == [True, False, False]
     assert [note in level_8 for note in (shared, template, request)] == [True, True, False]
     assert [note in under_request_quota for note in (shared, template, request)] == [False, False, True]
@@ -199,19 +203,49 @@ def test_a_static_default_is_the_ninth_level(tmp_path: Path, monkeypatch: pytest
     assert (answer["level"], answer["rule"], answer["bucket_client_id"]) == (9, "quota.producer.default", "c")
 
 
-def test_a_limit_of_zero_throttles_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("quota_type", "key", "note"),
+    [
+        # 2.1: round(inf) is the largest long, of which 32 bits are -1.
+        ("produce", "producer_byte_rate",
+         "a limit of 0 throttles nobody: the broker's throttle time does not come out above zero"),
+        # min(largest long, 1,000) comes before those 32 bits.
+        ("request", "request_percentage",
+         "a limit of 0 throttles every request by one whole sample, the most that this quota may"),
+        # The capacity is 11 x 0, so the first request leaves less than 0 and nothing fills that up.
+        ("controller_mutation", "controller_mutation_rate",
+         ("a limit of 0 never fills the bucket again: once below zero it refuses CreateTopics (from version 6), "
+          "DeleteTopics (5) and CreatePartitions (3) for ever; older versions are not throttled")),
+    ],
+)  # fmt: skip
+def test_what_a_limit_of_zero_does(
+    quota_type: str, key: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "quotas.yaml").write_text(f"- {{user: u, type: {key}, value: 0}}\n", encoding="utf-8")
+    answer = as_json("explain", "--user", "u", "--client-id", "c", "--type", quota_type, *FILE)
+    assert (answer["limit"], answer["example"], answer["notes"]) == (0.0, None, [note])
+
+
+def test_a_request_throttle_is_capped_before_it_is_narrowed() -> None:
+    # A billionth of a percent is 1e-8 ms a second. 2 ms in 10 s: 2 / 1e-8 s - 10 s = 199,999,990,000 ms, of which
+    # 32 bits are negative; the cap of 1,000 ms comes first.
+    found = worked_example(QuotaType.REQUEST, 1e-9, RateConfig())
+    assert found is not None
+    assert found.after == Moment(5_000, 2, 10_000, 1_000)
+
+
+def test_the_arithmetic_is_rounded_as_java_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "quotas.yaml").write_text(
-        "- {user: u, type: producer_byte_rate, value: 0}\n", encoding="utf-8"
+        "- {user: u, type: producer_byte_rate, value: 2000000}\n", encoding="utf-8"
     )
-    answer = as_json("explain", "--user", "u", "--client-id", "c", *FILE)
-    assert (answer["limit"], answer["example"]) == (0.0, None)
-    assert answer["notes"] == [
-        "a limit of 0 throttles nobody: the broker's throttle time comes out below zero"
-    ]
+    # One sample is a window of 1 ms: 3,000 / 2,000,000 s - 1 ms is half a millisecond, and halves go up.
+    text = shown("explain", "--user", "u", "--client-id", "c", "--window-num", "1", *FILE)
+    assert "throttle 3,000 / 2,000,000 x 1,000 - 1 = 1 ms\n" in text
 
 
-def test_the_past_needs_a_source_that_knows_it() -> None:
+def test_a_file_that_is_not_there_is_one_line() -> None:
     code, out, err = run("explain", "--quotas", "gone.yaml")
     assert (code, out) == (1, "")
     assert err == "kquota: gone.yaml: cannot be read: No such file or directory\n"

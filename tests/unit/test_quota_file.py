@@ -103,6 +103,28 @@ def test_every_problem_is_reported(tmp_path: Path) -> None:
     ]
 
 
+def test_values_that_no_broker_holds(tmp_path: Path) -> None:
+    huge = "1" + "0" * 400  # larger than any double
+    text = f"""
+- {{user: a, type: producer_byte_rate, value: 9223372036854777856}}
+- {{user: b, type: consumer_byte_rate, value: {huge}}}
+- {{user: c, type: request_percentage, value: {huge}}}
+- {{user: d, type: request_percentage, value: "1e400"}}
+"""
+    assert problems(tmp_path, text) == [
+        # The double behind 2^63, 2,048 further on.
+        "[0].value: 9223372036854777856, expected a whole number of bytes per second, 9223372036854775808 or less",
+        f"[1].value: {huge[:60]}, expected a whole number of bytes per second, 0 or more",
+        f"[2].value: {huge[:60]}, expected a number, 0 or more",
+        "[3].value: '1e400', expected a number, 0 or more",
+    ]
+
+
+def test_the_largest_long_is_a_limit(tmp_path: Path) -> None:
+    path = written(tmp_path, "- {user: a, type: producer_byte_rate, value: 9223372036854775807}")
+    assert read_quota_file(path) == [QuotaChange(Entity("a"), PRODUCE, 2.0**63, None, 0, 0)]
+
+
 def test_ips_have_limits_beside_the_changes_of_users(tmp_path: Path) -> None:
     path = written(
         tmp_path,

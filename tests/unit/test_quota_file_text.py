@@ -79,6 +79,10 @@ def test_no_rules_are_an_empty_list() -> None:
             "users/a producer_byte_rate: a quota file cannot hold the value 1.5",
         ),
         (
+            RuleStretch(Entity("a"), {PRODUCE: 2.0**64}, 0, None, None),
+            "users/a producer_byte_rate: a quota file cannot hold the value 1.8446744073709552e+19",
+        ),
+        (
             RuleStretch(Entity("a"), {PERCENT: math.inf}, 0, None, None),
             "users/a request_percentage: a quota file cannot hold the value inf",
         ),

@@ -159,10 +159,12 @@ def test_a_callback_makes_the_buckets(tmp_path: Path) -> None:
     # Everyone is ANONYMOUS: with this separator their group is "A".
     options = ("--quotas", str(quotas), "--callback", callback, "--callback-option", "separator=NONYMOUS")
     quotas.write_text("- {user: ANONYMOUS, type: producer_byte_rate, value: 1000000}\n", encoding="utf-8")
-    rows = as_json(*TELEGRAF, *options, "--by", "bucket")["buckets"]
-    assert [(row["quota_type"], row["bucket_tags"], row["rule"]) for row in rows] == [
+    answer = as_json(*TELEGRAF, *options, "--by", "bucket")
+    assert [(row["quota_type"], row["bucket_tags"], row["rule"]) for row in answer["buckets"]] == [
         ("produce", {"group": "A"}, callback), ("fetch", {}, None),
     ]  # fmt: skip
+    # A file of quotas does not tell who led which partition.
+    assert answer["notes"] == ["leaders of partitions are not known here: the callback is asked without them"]
     assert "produce  group=A  1.0 MB/s   571" in shown(*TELEGRAF, *options, "--by", "bucket")
 
 
@@ -174,6 +176,17 @@ def test_a_broken_callback_is_one_line() -> None:
         "kquota: quota callback kquota_spark.model.group_callbacks:PartitionBasedCallback: "
     )
     assert err.count("\n") == 1
+
+
+def test_a_summary_says_why_lines_were_not_read(tmp_path: Path) -> None:
+    log = tmp_path / "broker-1.log"
+    junk = [*["java.io.IOException"] * 3, "[2026-11-21 05:40:48,390] DEBUG Completed request:{"]
+    log.write_text("".join(f"{line}\n" for line in junk), encoding="utf-8")
+    assert shown("replay", str(log), *QUOTAS).startswith(
+        "4 lines, 4 unreadable, 0 counted\n"
+        "unreadable: 3 x no 'Completed request:' near the start\n"
+        "unreadable: 1 x text form: no request header as Kafka 0.10.2 to 2.7 prints it\n"
+    )
 
 
 def test_usage() -> None:

@@ -79,6 +79,32 @@ def test_omitting_what_is_overridden() -> None:
     assert as_json(*asked, "--omit-overridden")["rows"] == [row]
 
 
+def test_a_value_on_every_level_fits(tmp_path: Path) -> None:
+    names = [(user, client) for user in ("u", "<default>", "") for client in ("c", "<default>", "")][:-1]
+    entries = [
+        f"- {{user: {user or 'null'}, client_id: {client or 'null'}, type: request_percentage, "
+        f"value: {level}.2345678}}\n"
+        for level, (user, client) in enumerate(names, 1)
+    ]
+    (tmp_path / "quotas.yaml").write_text("".join(entries), encoding="utf-8")
+    asked = (
+        "resolve",
+        "--user",
+        "u",
+        "--client-id",
+        "c",
+        "--type",
+        "request",
+        "--quotas",
+        str(tmp_path / "quotas.yaml"),
+    )
+    text = shown(*asked)
+    assert "request  1.2345678 %  u/u/c/c      1  u / c   2.2345678 %, 3.2345678 %, +5\n" in text
+    assert text.endswith("\n+n: so many more values are overridden, see --walk\n")
+    assert len(as_json(*asked)["rows"][0]["overridden"]) == 7
+    assert "see --walk" not in shown(*asked, "--walk") + shown(*asked, "--omit-overridden")
+
+
 def test_the_json_envelope() -> None:
     answer = as_json("resolve", "--user", "ctl", "--client-id", "c", "--type", "controller_mutation",
                      "--walk", *AT, *FILE)  # fmt: skip

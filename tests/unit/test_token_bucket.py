@@ -48,6 +48,15 @@ def test_tokens_without_a_limit_are_those_of_jmx() -> None:
     assert TokenBucket(CONFIG).tokens(T, None) == 1.0145709240540253e20
 
 
+def test_an_infinite_limit_spoils_the_bucket() -> None:
+    bucket = TokenBucket(CONFIG)
+    assert bucket.take(1, T, math.inf) == math.inf
+    # The refill of no time at all is infinity * 0, and what is no number stays so under any limit.
+    assert math.isnan(bucket.take(1, T, math.inf))
+    assert math.isnan(bucket.take(10**9, T + 1_000, 5.0))
+    assert MutationCharge(bucket, 5.0, is_strict=True).take(1, T + 2_000)
+
+
 def test_a_clock_that_steps_back_takes_tokens() -> None:
     bucket = TokenBucket(CONFIG)
     bucket.take(70, T, 5.0)
