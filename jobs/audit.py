@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from kquota_spark.cli.escape import terminal_text
 from kquota_spark.config.loader import load_settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.audit import run_audit
@@ -29,7 +30,7 @@ def main() -> int:
         run_audit(load_settings(options.config), hops, is_once=options.once, is_drained=options.drain)
     except UserError as error:
         for line in str(error).splitlines():
-            print(f"audit: {line}", file=sys.stderr)
+            print(f"audit: {terminal_text(line)}", file=sys.stderr)
         return 1
     return 0
 

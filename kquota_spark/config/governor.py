@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.model.broker_version import major_minor
 from kquota_spark.model.callback_governor import CallbackGovernor
-from kquota_spark.model.govern import Governor, RuleGovernor
+from kquota_spark.model.govern import STATIC_DEFAULT_RULES, Governor, RuleGovernor
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.quota_callback import QuotaCallback
 from kquota_spark.model.quota_types import QuotaType
@@ -18,12 +19,23 @@ _METHODS = tuple(name for name in vars(QuotaCallback) if not name.startswith("_"
 
 
 def static_defaults(settings: Settings) -> dict[QuotaType, float]:
-    """`quota.producer.default` and `quota.consumer.default`, where set."""
+    """`quota.producer.default` and `quota.consumer.default`, where set.
+
+    Raises:
+        UserError: set for brokers that do not have them any more.
+    """
     given = {
         QuotaType.PRODUCE: settings.broker.quota_producer_default,
         QuotaType.FETCH: settings.broker.quota_consumer_default,
     }
-    return {quota_type: float(limit) for quota_type, limit in given.items() if limit > 0}
+    found = {quota_type: float(limit) for quota_type, limit in given.items() if limit > 0}
+    if found and major_minor(settings.broker.version) >= (3, 0):
+        names = " and ".join(STATIC_DEFAULT_RULES[quota_type] for quota_type in found)
+        raise UserError(
+            f"{names}: brokers have these up to 2.8 only, and broker.version is {settings.broker.version}: set that "
+            "right, or leave them out"
+        )
+    return found
 
 
 def make_governor(settings: Settings, book: RuleBook, leaders: LeaderBook) -> Governor:

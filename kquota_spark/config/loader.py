@@ -20,6 +20,7 @@ import yaml
 
 from kquota_spark.config.settings import Duration, Settings
 from kquota_spark.errors import UserError
+from kquota_spark.model.broker_version import major_minor
 
 _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -137,6 +138,8 @@ def _read_scalar(wanted: Any, value: Any, where: str, problems: list[str]) -> An
         problems.append(f"{where}: {value}, expected 1 or more")
     if name == "log_time_zone":
         _check_time_zone(value, where, problems)
+    if where == "broker.version":
+        _check_version(value, where, problems)
     return value
 
 
@@ -145,6 +148,13 @@ def _check_time_zone(value: str, where: str, problems: list[str]) -> None:
         ZoneInfo(value)
     except (KeyError, ValueError, OSError):
         problems.append(f"{where}: {value!r} is no time zone, expected a name such as UTC or Europe/Berlin")
+
+
+def _check_version(value: str, where: str, problems: list[str]) -> None:
+    try:
+        major_minor(value)
+    except ValueError:
+        problems.append(f"{where}: {value!r} is no version, expected e.g. 3.9 or 3.7.2")
 
 
 def _read_duration(value: Any, where: str, problems: list[str]) -> int | None:

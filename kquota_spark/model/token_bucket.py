@@ -12,7 +12,8 @@ from kquota_spark.model.throttle_time import LONG_MAX, java_divide, java_min, ja
 class TokenBucket:
     """Tokens of one bucket (Kafka's `TokenBucket`); below 0 the quota is violated.
 
-    It is full at its first use: Kafka's begins empty at the epoch, which is as good as full. The limit is an
+    It is full at its first use: Kafka's begins empty at the epoch, which is as good as full, unless the limit is
+    negative. The limit is an
     argument because it may change at any time: the time since the last call then counts at the new one.
 
     Args:
@@ -34,8 +35,10 @@ class TokenBucket:
         """Take any amount, however little is there; what is left."""
         limit = float(LONG_MAX) if limit_per_s is None else limit_per_s
         capacity = self._capacity_s * limit
-        tokens = capacity
-        if self._tokens is not None:
+        if self._tokens is None:
+            # Empty at the epoch, and a negative limit has taken from it ever since.
+            tokens = capacity if limit >= 0 else java_min(capacity, limit * (time_ms / 1000.0))
+        else:
             tokens = java_min(capacity, self._tokens + limit * ((time_ms - self._last_ms) / 1000.0))
         self._last_ms = time_ms
         self._tokens = java_min(capacity, tokens - amount)

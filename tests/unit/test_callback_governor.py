@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.config.governor import load_callback, make_governor
-from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.config.settings import Broker, Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.callback_governor import CallbackGovernor
 from kquota_spark.model.entities import DEFAULT
@@ -249,3 +249,12 @@ def test_both_bandwidth_types_have_their_own_limits() -> None:
     found = [governor.govern(1, quota_type, user("pay_1"), "", 5) for quota_type in BANDWIDTH]
     assert [each.governing.limit_per_s for each in found] == [9.0, 4.0]
     assert [each.governing.has_request_quota for each in found] == [False, False]
+
+
+def test_static_defaults_are_for_brokers_that_have_them() -> None:
+    old = Settings(broker=Broker(version="2.8", quota_producer_default=7))
+    governor = make_governor(old, RuleBook(), LeaderBook())
+    assert governor.govern(1, PRODUCE, user("u"), "c", 5).governing.limit_per_s == 7.0
+    new = Settings(broker=Broker(version="3.0", quota_consumer_default=7))
+    with pytest.raises(UserError, match=r"^quota\.consumer\.default: brokers have these up to 2\.8 only"):
+        make_governor(new, RuleBook(), LeaderBook())

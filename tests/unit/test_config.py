@@ -60,6 +60,10 @@ MISTAKES = [
     ("stream: {trigger: 0.0001 s}", "stream.trigger: '0.0001 s', expected 1 ms or more"),
     ("quotas: {source: kafka}", "quotas.source: 'kafka', expected one of zookeeper, file"),
     (
+        "broker: {version: three}",
+        "broker.version: 'three' is no version, expected e.g. 3.9 or 3.7.2",
+    ),
+    (
         "broker: {log_time_zone: Mars/Base}",
         "broker.log_time_zone: 'Mars/Base' is no time zone, expected a name such as UTC or Europe/Berlin",
     ),

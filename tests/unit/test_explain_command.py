@@ -197,7 +197,8 @@ def test_notes_stand_where_they_apply() -> None:
 def test_a_static_default_is_the_ninth_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "quotas.yaml").write_text("", encoding="utf-8")
-    asked = ("explain", "--user", "u", "--client-id", "c", *AT, *FILE, "--producer-default", "1000")
+    asked = ("explain", "--user", "u", "--client-id", "c", *AT, *FILE, "--producer-default", "1000",
+             "--broker-version", "2.8")  # fmt: skip
     assert "└─ 9  quota.producer.default             1.0 kB/s  governs\n" in shown(*asked)
     answer = as_json(*asked)
     assert (answer["level"], answer["rule"], answer["bucket_client_id"]) == (9, "quota.producer.default", "c")

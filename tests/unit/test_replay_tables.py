@@ -149,7 +149,7 @@ def test_a_static_default_limits_who_has_no_quota() -> None:
         return {row["bucket_client_id"]: row["limit_per_s"] for row in rows if row["quota_type"] == "produce"}
 
     assert limits() == {"other": 500_000.0, "loader": 1_000_000.0, "free": None, "Telegraf": None}
-    assert limits("--producer-default", "7")["free"] == 7.0
+    assert limits("--producer-default", "7", "--broker-version", "2.8")["free"] == 7.0
     assert limits("--consumer-default", "7")["free"] is None
 
 

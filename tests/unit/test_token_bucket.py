@@ -48,6 +48,13 @@ def test_tokens_without_a_limit_are_those_of_jmx() -> None:
     assert TokenBucket(CONFIG).tokens(T, None) == 1.0145709240540253e20
 
 
+def test_a_negative_limit_has_taken_tokens_since_the_epoch() -> None:
+    bucket = TokenBucket(CONFIG)
+    assert bucket.tokens(100_000, -5.0) == -500.0  # -5 * 100 s; 11 * -5 would be the most
+    # Set right, it takes as long to come back: -500 + 5 * 10.
+    assert bucket.tokens(110_000, 5.0) == -450.0
+
+
 def test_an_infinite_limit_spoils_the_bucket() -> None:
     bucket = TokenBucket(CONFIG)
     assert bucket.take(1, T, math.inf) == math.inf
