@@ -150,7 +150,7 @@ def test_a_static_default_limits_who_has_no_quota() -> None:
 
     assert limits() == {"other": 500_000.0, "loader": 1_000_000.0, "free": None, "Telegraf": None}
     assert limits("--producer-default", "7", "--broker-version", "2.8")["free"] == 7.0
-    assert limits("--consumer-default", "7")["free"] is None
+    assert limits("--consumer-default", "7", "--broker-version", "2.8")["free"] is None
 
 
 def test_a_callback_makes_the_buckets(tmp_path: Path) -> None:
