@@ -28,6 +28,12 @@ Milliseconds = Annotated[float, msgspec.Meta(ge=0)]
 
 _HEADER_BYTES = 200
 _API_KEY = b'"requestApiKey":'
+# How nearly every line begins: to look this up takes 0.15 us less than a search.
+_HEADS = {
+    b'{"isForwarded":false,"requestHeader":{"requestApiKey":%d,' % key: key
+    for key in (PRODUCE_KEY, FETCH_KEY)
+}
+_HEAD = slice(len(next(iter(_HEADS))))
 _NO_THROTTLE = -1
 _NEWEST_FETCH_WITH_REPLICA_ID = 14
 _CONTROLLED_SHUTDOWN_V0 = (7, 0)
@@ -122,13 +128,14 @@ class JsonForm:
             if not body.isascii():
                 body.decode()  # What is skipped is checked in all but this.
             # The decoder is chosen by the header, which stands near the start, and then checks it.
-            at = body.find(_API_KEY, 0, _HEADER_BYTES) + len(_API_KEY)
-            key = body[at : at + 2]
-            if key == b"0,":
+            key = _HEADS.get(body[_HEAD])
+            if key is None:
+                key = _searched_key(body)
+            if key == PRODUCE_KEY:
                 produce = self._produce.decode(body)
                 if produce.request_header.request_api_key == PRODUCE_KEY:
                     return _of_produce(produce, log_time_ms)
-            elif key == b"1,":
+            elif key == FETCH_KEY:
                 fetch = self._decoded_fetch(body)
                 if fetch.request_header.request_api_key == FETCH_KEY:
                     return _of_fetch(fetch, log_time_ms)
@@ -150,6 +157,11 @@ class JsonForm:
             if b'"partitionResponses":' in body:
                 return self._fetch_28.decode(body)
             raise
+
+
+def _searched_key(body: bytes) -> int | None:
+    at = body.find(_API_KEY, 0, _HEADER_BYTES) + len(_API_KEY)
+    return {b"0,": PRODUCE_KEY, b"1,": FETCH_KEY}.get(body[at : at + 2])
 
 
 def _of_produce(line: _Line[_Produce, _Throttled | str], log_time_ms: int) -> Request:
