@@ -37,6 +37,10 @@ _HEAD = slice(len(next(iter(_HEADS))))
 _NO_THROTTLE = -1
 _NEWEST_FETCH_WITH_REPLICA_ID = 14
 _CONTROLLED_SHUTDOWN_V0 = (7, 0)
+_new_tuple = tuple.__new__
+# A member of an Enum is looked up by Python code in 3.11: 0.07 us for each of the two of a line.
+_OF_PRODUCE, _OF_FETCH = QuotaType.PRODUCE, QuotaType.FETCH
+_PRODUCED, _FETCHED, _THROTTLED_FETCH = PointKind.PRODUCE, PointKind.FETCH, PointKind.THROTTLED_FETCH
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
@@ -172,13 +176,14 @@ def _of_produce(line: _Line[_Produce, _Throttled | str], log_time_ms: int) -> Re
     in_response_ms = _throttle_ms(line.response, version >= 1)
     has_waited = has_produce_waited(request.acks, line.remote_time_ms)
     topics = request.topic_data
-    names = [topic.name or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+    if len(topics) == 1:  # 0.15 us less than the comprehension, here and in a fetch
+        names = [topics[0].name or topics[0].topic_id or ""]
+    else:
+        names = [topic.name or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
     if line.is_forwarded:
         return _request(line, log_time_ms, in_response_ms, has_waited, names)
     amount = charged.produce_bytes(version, header.client_id or "", request.transactional_id, topics)
-    return _request(
-        line, log_time_ms, in_response_ms, has_waited, names, QuotaType.PRODUCE, PointKind.PRODUCE, amount
-    )
+    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_PRODUCE, _PRODUCED, amount)
 
 
 def _of_fetch(line: _Line[_FetchRequest, _FetchResponse | str], log_time_ms: int) -> Request:
@@ -189,7 +194,10 @@ def _of_fetch(line: _Line[_FetchRequest, _FetchResponse | str], log_time_ms: int
     in_response_ms = _throttle_ms(response, version >= 1)
     has_waited = has_fetch_waited(line.remote_time_ms)
     topics = () if isinstance(response, str) else response.responses
-    names = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+    if len(topics) == 1:
+        names = [topics[0].topic or topics[0].topic_id or ""]
+    else:
+        names = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
     is_from_follower = _is_from_follower(line.request, version)
     if line.is_forwarded or is_from_follower:
         return _request(
@@ -199,9 +207,9 @@ def _of_fetch(line: _Line[_FetchRequest, _FetchResponse | str], log_time_ms: int
     is_answered = in_response_ms == 0 == line.throttle_time_ms and not isinstance(response, str)
     if is_answered and line.message_conversions_time > 0:
         raise Unreadable(DOWN_CONVERTED)
-    kind = PointKind.FETCH if is_answered else PointKind.THROTTLED_FETCH
+    kind = _FETCHED if is_answered else _THROTTLED_FETCH
     amount = charged.fetch_bytes(version, topics) if is_answered else 0
-    return _request(line, log_time_ms, in_response_ms, has_waited, names, QuotaType.FETCH, kind, amount)
+    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
 
 
 def _throttle_ms(response: _Throttled | _FetchResponse | str, is_required: bool = False) -> int:
@@ -282,4 +290,4 @@ def _request(
         topics,
     )
     # Three times as fast as the constructor of a tuple with 20 names.
-    return tuple.__new__(Request, fields)
+    return _new_tuple(Request, fields)
