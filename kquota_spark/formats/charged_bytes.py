@@ -90,8 +90,9 @@ class FetchTopic28(FetchTopic, rename="camel", gc=False):
     partitions: Sequence[FetchPartition28] = msgspec.field(name="partitionResponses")
 
 
-PRODUCE_VERSIONS = range(14)
-FETCH_VERSIONS = range(19)
+# Sets, because to ask a range takes 0.04 us more.
+PRODUCE_VERSIONS = frozenset(range(14))
+FETCH_VERSIONS = frozenset(range(19))
 _PRODUCE_WITH_TRANSACTION, _PRODUCE_FLEXIBLE, _PRODUCE_BY_ID = 3, 9, 13
 _FETCH_WITH_ABORTED, _FETCH_FLEXIBLE, _FETCH_BY_ID = 4, 12, 13
 _UUID_BYTES = 16
