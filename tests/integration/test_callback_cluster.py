@@ -162,7 +162,9 @@ def test_a_partition_based_callback_is_audited_as_the_brokers_run_it(tmp_path: P
         assert lowest == highest == PAY_BYTES_PER_S * count / PARTITIONS
         print(f"broker {broker_id}: {judged} judged, {throttled} throttled, {wrong} wrong")
         assert throttled >= 20
-        assert wrong <= 0.02 * throttled
+        # Without the callback, or without its scaling, all of them would be wrong. One sample that opened a
+        # request later than the log tells makes some ten wrong.
+        assert wrong <= 0.1 * throttled
         assert found[broker_id, '{"group": "ops"}'][3] == 0
     assert (
         f"warning: broker 1: client.quota.callback.class = {BROKERS.properties['client.quota.callback.class']}"
