@@ -122,33 +122,40 @@ def _only_whole_stretches(rows: DataFrame) -> DataFrame:
 
 
 def _with_winner(rows: DataFrame, static_defaults: Mapping[QuotaType, float]) -> DataFrame:
-    """Kafka's two stages (see model.resolve), per quota key: tags from the walk, the limit from the tags."""
-    tags = _tags(_bandwidth)
-    winner = F.coalesce(
-        *(
-            _winner(
-                level, _bandwidth(level), F.col(f"rule_{level}.entity"), F.col(f"rule_{level}.version"), tags
-            )
-            for level in _ALL_LEVELS
-        ),
-        *(_static_winner(quota_type, limit, tags) for quota_type, limit in static_defaults.items()),
+    """Kafka's two stages (see model.resolve), per quota key: tags from the walk, the limit from the tags.
+
+    Each stage makes columns that the next one reads: as nested expressions the walk would stand in the plan once
+    for each level and tag.
+    """
+    walked = rows.select(
+        "*", _walked(_bandwidth).alias("walked"), _walked(_request_percentage).alias("walked_request")
     )
-    request_tags = _tags(_request_percentage)
+    tags, request_tags = _tags(F.col("walked")), _tags(F.col("walked_request"))
+    tagged = walked.select(
+        "*",
+        tags.user.alias("bucket_user"),
+        tags.client_id.alias("bucket_client_id"),
+        request_tags.user.alias("request_user"),
+        request_tags.client_id.alias("request_client_id"),
+    )
+    tags = _Tags(F.col("bucket_user"), F.col("bucket_client_id"))
+    request_tags = _Tags(F.col("request_user"), F.col("request_client_id"))
     request_quotas = [
         F.when(_reaches(level, request_tags), _request_percentage(level)) for level in _ALL_LEVELS
     ]
-    return (
-        rows.select(
-            "*",
-            winner.alias("winner"),
-            F.coalesce(*request_quotas).isNotNull().alias("has_request_quota"),
-            tags.user.alias("bucket_user"),
-            tags.client_id.alias("bucket_client_id"),
-            F.lit(None).cast("string").alias("bucket_tags"),
-        )
-        .select("*", "winner.*")
-        .drop("winner", *(f"rule_{level}" for level in _ALL_LEVELS))
+    won = tagged.select(
+        "*",
+        _limit(static_defaults, tags).alias("winner"),
+        F.coalesce(*request_quotas).isNotNull().alias("has_request_quota"),
+        F.lit(None).cast("string").alias("bucket_tags"),
     )
+    scaffold = ("walked", "walked_request", "request_user", "request_client_id", "winner")
+    return won.select("*", "winner.*").drop(*scaffold, *(f"rule_{level}" for level in _ALL_LEVELS))
+
+
+def _walked(value_of: Callable[[int], Column]) -> Column:
+    """The first level that carries the key; null if none does."""
+    return F.coalesce(*(F.when(value_of(level).isNotNull(), F.lit(level)) for level in _ALL_LEVELS))
 
 
 class _Tags(NamedTuple):
@@ -156,13 +163,25 @@ class _Tags(NamedTuple):
     client_id: Column
 
 
-def _tags(value_of: Callable[[int], Column]) -> _Tags:
-    """The bucket: the walk's first level that carries the key says which tags are kept."""
-    level = F.coalesce(*(F.when(value_of(level).isNotNull(), F.lit(level)) for level in _ALL_LEVELS))
+def _tags(level: Column) -> _Tags:
+    """The bucket: the level that the walk found says which tags are kept."""
     is_client_bucket = level.isNull() | level.isin(*CLIENT_ONLY_LEVELS)
     return _Tags(
         F.when(is_client_bucket, "").otherwise(F.col("user")),
         F.when(level.isin(*USER_ONLY_LEVELS), "").otherwise(F.col("client_id")),
+    )
+
+
+def _limit(static_defaults: Mapping[QuotaType, float], tags: _Tags) -> Column:
+    """Level, limit, rule and version of the first level at which these tags have a limit."""
+    return F.coalesce(
+        *(
+            _winner(
+                level, _bandwidth(level), F.col(f"rule_{level}.entity"), F.col(f"rule_{level}.version"), tags
+            )
+            for level in _ALL_LEVELS
+        ),
+        *(_static_winner(quota_type, limit, tags) for quota_type, limit in static_defaults.items()),
     )
 
 
