@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "kquota_spark"
 FILES = sorted(PACKAGE.rglob("*.py"))
 JOBS = sorted((ROOT / "jobs").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MOST_FILE_LINES, MOST_FUNCTION_LINES = 300, 50
 NAMELESS = {"utils", "helpers", "common", "base", "manager"}
 
@@ -80,6 +81,10 @@ def _name(file: Path) -> str:
     return str(file.relative_to(ROOT))
 
 
+def _line_count(file: Path) -> int:
+    return len(file.read_text(encoding="utf-8").splitlines())
+
+
 @pytest.mark.parametrize("file", FILES, ids=_name)
 def test_imports_go_down_only(file: Path) -> None:
     room = _room(file)
@@ -102,13 +107,18 @@ def test_no_command_imports_spark_at_module_level(file: Path) -> None:
 @pytest.mark.parametrize("file", [*FILES, *JOBS], ids=_name)
 def test_rooms_are_small_and_named_after_their_question(file: Path) -> None:
     assert file.stem not in NAMELESS
-    assert len(file.read_text(encoding="utf-8").splitlines()) <= MOST_FILE_LINES
+    assert _line_count(file) <= MOST_FILE_LINES
     functions = [
         (node.name, (node.end_lineno or node.lineno) - node.lineno + 1)
         for node in ast.walk(_tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     assert [(name, lines) for name, lines in functions if lines > MOST_FUNCTION_LINES] == []
+
+
+@pytest.mark.parametrize("file", TESTS, ids=_name)
+def test_files_of_tests_are_small_too(file: Path) -> None:
+    assert _line_count(file) <= MOST_FILE_LINES
 
 
 def test_every_room_is_known() -> None:

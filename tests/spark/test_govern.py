@@ -1,27 +1,19 @@
-"""GOVERN: which rule limits each request. Literal rules, and random ones against the model."""
+"""GOVERN: which rule limits each request. Literal rules."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey, QuotaType
-from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.pipeline.govern import with_governing
-from kquota_spark.schema.tables import USAGE
-from tests.spark.conftest import CLUSTER, change, rows_of, run_hop, settings_at, write_rules
-from tests.unit.table_rows import T0_MS, usage, write_table
+from kquota_spark.model.entities import DEFAULT
+from kquota_spark.model.quota_types import QuotaKey
+from tests.spark.conftest import change, rows_of, run_hop, settings_at, write_rules
+from tests.spark.governed_requests import ALWAYS, FOREVER_MS, Found, asked, governed
+from tests.unit.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FETCH, PERCENT = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
-FOREVER_MS = 2**62
 ALL_LEVELS = (
     change("alice", "etl", 1.0),
     change("alice", DEFAULT, 2.0),
@@ -40,74 +31,6 @@ ALL_LEVELS = (
     change(None, "etl", 7.0),
     change(None, DEFAULT, 8.0),
 )
-
-
-def asked(
-    *moments_ms: int, user: str = "alice", client_id: str = "etl", quota_type: str = "produce"
-) -> dict[str, Any]:
-    """A row of usage with a request at each moment of one second."""
-    points = [
-        {
-            "record_time_ms": moment_ms,
-            "log_time_ms": moment_ms,
-            "connection_hash": 1,
-            "correlation_id": index,
-            "amount": 1,
-            "observed_throttle_ms": 0,
-            "kind": 0,
-        }
-        for index, moment_ms in enumerate(moments_ms)
-    ]
-    row = usage((moments_ms[0] - T0_MS) // 1_000, points=points)
-    return {**row, "user": user, "client_id": client_id, "quota_type": quota_type}
-
-
-class Found(NamedTuple):
-    """What GOVERN says of one request."""
-
-    level: int | None
-    limit_per_s: float | None
-    rule: str | None
-    rule_version: int | None
-    bucket: tuple[str, str]
-    valid_ms: tuple[int, int]
-    has_request_quota: bool
-
-
-Asked = tuple[str, str, str, int]
-"""Quota type, user, client id, time."""
-
-
-def governed(
-    spark: SparkSession,
-    settings: Settings,
-    rows: Iterable[dict[str, Any]],
-    cluster_id: str = CLUSTER,
-    static_defaults: Mapping[QuotaType, float] = MappingProxyType({}),
-) -> list[tuple[Asked, Found]]:
-    """Each request with what governs it, in order."""
-    of_table = [tuple(row.get(name) for name in USAGE.names) for row in rows]
-    rules = spark.read.format("delta").load(f"{settings.tables}/quota_rules").where(
-        f"cluster_id = '{cluster_id}'"
-    )  # fmt: skip
-    found = []
-    usage_rows = spark.createDataFrame(of_table, USAGE.ddl)
-    for row in with_governing(usage_rows, rules, static_defaults).collect():
-        answer = Found(
-            row.level,
-            row.limit_per_s,
-            row.rule,
-            row.rule_version,
-            (row.bucket_user, row.bucket_client_id),
-            (row.valid_from_ms, row.valid_to_ms),
-            row.has_request_quota,
-        )
-        for point in row.points:
-            found.append(((row.quota_type, row.user, row.client_id, point.record_time_ms), answer))
-    return sorted(found, key=lambda each: each[0])
-
-
-ALWAYS = (0, FOREVER_MS)
 
 
 def test_the_most_specific_level_wins(spark: SparkSession, settings: Settings) -> None:
@@ -272,82 +195,6 @@ def test_clusters_do_not_see_each_other(spark: SparkSession, settings: Settings)
     assert [(a.level, a.limit_per_s) for _, a in governed(spark, settings, [asked(T0_MS)])] == [(3, 1.0)]
     found = governed(spark, settings, [of_other, {**of_other, "user": "bob"}], "it\\'s other")
     assert [(a.level, a.limit_per_s) for _, a in found] == [(3, 2.0), (3, 3.0)]
-
-
-USERS: Sequence[str] = ("alice", "bob", "<default>", "team:pay+ments@corp", "ü ", "")
-CLIENTS: Sequence[str] = ("etl", "app", "<default>", "a/b", "")
-
-
-def _random_changes(chance: random.Random) -> list[QuotaChange]:
-    """Edits of random entities of each level, set and removed, some at the very same millisecond."""
-    names = [name for name in USERS if name]
-    clients = [name for name in CLIENTS if name]
-    changes = []
-    for users in (names, [DEFAULT], [None]):
-        for client_ids in (clients, [DEFAULT], [None]):
-            for entity in {(chance.choice(users), chance.choice(client_ids)) for _ in range(3)}:
-                if entity != (None, None):
-                    changes += _random_edits(chance, Entity(*entity))
-    return changes
-
-
-def _random_edits(chance: random.Random, entity: Entity) -> list[QuotaChange]:
-    edits = []
-    for _ in range(chance.randrange(1, 5)):
-        at_ms = chance.choice([0, T0_MS + chance.randrange(5_000), T0_MS + 1_000 * chance.randrange(5)])
-        key = chance.choice(list(QuotaKey))
-        value = None if chance.random() < 0.3 else float(chance.randrange(1, 10**6))
-        edits.append(QuotaChange(entity, key, value, None, at_ms, at_ms))
-    return edits
-
-
-STATIC_DEFAULTS = {QuotaType.FETCH: 5e5}
-
-
-def _expected(book: RuleBook, asked_for: Asked) -> Found:
-    quota_type, user, client_id, time_ms = asked_for
-    found = RuleGovernor(book, STATIC_DEFAULTS).govern(
-        1, QuotaType(quota_type), Principal("User", user), client_id, time_ms
-    )
-    governing = found.governing
-    return Found(
-        found.level,
-        governing.limit_per_s,
-        found.rule,
-        found.rule_version,
-        (found.bucket.user, found.bucket.client_id),
-        (governing.valid_from_ms, FOREVER_MS if governing.valid_to_ms is None else governing.valid_to_ms),
-        governing.has_request_quota,
-    )
-
-
-def test_it_answers_as_the_model_does(spark: SparkSession, settings: Settings) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    changes = _random_changes(chance)
-    RulesTables(settings.tables, CLUSTER, source="file", apply_lag_ms=0).write_file(changes, 0)
-    # And a neighbour with rules of its own over all of it.
-    write_rules(settings, change(DEFAULT, DEFAULT, 1.0), cluster_id="other")
-    book = RuleBook(stretches(changes))
-    edges = sorted({edit.changed_at_ms for edit in changes if edit.changed_at_ms})
-    rows, expected = [], []
-    for quota_type in BANDWIDTH:
-        for user in USERS:
-            for client_id in CLIENTS:
-                for second_ms in range(T0_MS - 1_000, T0_MS + 6_000, 1_000):
-                    inside = {second_ms + chance.randrange(1_000) for _ in range(4)}
-                    inside |= {edge for edge in edges if second_ms <= edge < second_ms + 1_000}
-                    moments_ms = sorted(inside)
-                    rows.append(asked(*moments_ms, user=user, client_id=client_id, quota_type=quota_type))
-                    expected += [(quota_type.value, user, client_id, moment_ms) for moment_ms in moments_ms]
-    found = governed(spark, settings, rows, static_defaults=STATIC_DEFAULTS)
-    assert [each for each, _ in found] == sorted(expected)
-    wrong = [
-        (each, answer, _expected(book, each)) for each, answer in found if answer != _expected(book, each)
-    ]
-    assert not wrong, wrong[0]
-    print(f"levels {sorted({answer.level or 0 for _, answer in found})}, {len(found):,} requests")
 
 
 def test_the_job_names_its_cluster_to_the_rules(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""A ZooKeeper for all tests of the watch, and a client, settings and watchers in a chroot of each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.io.watch import Watcher
+
+
+@pytest.fixture(scope="package")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with embedded_cluster(tmp_path_factory.mktemp("zookeeper"), brokers=0) as running:
+        yield running
+
+
+@pytest.fixture
+def client(zookeeper: Cluster, request: pytest.FixtureRequest) -> Iterator[KazooClient]:
+    """A client in a chroot of this test, with the nodes that brokers make when they start."""
+    chroot = f"/{request.node.name[:40]}"
+    outer = KazooClient(zookeeper.zookeeper_connect)
+    outer.start()
+    for root in ("users", "clients"):
+        outer.ensure_path(f"{chroot}/config/{root}")
+    inner = KazooClient(zookeeper.zookeeper_connect + chroot)
+    inner.start()
+    yield inner
+    for each in (inner, outer):
+        each.stop()
+        each.close()
+
+
+@pytest.fixture
+def settings(zookeeper: Cluster, client: KazooClient, tmp_path: Path) -> Settings:
+    quotas = Quotas(
+        zookeeper_connect=zookeeper.zookeeper_connect + client.chroot,
+        session_timeout=Duration(2_000),
+        connect_timeout=Duration(10_000),
+        known_through_interval=Duration(100),
+    )
+    return Settings(cluster_id="test", tables=str(tmp_path / "tables"), quotas=quotas)
+
+
+@pytest.fixture
+def watch() -> Iterator[Callable[[Settings], Watcher]]:
+    """Starts watchers; they are stopped and asked for errors at the end."""
+    started: list[Watcher] = []
+
+    def start(settings: Settings) -> Watcher:
+        watcher = Watcher(settings)
+        watcher.start()
+        started.append(watcher)
+        return watcher
+
+    yield start
+    for watcher in started:
+        watcher.stop()
+        watcher.check()
+
+
+@pytest.fixture
+def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No patrol, which would find in time what an event should have told."""
+    monkeypatch.setattr("kquota_spark.io.zookeeper._PATROL", 0)

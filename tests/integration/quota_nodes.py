@@ -1,0 +1,65 @@
+"""Writes quota nodes into ZooKeeper and reads what the watch makes of them in its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from deltalake import DeltaTable
+from kazoo.client import KazooClient
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.processes import wait_for
+
+WITHIN_S = 30.0
+
+
+def payload(**config: Any) -> bytes:
+    return json.dumps({"version": 1, "config": config}).encode()
+
+
+def put(client: KazooClient, path: str, data: bytes | None) -> Any:
+    """Write a node; its stat."""
+    if client.exists(f"/config/{path}"):
+        return client.set(f"/config/{path}", data)
+    client.create(f"/config/{path}", data, makepath=True)
+    return client.exists(f"/config/{path}")
+
+
+def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
+    found = DeltaTable(f"{settings.tables}/{table}").to_pyarrow_table().to_pylist()
+    return [
+        {name: round(v.timestamp() * 1000) if hasattr(v, "timestamp") else v for name, v in row.items()}
+        for row in found
+    ]
+
+
+def changes(settings: Settings) -> set[tuple[Any, ...]]:
+    """(entity, key, value, previous value, time, version) of every edit."""
+    names = ("entity", "key", "value", "previous_value", "changed_at", "version")
+    return {tuple(row[name] for name in names) for row in rows(settings, "quota_changes") if row["key"]}
+
+
+def problems(settings: Settings) -> dict[str, str]:
+    return {row["entity"]: row["problem"] for row in rows(settings, "quota_changes") if row["problem"]}
+
+
+def produce_rates(settings: Settings) -> dict[str, float | None]:
+    """What the last stretch of each entity says."""
+    last = [row for row in rows(settings, "quota_rules") if row["level"] and row["valid_to"] is None]
+    return {row["entity"]: row["producer_byte_rate"] for row in last}
+
+
+def known_through_ms(settings: Settings) -> int | None:
+    [row] = [row for row in rows(settings, "quota_rules") if row["level"] == 0]
+    known: int | None = row["known_through"]
+    return known
+
+
+def until(condition: Callable[[], bool]) -> None:
+    assert wait_for(condition, within_s=WITHIN_S)
+
+
+def until_known(settings: Settings, time_ms: int) -> None:
+    until(lambda: (known_through_ms(settings) or 0) >= time_ms)

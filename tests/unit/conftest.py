@@ -1,0 +1,28 @@
+"""Fixtures of more than one file: a log, the clock of the doctor, and the captures replayed once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.audited_tables import NOW_MS
+from tests.unit.replayed_captures import CAPTURES, found
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "kafka-request.log"
+
+
+@pytest.fixture
+def doctors_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now is `NOW_MS`."""
+    monkeypatch.setattr("kquota_spark.cli.doctor.now_ms", lambda: NOW_MS)
+
+
+@pytest.fixture(scope="package")
+def answers() -> dict[str, dict[str, Any]]:
+    """Each capture replayed once, with the list of what is wrong."""
+    return {capture.name: found(capture.arguments("--show", "wrong")) for capture in CAPTURES}
