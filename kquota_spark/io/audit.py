@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
-from kquota_spark.config.governor import load_callback
+from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.delta_tables import create_tables, has_rows
@@ -26,6 +26,8 @@ from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.spark import spark_session
 from kquota_spark.io.watch import Watcher
+from kquota_spark.model.leaders import LeaderBook
+from kquota_spark.model.rules import RuleBook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,8 +52,9 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
         UserError: a server, topic, table or jar is missing, or a query failed; one line.
     """
     require_topic(settings)
-    if settings.quotas.callback:
-        load_callback(settings.quotas.callback)
+    make_governor(
+        settings, RuleBook(), LeaderBook()
+    )  # what JUDGE would stumble over, said before Spark starts
     create_tables(settings)
     for hop in hops:
         _require_checkpoint(settings, hop)

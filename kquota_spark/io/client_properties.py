@@ -14,7 +14,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 _LOGIN = re.compile(r'(username|password)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;]+))')
-_DIRECT = {
+PYTHON_NAMES = {
     "security.protocol": "security_protocol",
     "sasl.mechanism": "sasl_mechanism",
     "sasl.mechanisms": "sasl_mechanism",  # librdkafka's spelling
@@ -26,6 +26,8 @@ _DIRECT = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
 }
+"""What kafka-python calls the properties that say how to connect."""
+
 _STORES = {"truststore": "ssl_cafile", "keystore": "ssl_certfile"}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
@@ -79,14 +81,16 @@ def python_options(properties: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         UserError: a login or a store of certificates that kafka-python has no way to use.
     """
-    options: dict[str, Any] = {_DIRECT[name]: value for name, value in properties.items() if name in _DIRECT}
+    options: dict[str, Any] = {
+        PYTHON_NAMES[name]: value for name, value in properties.items() if name in PYTHON_NAMES
+    }
     for store, option in _STORES.items():
         path = properties.get(f"ssl.{store}.location")
         if path is not None:
             _require_pem(properties, store)
             options[option] = path
-    for name, quoted, bare in _LOGIN.findall(properties.get("sasl.jaas.config", "")):
-        options.setdefault(f"sasl_plain_{name}", re.sub(r"\\(.)", r"\1", quoted) or bare)
+    for name, value in jaas_login(properties).items():
+        options.setdefault(f"sasl_plain_{name}", value)
     protocol = options.get("security_protocol", "PLAINTEXT")
     if protocol not in _PROTOCOLS:
         raise UserError(f"security.protocol: {protocol!r}, expected one of {', '.join(_PROTOCOLS)}")
@@ -95,6 +99,12 @@ def python_options(properties: Mapping[str, str]) -> dict[str, Any]:
     if properties.get("ssl.endpoint.identification.algorithm") == "":
         options["ssl_check_hostname"] = False
     return options
+
+
+def jaas_login(properties: Mapping[str, str]) -> dict[str, str]:
+    """`username` and `password` of sasl.jaas.config, as far as they stand there."""
+    found = _LOGIN.findall(properties.get("sasl.jaas.config", ""))
+    return {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in found}
 
 
 def _require_login(options: dict[str, Any]) -> None:

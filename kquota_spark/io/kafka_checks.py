@@ -7,13 +7,13 @@ Nothing is created or changed; the topic is looked up in the list, so that it is
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.io.check import Check, Status, fail, ok, warn
+from kquota_spark.io.client_properties import PYTHON_NAMES, jaas_login
 from kquota_spark.io.log_topic_checks import arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
 
@@ -23,18 +23,6 @@ _LAG_FACTOR = 4
 _CALLBACK = "client.quota.callback.class"
 _QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", _CALLBACK)
 _TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy")
-_PYTHON_NAMES = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-}
-_JAAS = re.compile(r'\b(username|password)\s*=\s*"([^"]*)"')
 
 
 class Consumed(NamedTuple):
@@ -46,9 +34,8 @@ class Consumed(NamedTuple):
 
 def connection_options(options: Mapping[str, str]) -> dict[str, str]:
     """How to connect, from consumer properties in Java's or librdkafka's spelling, in librdkafka's."""
-    known = {name: value for name, value in options.items() if name in _PYTHON_NAMES}
-    for name, value in _JAAS.findall(options.get("sasl.jaas.config", "")):
-        known[f"sasl.{name}"] = value
+    known = {name: value for name, value in options.items() if name in PYTHON_NAMES}
+    known |= {f"sasl.{name}": value for name, value in jaas_login(options).items()}
     if options.get("ssl.truststore.type", "").upper() == "PEM":
         known["ssl.ca.location"] = options.get("ssl.truststore.location", "")
     return known
@@ -95,7 +82,7 @@ def _admin(settings: Settings) -> Iterator[Any]:
         client_id=settings.kafka.client_id,
         bootstrap_timeout_ms=TIMEOUT_MS,
         request_timeout_ms=TIMEOUT_MS,
-        **{_PYTHON_NAMES[name]: value for name, value in connection_options(settings.kafka.options).items()},
+        **{PYTHON_NAMES[name]: value for name, value in connection_options(settings.kafka.options).items()},
     )
     try:
         yield admin

@@ -17,12 +17,20 @@ from kquota_spark.model.govern import Governed, Governor
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.schema.columns import Column, Table
-from kquota_spark.schema.tables import BROKER_ID, BUCKET, CLIENT_ID, CLUSTER_ID, QUOTA_TYPE, USAGE, USER
+from kquota_spark.schema.tables import (
+    BROKER_ID,
+    BUCKET,
+    CLIENT_ID,
+    CLUSTER_ID,
+    FOREVER_MS,
+    QUOTA_TYPE,
+    USAGE,
+    USER,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FOREVER_MS = 2**62
 _FROM_USAGE = tuple(column for column in USAGE.columns if column.name in ("second", "points"))
 _GOVERNED = Table(
     "governed",
@@ -142,7 +150,7 @@ def _governed_row(
         "rule": governed.rule,
         "rule_version": governed.rule_version,
         "valid_from_ms": governing.valid_from_ms,
-        "valid_to_ms": _FOREVER_MS if governing.valid_to_ms is None else governing.valid_to_ms,
+        "valid_to_ms": FOREVER_MS if governing.valid_to_ms is None else governing.valid_to_ms,
         "has_request_quota": governing.has_request_quota,
         "known_through_ms": known_through_ms,
     }

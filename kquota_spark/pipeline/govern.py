@@ -18,6 +18,7 @@ from kquota_spark.model.entities import LEVELS
 from kquota_spark.model.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL, USER_ONLY_LEVELS
+from kquota_spark.schema.tables import FOREVER_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -27,7 +28,6 @@ _VALUES = (
     QuotaKey.CONSUMER_BYTE_RATE.value,
     QuotaKey.REQUEST_PERCENTAGE.value,
 )
-_FOREVER_MS = 2**62
 # Almost every second lies within one stretch: only the others are filtered.
 _POINTS_INSIDE = """
     CASE WHEN valid_from_ms <= second_ms AND second_ms + 1000 <= valid_to_ms THEN points
@@ -67,9 +67,9 @@ def _timeline(rules: DataFrame) -> DataFrame:
         F.col("cluster_id").alias("r_cluster_id"),
         _key(F.col("level"), F.coalesce("user", nobody), F.coalesce("client_id", nobody)).alias("r_key"),
         F.unix_millis("valid_from").alias("r_from_ms"),
-        F.coalesce(F.unix_millis("valid_to"), F.lit(_FOREVER_MS)).alias("r_to_ms"),
+        F.coalesce(F.unix_millis("valid_to"), F.lit(FOREVER_MS)).alias("r_to_ms"),
         F.struct("entity", "version", *_VALUES, F.unix_millis("valid_from").alias("from_ms"),
-                 F.coalesce(F.unix_millis("valid_to"), F.lit(_FOREVER_MS)).alias("to_ms")).alias("r_rule"),
+                 F.coalesce(F.unix_millis("valid_to"), F.lit(FOREVER_MS)).alias("to_ms")).alias("r_rule"),
     )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def _only_whole_stretches(rows: DataFrame) -> DataFrame:
         rows.withColumns(
             {
                 "valid_from_ms": F.coalesce(F.greatest(*starts), F.lit(0)),
-                "valid_to_ms": F.coalesce(F.least(*ends), F.lit(_FOREVER_MS)),
+                "valid_to_ms": F.coalesce(F.least(*ends), F.lit(FOREVER_MS)),
             }
         )
         .withColumn("points", F.expr(_POINTS_INSIDE))

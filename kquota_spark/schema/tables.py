@@ -19,6 +19,9 @@ BUCKET = (
 USER = Column("user", "string", "principal name without its type, as Kafka matches it; not sanitised")
 CLIENT_ID = Column("client_id", "string", "client.id as sent; may be empty")
 
+FOREVER_MS = 2**62
+"""Stands for "until further notice" in the rows between GOVERN and JUDGE, where null would not compare."""
+
 POINT = (
     "struct<record_time_ms:bigint,log_time_ms:bigint,connection_hash:bigint,correlation_id:int,"
     "amount:bigint,observed_throttle_ms:int,kind:int>"
