@@ -22,7 +22,8 @@ from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
-from kquota_spark.schema.tables import DECISIONS, QUOTA_RULES, REQUESTS, USAGE, VIOLATIONS
+from kquota_spark.schema.quota_tables import QUOTA_RULES
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

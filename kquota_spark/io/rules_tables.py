@@ -21,7 +21,7 @@ from kquota_spark.model.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
-from kquota_spark.schema.tables import QUOTA_CHANGES, QUOTA_RULES
+from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 
 _log = logging.getLogger(__name__)
 

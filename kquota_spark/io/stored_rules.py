@@ -19,7 +19,7 @@ from kquota_spark.model.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.model.rules import RuleBook, RuleStretch
 from kquota_spark.pipeline.callback_governing import Known
-from kquota_spark.schema.tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.stored_rules import stored_leaders
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
-from kquota_spark.schema.tables import PARTITION_LEADERS
+from kquota_spark.schema.quota_tables import PARTITION_LEADERS
 
 _log = logging.getLogger(__name__)
 _STOP_S = 30.0

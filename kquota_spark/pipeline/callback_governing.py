@@ -17,16 +17,8 @@ from kquota_spark.model.govern import Governed, Governor
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.schema.columns import Column, Table
-from kquota_spark.schema.tables import (
-    BROKER_ID,
-    BUCKET,
-    CLIENT_ID,
-    CLUSTER_ID,
-    FOREVER_MS,
-    QUOTA_TYPE,
-    USAGE,
-    USER,
-)
+from kquota_spark.schema.key_columns import BROKER_ID, BUCKET, CLIENT_ID, CLUSTER_ID, QUOTA_TYPE, USER
+from kquota_spark.schema.tables import FOREVER_MS, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

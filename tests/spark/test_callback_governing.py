@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.io.audit import reason_of
 from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.schema.tables import PARTITION_LEADERS
+from kquota_spark.schema.quota_tables import PARTITION_LEADERS
 from tests.spark.conftest import CLUSTER, WITHIN_S, change, only, rows_of, run_hop, write_rules
 from tests.unit.table_rows import T0_MS, usage, write_table
 

@@ -1,0 +1,20 @@
+"""Columns that several tables begin with."""
+
+from __future__ import annotations
+
+from kquota_spark.schema.columns import Column
+
+CLUSTER_ID = Column("cluster_id", "string", "name of the Kafka cluster, from the configuration")
+EVENT_DATE = Column("event_date", "date", "UTC date of the row's time; partition, and the unit of retention")
+BROKER_ID = Column("broker_id", "int", "broker that handled the request; quotas are per broker")
+QUOTA_TYPE = Column("quota_type", "string", "produce or fetch")
+PRINCIPAL_TYPE = Column(
+    "principal_type", "string", "type of the principal; Kafka's own quotas ignore it, a callback may not"
+)
+BUCKET = (
+    Column("bucket_user", "string", "user tag of the bucket; empty when the bucket is a client id's"),
+    Column("bucket_client_id", "string", "client-id tag of the bucket; empty when it is a user's"),
+    Column("bucket_tags", "string", "tags of a quota callback as a JSON object; null without a callback"),
+)
+USER = Column("user", "string", "principal name without its type, as Kafka matches it; not sanitised")
+CLIENT_ID = Column("client_id", "string", "client.id as sent; may be empty")
