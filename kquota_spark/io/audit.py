@@ -21,7 +21,7 @@ from kquota_spark.io.delta_tables import create_tables, has_rows
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.hops import HOPS, TARGETS, start_hop
-from kquota_spark.io.kafka import require_topic
+from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.spark import spark_session
@@ -51,7 +51,7 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
     Raises:
         UserError: a server, topic, table or jar is missing, or a query failed; one line.
     """
-    require_topic(settings)
+    require_topics(settings)
     make_governor(
         settings, RuleBook(), LeaderBook()
     )  # what JUDGE would stumble over, said before Spark starts

@@ -13,6 +13,7 @@ from delta.tables import DeltaTable
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.kafka import message_format
 from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
@@ -41,6 +42,7 @@ def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
             allowed_clock_skew_ms=stream.allowed_clock_skew,
             allowed_lateness_ms=stream.allowed_lateness,
             raw_text_limit_bytes=stream.raw_text_limit_bytes,
+            messages=message_format(settings),
         ),
     )
 
