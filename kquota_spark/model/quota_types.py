@@ -10,6 +10,9 @@ from enum import Enum, StrEnum
 IP_QUOTA_KEY = "connection_creation_rate"
 """The one key of ip entities, connections per second (KIP-612)."""
 
+CONNECTION = "connection"
+"""What tables call the type of quota that ip entities set; it has no manager and no request."""
+
 
 class QuotaKey(Enum):
     """Configuration keys of user and client-id entities; the value is Kafka's spelling."""
