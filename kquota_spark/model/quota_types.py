@@ -23,6 +23,24 @@ class QuotaKey(Enum):
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 
 
+class IpQuotaKey(Enum):
+    """Configuration keys of ip entities; the value is Kafka's spelling."""
+
+    CONNECTION_CREATION_RATE = IP_QUOTA_KEY
+
+
+AnyKey = QuotaKey | IpQuotaKey
+
+
+def parse_key(text: str) -> AnyKey:
+    """The key of Kafka's spelling.
+
+    Raises:
+        ValueError: there is no such key.
+    """
+    return IpQuotaKey(text) if text == IP_QUOTA_KEY else QuotaKey(text)
+
+
 class QuotaType(StrEnum):
     """The broker's four quota managers; the value is what tables and options carry."""
 
