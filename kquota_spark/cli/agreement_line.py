@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from kquota_spark.cli.options import filter_text
 from kquota_spark.cli.render import Report
 from kquota_spark.io.tables import Tables
 from kquota_spark.reports.agreement import Span, percent, total
+
+_FILTERS = ("user", "client", "broker", "type", "throttled", "open")
 
 
 def with_agreement(report: Report, tables: Tables, options: argparse.Namespace) -> Report:
@@ -24,7 +25,8 @@ def with_agreement(report: Report, tables: Tables, options: argparse.Namespace) 
     envelope = {**report.envelope, "agreement": {"agreement_percent": share, **found}}
     if share is None or not report.rows:
         return replace(report, envelope=envelope)
-    whole = " (all clients)" if filter_text(options) else ""
+    is_filtered = any(getattr(options, name, None) not in (None, False) for name in _FILTERS)
+    whole = " (all clients)" if is_filtered else ""
     line = f"agreement {percent_text(share)} of {found['requests_judged']:,} certain verdicts{whole}"
     return replace(report, envelope=envelope, footer=f"{report.footer}\n{line}".lstrip("\n"))
 

@@ -86,7 +86,7 @@ def total(tables: Tables, span: Span = ALWAYS) -> dict[str, Any] | None:
         return None
     rolled = _rolled_days(tables, span)
     sums = ", ".join(f"coalesce(sum({name}), 0)::bigint as {name}" for name in _IN_TOTAL)
-    parts = f"select {', '.join(_IN_TOTAL)} from decisions{_where(span, rolled)}"  # noqa: S608 - names of ours
+    parts = f"select {', '.join(_IN_TOTAL)} from decisions{where_seconds(span, rolled)}"  # noqa: S608 - names of ours
     if rolled:
         parts += (
             f" union all select {', '.join(_IN_TOTAL)} from agreement where event_date in ({_dates(rolled)})"  # noqa: S608
@@ -148,7 +148,7 @@ def _dates(days: Iterable[date]) -> str:
     return ", ".join(f"date '{day}'" for day in days)
 
 
-def _where(span: Span, without: tuple[date, ...]) -> str:
+def where_seconds(span: Span, without: tuple[date, ...] = ()) -> str:
     """Conditions on decisions; all values are numbers and dates of ours."""
     where = [f"event_date not in ({_dates(without)})"] if without else []
     if span.from_ms is not None:
@@ -168,7 +168,7 @@ select {BUCKET}, event_date, {plain},
        coalesce(sum(len(list_filter(errors, lambda error: error <= 1))), 0)::bigint as throttle_within_1_ms,
        coalesce(sum(len(list_filter(errors, lambda error: error <= 10))), 0)::bigint as throttle_within_10_ms,
        {_JMX if has_jmx else _NO_JMX}, max(list_max(errors))::bigint as throttle_error_max_ms
-from (select *, {errors} as errors from decisions{_where(span, without)}) as decisions
+from (select *, {errors} as errors from decisions{where_seconds(span, without)}) as decisions
 {_WITH_JMX if has_jmx else ""}
 group by {BUCKET}, event_date
 """  # noqa: S608 - numbers, dates and names of ours
