@@ -13,12 +13,14 @@ from kquota_spark.pipeline.ingest import IngestSettings, MessageReader
 from tests.unit.log_lines import T0_MS
 
 SEED = 20261121
-RUNS = 20_000
+RUNS = 10_000
 _SAMPLES = Path(__file__).parents[1] / "data" / "envelopes"
 _PIECES = (
-    b'{', b'}', b'"', b'\\', b'\n', b'\x00', b'\xff', b'\\u0000', b'\\ud83d', b'[', b'null', b'1e999', b'-1', b',', b':',
-    b'"message":', b'"log":', b'"host":{}', b'"broker_id":"9999999999"', b'[' * 3_000, b'{"a":' * 3_000, b'<134>1 ',
-    b'"@timestamp":"0001-01-01T00:00:00+23:59"', b'"@timestamp":1e308', b'"fields":{"broker_id":[]}', b'2026-10-25 02:30:00,000',
+    b'{', b'}', b'"', b'\\', b'\n', b'\x00', b'\xff', b'\\u0000', b'\\ud83d', b'[', b'null', b'1e999', b'-1', b',',
+    b'"message":', b'"log":', b'"host":{}', b'"broker_id":"9999999999"', b':', b'[' * 3_000, b'{"a":' * 3_000,
+    b'<134>1 ',
+    b'"@timestamp":"0001-01-01T00:00:00+23:59"', b'"@timestamp":1e308', b'"fields":{"broker_id":[]}',
+    b'2026-10-25 02:30:00,000',
 )  # fmt: skip
 
 
@@ -59,7 +61,7 @@ def test_no_mutated_envelope_raises_or_gives_a_line_that_is_not_in_it() -> None:
         MessageReader(
             IngestSettings(
                 "c", "Europe/Berlin", 60_000, 5_000, 4_096, MessageFormat(kind, broker_from=SOURCES)
-            )  # type: ignore[arg-type]
+            )
         )
         for kind in KINDS
     ]
@@ -67,13 +69,15 @@ def test_no_mutated_envelope_raises_or_gives_a_line_that_is_not_in_it() -> None:
     kinds = dict.fromkeys(("request", "unreadable"), 0)
     for _ in range(RUNS):
         value = mutated(dice.choice(values), dice)
-        row = dice.choice(readers).read(value, dice.choice((None, b"1")), "log", T0_MS)
+        row = dice.choice((readers[0], dice.choice(readers))).read(
+            value, dice.choice((None, b"1")), "log", T0_MS
+        )
         kinds[row[0]] += 1
         assert row[3] is None or len(row[3]) < 300
         found = readers[0].read(value, b"1", "log", T0_MS)
         try:
-            expected = ("request", 1, bare.parse(auto.opened(value)[0], T0_MS))
+            expected: tuple[object, ...] = ("request", 1, bare.parse(auto.opened(value)[0], T0_MS))
         except Unreadable as reason:
             expected = ("unreadable", 1, str(reason))
         assert (found[0], found[1], found[5:] if found[0] == "request" else found[3]) == expected
-    assert min(kinds.values()) > 1_000, kinds
+    assert min(kinds.values()) > 300, kinds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ NAMED = MessageFormat(broker_ids={"kafka-1": 1}, topic_pattern=r"log-broker-(\d+
 
 def rows_of(
     spark: SparkSession,
-    messages: list[tuple[str, bytes | None, bytes]],
+    messages: Sequence[tuple[str, bytes | None, bytes]],
     settings: IngestSettings,
     timestamp_ms: int = T0_MS + 10_000,
 ) -> list[dict[str, Any]]:
