@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.io.check import Check, Status, fail, ok, warn
-from kquota_spark.io.client_properties import PYTHON_NAMES, jaas_login
+from kquota_spark.io.client_properties import PYTHON_NAMES, connection_options
 from kquota_spark.io.kafka import missing_topics
 from kquota_spark.io.log_topic_checks import arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
@@ -35,15 +35,6 @@ class Consumed(NamedTuple):
 
     last_offset: int
     last_timestamp_ms: int
-
-
-def connection_options(options: Mapping[str, str]) -> dict[str, str]:
-    """How to connect, from consumer properties in Java's or librdkafka's spelling, in librdkafka's."""
-    known = {name: value for name, value in options.items() if name in PYTHON_NAMES}
-    known |= {f"sasl.{name}": value for name, value in jaas_login(options).items()}
-    if options.get("ssl.truststore.type", "").upper() == "PEM":
-        known["ssl.ca.location"] = options.get("ssl.truststore.location", "")
-    return known
 
 
 def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> list[Check]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.formats.log_messages import LogMessages, MessageFormat
-from kquota_spark.io.kafka_checks import connection_options
+from kquota_spark.io.client_properties import connection_options
 from kquota_spark.io.log_topic_checks import Message, message_checks
 from tests.unit.table_rows import T0_MS, run
 
