@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.kafka import java_options
+from kquota_spark.io.client_properties import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -68,7 +68,7 @@ MISTAKES = [
     ),
     (
         "kafka: {envelope_fields: {msg: a}}",
-        "kafka.envelope_fields.msg: unknown key, expected one of message, broker, timestamp",
+        "kafka.envelope_fields.msg: unknown key, did you mean message?",
     ),
     (
         "kafka: {broker_from: [host]}",
