@@ -114,9 +114,13 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
             return ()
         inner = typing.get_args(wanted)[0]
         return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
+    inner = typing.get_args(wanted)[1]
     if not isinstance(value, dict):
-        problems.append(f"{where}: {_shown(value)}, expected a mapping of names to texts")
+        kind = "lengths of time" if inner is Duration else "texts"
+        problems.append(f"{where}: {_shown(value)}, expected a mapping of names to {kind}")
         return {}
+    if inner is Duration:
+        return {str(k): _read(inner, v, f"{where}.{k}", problems) for k, v in value.items()}
     return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
 
 
