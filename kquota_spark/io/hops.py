@@ -13,7 +13,8 @@ from delta.tables import DeltaTable
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
+from kquota_spark.io.conflicts import retried
+from kquota_spark.io.spark import NO_LIMIT, request_log, sql_literal, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.callback_governing import with_callback_governing
@@ -57,15 +58,18 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
 
 
 def _judged(session: SparkSession, settings: Settings) -> DataFrame:
-    usage = table_stream(session, settings, USAGE.name)
-    if settings.quotas.callback:
-        governed = with_callback_governing(usage, KnownLoader(settings))
-    else:
-        rules = table(session, settings, QUOTA_RULES.name).where(
-            f"cluster_id = {_literal(settings.cluster_id)}"
-        )
-        governed = with_governing(usage, rules, static_defaults(settings))
+    governed = governed_usage(session, settings, table_stream(session, settings, USAGE.name))
     return to_decisions(governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds")
+
+
+def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) -> DataFrame:
+    """Rows of `usage`, streaming or not, with what governs them: Kafka's resolution or the callback's."""
+    if settings.quotas.callback:
+        return with_callback_governing(usage, KnownLoader(settings))
+    rules = table(session, settings, QUOTA_RULES.name).where(
+        f"cluster_id = {sql_literal(settings.cluster_id)}"
+    )
+    return with_governing(usage, rules, static_defaults(settings))
 
 
 def rate_config(settings: Settings) -> RateConfig:
@@ -76,10 +80,6 @@ def rate_config(settings: Settings) -> RateConfig:
         broker.quota_window_size_seconds * 1_000,
         RingVariant.of_version(broker.version),
     )
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 _APPENDING: Mapping[str, tuple[Callable[[SparkSession, Settings], DataFrame], str]] = {
@@ -123,34 +123,34 @@ def _triggered(writer: DataStreamWriter, settings: Settings, *, is_once: bool) -
 
 
 def _merge_into_violations(settings: Settings) -> Callable[[DataFrame, int], None]:
-    path = table_path(settings, VIOLATIONS.name)
-    gap_s = settings.stream.episode_gap / 1_000
-
     def merge(decisions: DataFrame, batch_id: int) -> None:
         session = decisions.sparkSession
         decisions.persist()
         try:
-            still_open = session.read.format("delta").load(path).where("end_time IS NULL")
-            if only_violated(decisions).isEmpty() and still_open.isEmpty():
-                return
             # The same batch after a crash must not add its throttle times twice: Delta skips a (query, batch)
             # that it has committed. The query's id changes with a new checkpoint, as batch numbers restart.
             query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             session.conf.set("spark.databricks.delta.write.txnAppId", query_id)
             session.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
-            changed = to_violations(decisions, still_open, gap_s)
-            (
-                DeltaTable.forPath(session, path)
-                .alias("old")
-                .merge(
-                    changed.alias("new"),
-                    "old.episode_id = new.episode_id AND old.event_date = new.event_date",
-                )
-                .whenMatchedUpdateAll()
-                .whenNotMatchedInsertAll()
-                .execute()
-            )
+            retried(lambda: _fold(settings, decisions))
         finally:
             decisions.unpersist()
 
     return merge
+
+
+def _fold(settings: Settings, decisions: DataFrame) -> None:
+    """Fold a batch of decisions into the episodes that are open now."""
+    session, path = decisions.sparkSession, table_path(settings, VIOLATIONS.name)
+    still_open = session.read.format("delta").load(path).where("end_time IS NULL")
+    if only_violated(decisions).isEmpty() and still_open.isEmpty():
+        return
+    changed = to_violations(decisions, still_open, settings.stream.episode_gap / 1_000)
+    (
+        DeltaTable.forPath(session, path)
+        .alias("old")
+        .merge(changed.alias("new"), "old.episode_id = new.episode_id AND old.event_date = new.event_date")
+        .whenMatchedUpdateAll()
+        .whenNotMatchedInsertAll()
+        .execute()
+    )

@@ -121,3 +121,8 @@ def table(session: SparkSession, settings: Settings, name: str) -> DataFrame:
 def table_path(settings: Settings, name: str) -> str:
     """Where a table is."""
     return f"{settings.tables.rstrip('/')}/{name}"
+
+
+def sql_literal(text: str) -> str:
+    """A text as Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -37,11 +37,13 @@ MISTAKES = [
     ("kafka: {topics: a}", "kafka.topics: unknown key, did you mean topic?"),
     (
         "zzz: 1",
-        "zzz: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, maintain",
+        "zzz: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, "
+        "maintain",
     ),
     (
         "1: 1",
-        "1: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, maintain",
+        "1: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, "
+        "maintain",
     ),
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),

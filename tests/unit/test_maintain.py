@@ -50,9 +50,9 @@ def _two_files_a_day(root: Path, days: int) -> None:
         time_ms = round(noon.timestamp() * 1_000)
         for half in (0, 1):
             write_table(tables, "requests", request(2 * ago + half, time_ms + half, event_date=_day(ago)))
-            for name, (make, time) in MAKE.items():
+            for name, (make, time_column) in MAKE.items():
                 moment = noon + timedelta(seconds=half)
-                write_table(tables, name, make(event_date=_day(ago), **{time: moment}))
+                write_table(tables, name, make(event_date=_day(ago), **{time_column: moment}))
 
 
 def _read(settings: Settings, hop: str, below: int) -> None:
