@@ -76,9 +76,8 @@ def _table(settings: Settings, name: str) -> DeltaTable:
 
 
 def _days_of(settings: Settings, name: str) -> list[date]:
-    return sorted(
-        set(_table(settings, name).to_pyarrow_table(columns=["event_date"])["event_date"].to_pylist())
-    )
+    rows = _table(settings, name).to_pyarrow_table(columns=["event_date"]).to_pylist()
+    return sorted({row["event_date"] for row in rows})
 
 
 def _files_on_disk(settings: Settings, name: str) -> int:
