@@ -31,14 +31,7 @@ class Checkpoint:
         Raises:
             OSError: Arrow knows no such file system.
         """
-        root = settings.checkpoints.rstrip("/")
-        if "://" not in root:
-            return cls(fs.LocalFileSystem(), str(Path(root).absolute() / hop))
-        try:
-            files, path = fs.FileSystem.from_uri(f"{root}/{hop}")
-        except (ValueError, NotImplementedError, ImportError) as error:
-            raise OSError(f"{root}: {error}") from error
-        return cls(files, path)
+        return cls(*file_system(f"{settings.checkpoints.rstrip('/')}/{hop}"))
 
     @property
     def exists(self) -> bool:
@@ -80,6 +73,11 @@ class Checkpoint:
         with self.files.open_input_stream(f"{self.path}/{name}") as stream:
             return str(stream.read().decode("utf-8", "replace"))
 
+    def has_files(self, directory: str) -> bool:
+        """Whether a directory is there and holds something."""
+        selector = fs.FileSelector(f"{self.path}/{directory}", allow_not_found=True)
+        return bool(self.files.get_file_info(selector))
+
     def _is_file(self, name: str) -> bool:
         return bool(self.files.get_file_info(f"{self.path}/{name}").type == fs.FileType.File)
 
@@ -87,6 +85,21 @@ class Checkpoint:
         selector = fs.FileSelector(f"{self.path}/{directory}", allow_not_found=True)
         names = [info.base_name for info in self.files.get_file_info(selector)]
         return [int(name) for name in names if name.isdigit()]
+
+
+def file_system(place: str) -> tuple[fs.FileSystem, str]:
+    """Where a path or URI is, for Arrow.
+
+    Raises:
+        OSError: Arrow knows no such file system.
+    """
+    if "://" not in place:
+        return fs.LocalFileSystem(), str(Path(place).absolute())
+    try:
+        files, path = fs.FileSystem.from_uri(place)
+    except (ValueError, NotImplementedError, ImportError) as error:
+        raise OSError(f"{place}: {error}") from error
+    return files, str(path)
 
 
 def read_below(settings: Settings, hop: str) -> int | None:

@@ -14,6 +14,7 @@ from delta.tables import DeltaTable
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.conflicts import retried
+from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.spark import NO_LIMIT, request_log, sql_literal, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
     stream = settings.stream
     return to_requests(
-        request_log(session, settings),
+        request_log(session, settings, stored_lineage(settings, "ingest").offsets),
         IngestSettings(
             cluster_id=settings.cluster_id,
             log_time_zone=settings.broker.log_time_zone,
@@ -50,16 +51,25 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
     # No limit on files: a micro-batch has to hold whole commits. The files of one commit of INGEST are parts of
     # one stretch of time, by partition of the topic; in a batch of its own the first would move the watermark
     # past the others. INGEST bounds the size of a commit.
+    lineage = stored_lineage(settings, "measure")
+    requests = table_stream(
+        session, settings, REQUESTS.name, max_files=NO_LIMIT, first_version=lineage.version
+    )
     return to_usage(
-        table_stream(session, settings, REQUESTS.name, max_files=NO_LIMIT),
+        requests.where(f"record_time_ms >= {lineage.newest_ms + 1_000}") if lineage.through_ms else requests,
         f"{settings.stream.allowed_lateness} milliseconds",
         settings.stream.shuffle_partitions,
     )
 
 
 def _judged(session: SparkSession, settings: Settings) -> DataFrame:
-    governed = governed_usage(session, settings, table_stream(session, settings, USAGE.name))
-    return to_decisions(governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds")
+    lineage = stored_lineage(settings, "judge")
+    usage = table_stream(session, settings, USAGE.name, first_version=lineage.version)
+    governed = governed_usage(session, settings, usage)
+    decisions = to_decisions(
+        governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds"
+    )
+    return lineage.only_beyond(decisions)
 
 
 def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) -> DataFrame:
@@ -110,8 +120,9 @@ def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: b
         writer = build(session, settings).writeStream.format("delta").outputMode("append")
         writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
         return _triggered(writer, settings, is_once=is_once).start(table_path(settings, target))
-    decisions = table_stream(session, settings, DECISIONS.name)
-    writer = decisions.writeStream.foreachBatch(_merge_into_violations(settings))
+    lineage = stored_lineage(settings, hop)
+    decisions = table_stream(session, settings, DECISIONS.name, first_version=lineage.version)
+    writer = lineage.only_beyond(decisions).writeStream.foreachBatch(_merge_into_violations(settings))
     writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
     return _triggered(writer, settings, is_once=is_once).start()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.kafka import java_options
+from kquota_spark.io.kafka import admin_client, asked_topics, java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,14 +82,16 @@ def _require_jars(session: SparkSession) -> None:
             raise UserError(message) from error
 
 
-def request_log(session: SparkSession, settings: Settings) -> DataFrame:
-    """The log topic as a stream, headers included."""
+def request_log(
+    session: SparkSession, settings: Settings, offsets: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+) -> DataFrame:
+    """The log topic as a stream, headers included; from its beginning, or from offsets by topic and partition."""
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
         .option("kafka.client.id", settings.kafka.client_id)
         .option("subscribe", settings.kafka.topic)
-        .option("startingOffsets", "earliest")
+        .option("startingOffsets", _starting_offsets(settings, offsets))
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)
         # A topic of one partition would otherwise keep one core busy and the others idle.
@@ -97,16 +102,29 @@ def request_log(session: SparkSession, settings: Settings) -> DataFrame:
     return reader.load()
 
 
+def _starting_offsets(settings: Settings, offsets: Mapping[str, Mapping[str, int]]) -> str:
+    """Spark wants every partition named: -2 is the beginning of one that has not been read."""
+    if not offsets:
+        return "earliest"
+    topic = settings.kafka.topic
+    partitions = asked_topics(admin_client(settings), settings)[topic].partitions
+    return json.dumps({topic: {str(number): offsets[topic].get(str(number), -2) for number in partitions}})
+
+
 NO_LIMIT = 2**31 - 1
 
 
 def table_stream(
-    session: SparkSession, settings: Settings, name: str, max_files: int | None = None
+    session: SparkSession,
+    settings: Settings,
+    name: str,
+    max_files: int | None = None,
+    first_version: int = 0,
 ) -> DataFrame:
-    """A table as a stream from its first version on: in order of its commits, never as an unordered snapshot."""
+    """A table as a stream from a version on: in order of its commits, never as an unordered snapshot."""
     return (
         session.readStream.format("delta")
-        .option("startingVersion", 0)
+        .option("startingVersion", first_version)
         .option("skipChangeCommits", "true")
         .option("maxFilesPerTrigger", max_files or settings.stream.max_files_per_trigger)
         .load(table_path(settings, name))
