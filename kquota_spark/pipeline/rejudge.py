@@ -65,23 +65,26 @@ def to_rejudged(parts: DataFrame, config: RateConfig, reach: Reach) -> DataFrame
 
 def _bucket_judge(config: RateConfig, reach: Reach) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def judge(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        parts: dict[str, list[Sent]] = {KEPT: [], OLD: [], NEW: []}
-        for row in rows.select(["part", "sent"]).to_pylist():
-            parts[row["part"]].append(received(row["sent"]))
-        judged = rejudged(parts[KEPT], parts[OLD], parts[NEW], config, reach)
-        known_through_ms = next(sent.known_through_ms for part in parts.values() for sent in part)
-        bucket = key[0].as_py()
-        found = [
-            {
-                **decision_values(bucket, decision, known_through_ms, config),
-                "is_warm": judged.is_warm,
-                "differs_until_ms": judged.differs_until_ms,
-            }
-            for decision in judged.decisions
-        ]
-        return pa.Table.from_pylist(found, schema=REJUDGED.arrow_schema())
+        return _rejudged_rows(key[0].as_py(), rows, config, reach)
 
     return judge
+
+
+def _rejudged_rows(bucket: str, rows: pa.Table, config: RateConfig, reach: Reach) -> pa.Table:
+    parts: dict[str, list[Sent]] = {KEPT: [], OLD: [], NEW: []}
+    for row in rows.select(["part", "sent"]).to_pylist():
+        parts[row["part"]].append(received(row["sent"]))
+    judged = rejudged(parts[KEPT], parts[OLD], parts[NEW], config, reach)
+    known_through_ms = next(sent.known_through_ms for part in parts.values() for sent in part)
+    found = [
+        {
+            **decision_values(bucket, decision, known_through_ms, config),
+            "is_warm": judged.is_warm,
+            "differs_until_ms": judged.differs_until_ms,
+        }
+        for decision in judged.decisions
+    ]
+    return pa.Table.from_pylist(found, schema=REJUDGED.arrow_schema())
 
 
 @dataclass(frozen=True, slots=True)
