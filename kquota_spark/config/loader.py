@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)")
 _MAX_BYTES = 1_000_000
-_PLURALS = {str: "texts", int: "whole numbers"}
+_PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", Duration: "lengths of time"}
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
@@ -127,14 +127,12 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
             return ()
         inner = typing.get_args(wanted)[0]
         return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
-    if not isinstance(value, dict):
-        problems.append(
-            f"{where}: {_shown(value)}, expected a mapping of names to {_PLURALS[typing.get_args(wanted)[1]]}"
-        )
-        return {}
     inner = typing.get_args(wanted)[1]
-    if inner is int:
-        return {str(k): _read(int, v, f"{where}.{k}", problems) for k, v in value.items()}
+    if not isinstance(value, dict):
+        problems.append(f"{where}: {_shown(value)}, expected a mapping of names to {_PLURALS[inner]}")
+        return {}
+    if inner is not str:
+        return {str(k): _read(inner, v, f"{where}.{k}", problems) for k, v in value.items()}
     return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
 
 

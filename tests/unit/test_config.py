@@ -41,6 +41,7 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
     return [line.removeprefix(f"{path}: ") for line in lines]
 
 
+SECTIONS = "cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, maintain"
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),
     ("kafka: {topix: a}", "kafka.topix: unknown key, did you mean topic?"),
@@ -83,11 +84,11 @@ MISTAKES = [
     ("kafka: {broker_ids: {a.b: -1}}", "kafka.broker_ids.a.b: -1, expected the id of a broker, 0 or more"),
     (
         "zzz: 1",
-        "zzz: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship",
+        f"zzz: unknown key, expected one of {SECTIONS}",
     ),
     (
         "1: 1",
-        "1: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship",
+        f"1: unknown key, expected one of {SECTIONS}",
     ),
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),
