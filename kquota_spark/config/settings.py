@@ -85,6 +85,16 @@ class Ship:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The job's own endpoint for Prometheus."""
+
+    port: int = 0
+    """0 for none."""
+    address: str = "127.0.0.1"
+    """Where to listen; 0.0.0.0 for all addresses of the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
@@ -96,3 +106,4 @@ class Settings:
     broker: Broker = field(default_factory=Broker)
     stream: Stream = field(default_factory=Stream)
     ship: Ship = field(default_factory=Ship)
+    metrics: Metrics = field(default_factory=Metrics)

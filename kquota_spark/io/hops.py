@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
@@ -22,6 +23,7 @@ from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
+from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
@@ -83,9 +85,9 @@ def _literal(text: str) -> str:
 
 
 _APPENDING: Mapping[str, tuple[Callable[[SparkSession, Settings], DataFrame], str]] = {
-    "ingest": (_ingested, REQUESTS.name),
-    "measure": (_measured, USAGE.name),
-    "judge": (_judged, DECISIONS.name),
+    "ingest": (lambda *where: observed_requests(_ingested(*where)), REQUESTS.name),
+    "measure": (lambda *where: observed_usage(_measured(*where)), USAGE.name),
+    "judge": (lambda *where: observed_decisions(_judged(*where)), DECISIONS.name),
 }
 HOPS = (*_APPENDING, "episodes")
 """Names of the queries in the order of the flow; also names of their checkpoints."""
@@ -150,6 +152,10 @@ def _merge_into_violations(settings: Settings) -> Callable[[DataFrame, int], Non
                 .whenNotMatchedInsertAll()
                 .execute()
             )
+        except Py4JJavaError as error:
+            # Spark looks for an interruption in the text of the error, with a regular expression that overflows its
+            # stack on Java's long traces.
+            raise RuntimeError(str(error.java_exception.toString())) from None
         finally:
             decisions.unpersist()
 
