@@ -18,7 +18,8 @@ from kquota_spark.errors import UserError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _AT_ONCE = 16
-_CLIENT_TIMEOUT_S = 5.0
+_CLIENT_TIMEOUT_S = 2.0
+_POLL_S = 0.2
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
@@ -74,14 +75,13 @@ def metrics_endpoint(address: str, port: int, scrape: Callable[[], str]) -> Iter
             f"metrics.port: {address}:{port} cannot be listened on ({error.strerror or error}): "
             "give metrics.port another port, or 0 for no metrics"
         ) from error
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
+    threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True).start()
     try:
         yield server.server_port
     finally:
+        server.is_ending = True
         server.shutdown()
         server.server_close()
-        thread.join()
 
 
 class _Server(ThreadingHTTPServer):
@@ -91,6 +91,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], scrape: Callable[[], str]) -> None:
         self.scrape = scrape
+        self.is_ending = False
         self._free = threading.Semaphore(_AT_ONCE)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -98,7 +99,10 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         # Those beyond wait in the listen queue, the next ones are refused by the system.
-        self._free.acquire()
+        while not self._free.acquire(timeout=_POLL_S):
+            if self.is_ending:
+                self.shutdown_request(request)
+                return
         try:
             super().process_request(request, client_address)
         except BaseException:

@@ -86,7 +86,7 @@ class Progress:
         if not self.latest_offset:
             return None
         return sum(
-            max(0, latest - self.end_offset.get(topic, {}).get(partition, 0))
+            max(0, int(latest) - int(self.end_offset.get(topic, {}).get(partition, 0)))
             for topic, partitions in self.latest_offset.items()
             for partition, latest in partitions.items()
         )
@@ -97,8 +97,8 @@ class Progress:
         Args:
             version: newest version of the source table.
         """
-        reached: int | None = self.end_offset.get("reservoirVersion")
-        return None if reached is None else max(0, version - reached + 1)
+        reached = self.end_offset.get("reservoirVersion")
+        return max(0, version - int(reached) + 1) if reached is not None else None
 
     @property
     def warm_rows_per_s(self) -> float | None:

@@ -14,6 +14,7 @@ from kquota_spark.config.settings import Broker, Duration, Kafka, Quotas, Settin
 from kquota_spark.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf" / "kquota.yaml"
+SECTIONS = "expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, metrics"
 DURATION = "expected a number with a unit (ms, s, min, h, d), e.g. 10 s"
 
 
@@ -37,11 +38,11 @@ MISTAKES = [
     ("kafka: {topics: a}", "kafka.topics: unknown key, did you mean topic?"),
     (
         "zzz: 1",
-        "zzz: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship",
+        f"zzz: unknown key, {SECTIONS}",
     ),
     (
         "1: 1",
-        "1: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship",
+        f"1: unknown key, {SECTIONS}",
     ),
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),
@@ -52,6 +53,7 @@ MISTAKES = [
     ("broker: {quota_window_num: 1.5}", "broker.quota_window_num: 1.5, expected a whole number"),
     ("broker: {quota_window_num: 0}", "broker.quota_window_num: 0, expected 1 or more"),
     ("stream: {max_files_per_trigger: -1}", "stream.max_files_per_trigger: -1, expected 1 or more"),
+    ("metrics: {port: 70000}", "metrics.port: 70000, expected 0 to 65535"),
     ("stream: {trigger: 10}", f"stream.trigger: 10, {DURATION}"),
     ("stream: {trigger: 10 sec}", f"stream.trigger: '10 sec', {DURATION}"),
     ("stream: {trigger: -10 s}", f"stream.trigger: '-10 s', {DURATION}"),
