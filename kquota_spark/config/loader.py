@@ -18,7 +18,8 @@ from zoneinfo import ZoneInfo
 
 import yaml
 
-from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.config.kafka_topics import topic_problems
+from kquota_spark.config.settings import Duration, Kafka, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.broker_version import major_minor
 
@@ -27,6 +28,7 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _MAX_BYTES = 1_000_000
+_PLURALS = {str: "texts", int: "whole numbers"}
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
@@ -115,8 +117,13 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
         inner = typing.get_args(wanted)[0]
         return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
     if not isinstance(value, dict):
-        problems.append(f"{where}: {_shown(value)}, expected a mapping of names to texts")
+        problems.append(
+            f"{where}: {_shown(value)}, expected a mapping of names to {_PLURALS[typing.get_args(wanted)[1]]}"
+        )
         return {}
+    inner = typing.get_args(wanted)[1]
+    if inner is int:
+        return {str(k): _read(int, v, f"{where}.{k}", problems) for k, v in value.items()}
     return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
 
 
@@ -187,6 +194,8 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
         for field in fields(wanted)
         if field.name in value
     }
+    if wanted is Kafka:
+        problems.extend(f"{where}.{problem}" for problem in topic_problems(known))
     missing = [f.name for f in fields(wanted) if f.name not in known and _has_no_default(f)]
     problems.extend(f"{prefix}{name}: missing" for name in missing)
     return None if problems else wanted(**known)

@@ -21,7 +21,7 @@ from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.graceful_stop import StopRequest
 from kquota_spark.io.hops import HOPS, TARGETS, start_hop
-from kquota_spark.io.kafka import require_topic
+from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.metrics import metrics_endpoint
 from kquota_spark.io.progress import Progress
@@ -54,18 +54,18 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
     """
     stop = StopRequest(_say)
     metrics = AuditMetrics(settings)
+    require_topics(settings)
+    make_governor(
+        settings, RuleBook(), LeaderBook()
+    )  # what JUDGE would stumble over, said before Spark starts
+    create_tables(settings)
+    for hop in hops:
+        _require_checkpoint(settings, hop)
     with ExitStack() as stack:
         stack.callback(stop.end)
         if settings.metrics.port:
             where = settings.metrics.address, settings.metrics.port
             stack.enter_context(metrics_endpoint(*where, metrics.scrape))
-        require_topic(settings)
-        make_governor(
-            settings, RuleBook(), LeaderBook()
-        )  # what JUDGE would stumble over, said before Spark starts
-        create_tables(settings)
-        for hop in hops:
-            _require_checkpoint(settings, hop)
         for hop in hops:
             stack.enter_context(driver_lock(settings.checkpoints, hop))
         watcher = Watcher(settings)

@@ -13,10 +13,11 @@ from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 
 from kquota_spark.config.governor import static_defaults
+from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.kafka import message_format
 from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
@@ -43,6 +44,7 @@ def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
             allowed_clock_skew_ms=stream.allowed_clock_skew,
             allowed_lateness_ms=stream.allowed_lateness,
             raw_text_limit_bytes=stream.raw_text_limit_bytes,
+            messages=message_format(settings),
         ),
     )
 
@@ -68,16 +70,6 @@ def _judged(session: SparkSession, settings: Settings) -> DataFrame:
         )
         governed = with_governing(usage, rules, static_defaults(settings))
     return to_decisions(governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds")
-
-
-def rate_config(settings: Settings) -> RateConfig:
-    """The sample ring that the configured brokers have."""
-    broker = settings.broker
-    return RateConfig(
-        broker.quota_window_num,
-        broker.quota_window_size_seconds * 1_000,
-        RingVariant.of_version(broker.version),
-    )
 
 
 def _literal(text: str) -> str:

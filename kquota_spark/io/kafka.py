@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.log_messages import MessageFormat
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -17,8 +18,8 @@ _SILENT = logging.Logger("kafka", logging.CRITICAL)
 """librdkafka repeats a refused connection many times; our error says it once."""
 
 
-def require_topic(settings: Settings) -> None:
-    """Check that the log topic exists.
+def require_topics(settings: Settings) -> None:
+    """Check that the log topics exist; of a pattern, that it finds one.
 
     Raises:
         UserError: Kafka does not answer, or has no such topic.
@@ -26,11 +27,41 @@ def require_topic(settings: Settings) -> None:
     kafka = settings.kafka
     if "sasl.jaas.config" in kafka.options:
         return  # the login is in a form that only the Java client reads: Spark will say what is wrong
-    if kafka.topic not in asked_topics(admin_client(settings), settings):
-        raise UserError(
-            f"topic {kafka.topic} does not exist on {kafka.bootstrap_servers}: create it (kafka-topics.sh "
-            f"--create --topic {kafka.topic}), or check kafka.topic"
-        )
+    missing = missing_topics(settings, asked_topics(admin_client(settings), settings))
+    if missing:
+        raise UserError(f"{missing[0]} on {kafka.bootstrap_servers}: {missing[1]}")
+
+
+def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
+    """What is not there of the log topics, and what to do about it; None if all are there."""
+    kafka = settings.kafka
+    if kafka.topic_pattern:
+        if kafka.log_topics(existing):
+            return None
+        return f"no topic matches {kafka.topic_pattern}", "create one, or check kafka.topic_pattern"
+    missing = [topic for topic in kafka.log_topics(existing) if topic not in existing]
+    if not missing:
+        return None
+    is_one = len(missing) == 1
+    key = "kafka.topics" if kafka.topics else "kafka.topic"
+    return (
+        f"topic{'' if is_one else 's'} {', '.join(missing)} {'does' if is_one else 'do'} not exist",
+        f"create {'it' if is_one else 'them'} (kafka-topics.sh --create --topic {missing[0]}), or check {key}",
+    )
+
+
+def message_format(settings: Settings) -> MessageFormat:
+    """How the messages of the log topics are written."""
+    kafka = settings.kafka
+    return MessageFormat(
+        envelope=kafka.envelope,
+        message_field=kafka.envelope_fields.message,
+        broker_field=kafka.envelope_fields.broker,
+        timestamp_field=kafka.envelope_fields.timestamp,
+        broker_from=kafka.broker_from,
+        broker_ids=kafka.broker_ids,
+        topic_pattern=kafka.broker_in_topic,
+    )
 
 
 def admin_client(settings: Settings) -> AdminClient:

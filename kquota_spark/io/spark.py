@@ -80,12 +80,12 @@ def _require_jars(session: SparkSession) -> None:
 
 
 def request_log(session: SparkSession, settings: Settings) -> DataFrame:
-    """The log topic as a stream, headers included."""
+    """The log topics as a stream, headers included."""
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
         .option("kafka.client.id", settings.kafka.client_id)
-        .option("subscribe", settings.kafka.topic)
+        .option(*settings.kafka.subscription)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kquota_spark.schema.agreement_tables import AGREEMENT
 from kquota_spark.schema.columns import Column, Table
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.key_columns import (
     BROKER_ID,
     BUCKET,
@@ -186,4 +188,6 @@ TABLES: tuple[Table, ...] = (
     QUOTA_CHANGES,
     QUOTA_RULES,
     PARTITION_LEADERS,
+    JMX_SAMPLES,
+    AGREEMENT,
 )

@@ -12,13 +12,12 @@ from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.offline import replay_files
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.ingest import IngestSettings, parsed_batch
+from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed_batch
 from kquota_spark.pipeline.judge import _FROM_AGREEMENT, _FROM_DECISION
 from tests.spark.conftest import CLUSTER, rows_of, run_hop, settings_at, write_rules
 
@@ -59,7 +58,7 @@ def _ingest(settings: Settings, commits: int) -> None:
     ingest = IngestSettings(CLUSTER, "UTC", 60_000, settings.stream.allowed_lateness, 4_096)
     for start in range(0, len(messages), size):
         batch = pa.RecordBatch.from_pylist(messages[start : start + size])
-        rows = parsed_batch(batch, RequestLogParser(), ingest)
+        rows = parsed_batch(batch, MessageReader(ingest))
         write_deltalake(f"{settings.tables}/requests", pa.Table.from_batches([rows]), mode="append")
     close_all_windows(settings)
 
