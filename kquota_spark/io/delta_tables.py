@@ -45,6 +45,13 @@ def create_tables(settings: Settings) -> None:
             )
 
 
+BACKFILLED = "kquota.backfilled"
+"""Name in the commits that `kquota backfill` makes."""
+
+
 def has_rows(settings: Settings, name: str) -> bool:
-    """Whether anything was ever written to a table."""
-    return DeltaTable(f"{settings.tables.rstrip('/')}/{name}").version() > 0
+    """Whether the job ever wrote to a table; archived files in it are nothing that it could write again."""
+    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}")
+    if table.version() == 0:
+        return False
+    return any(commit["version"] > 0 and BACKFILLED not in commit for commit in table.history())

@@ -15,13 +15,13 @@ from py4j.protocol import Py4JJavaError
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.kafka import message_format
+from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
-from kquota_spark.pipeline.ingest import IngestSettings, to_requests
+from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
@@ -35,18 +35,7 @@ if TYPE_CHECKING:
 
 
 def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
-    stream = settings.stream
-    return to_requests(
-        request_log(session, settings),
-        IngestSettings(
-            cluster_id=settings.cluster_id,
-            log_time_zone=settings.broker.log_time_zone,
-            allowed_clock_skew_ms=stream.allowed_clock_skew,
-            allowed_lateness_ms=stream.allowed_lateness,
-            raw_text_limit_bytes=stream.raw_text_limit_bytes,
-            messages=message_format(settings),
-        ),
-    )
+    return to_requests(request_log(session, settings), ingest_settings(settings))
 
 
 def _measured(session: SparkSession, settings: Settings) -> DataFrame:
