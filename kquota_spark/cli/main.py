@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from kquota_spark import __version__
 from kquota_spark.cli import (
     agreement,
+    backfill,
     cluster,
     doctor,
     explain,
@@ -37,7 +38,9 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"kquota {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for group in (read, agreement, doctor, resolve, explain, replay, ship, watch, restate, maintain, cluster):
+    for group in (
+        read, agreement, doctor, resolve, explain, replay, ship, backfill, watch, restate, maintain, cluster
+    ):  # fmt: skip
         group.add_commands(commands)
     return top
 

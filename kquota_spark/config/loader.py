@@ -152,6 +152,8 @@ def _read_scalar(wanted: Any, value: Any, where: str, problems: list[str]) -> An
     name = where.rpartition(".")[2]
     if name in _POSITIVE and value < 1:
         problems.append(f"{where}: {value}, expected 1 or more")
+    if where == "metrics.port" and not 0 <= value <= 65_535:
+        problems.append(f"{where}: {value}, expected 0 to 65535")
     if name == "log_time_zone":
         _check_time_zone(value, where, problems)
     if where == "broker.version":

@@ -145,6 +145,16 @@ class Maintain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The job's own endpoint for Prometheus."""
+
+    port: int = 0
+    """0 for none."""
+    address: str = "127.0.0.1"
+    """Where to listen; 0.0.0.0 for all addresses of the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
@@ -157,3 +167,4 @@ class Settings:
     stream: Stream = field(default_factory=Stream)
     ship: Ship = field(default_factory=Ship)
     maintain: Maintain = field(default_factory=Maintain)
+    metrics: Metrics = field(default_factory=Metrics)
