@@ -42,23 +42,25 @@ LEAST_STARVED_MS = 30_000
 class ThrottledEnd:
     """A connection whose last request was throttled, and the next connection of that client from that host.
 
-    `gap_ms` is from the throttled response to the first request of the next connection; None if no connection was
-    opened before the end of the throttle, less `BEFORE_END_MS`.
+    `gap_ms` is from the throttled response to the first request of the next connection, which came before the end of
+    the throttle, less `BEFORE_END_MS`.
     """
 
     broker_id: int
     connection: str
     ended_ms: int
     throttle_ms: int
-    gap_ms: int | None
-    next_connection: str | None
+    gap_ms: int
+    next_connection: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottledClient:
     """One (user, client id, host) on the brokers: how often it was throttled, and how its connections ended.
 
-    `throttles` are those of `SHORTEST_THROTTLE_MS` and more. `versions` counts throttled requests by (API, version).
+    `throttles` are those of `SHORTEST_THROTTLE_MS` and more. After so many of them it was back on a new connection
+    before `LONGEST_ESCAPE_MS` (`escapes`), or from `SHORTEST_TIMEOUT_MS` on (`timeouts`); some of these are kept.
+    `versions` counts throttled requests by (API, version).
     """
 
     user: str
@@ -66,7 +68,10 @@ class ThrottledClient:
     host: str
     software: str
     throttles: int
-    ends: Sequence[ThrottledEnd] = ()
+    escapes: int = 0
+    escape_ends: Sequence[ThrottledEnd] = ()
+    timeouts: int = 0
+    timeout_ends: Sequence[ThrottledEnd] = ()
     versions: Sequence[tuple[int, int, int]] = ()
 
     @property
@@ -100,20 +105,19 @@ def throttle_findings(clients: Iterable[ThrottledClient]) -> list[Finding]:
 
 
 def _escapes(client: ThrottledClient) -> Finding | None:
-    ends = [end for end in client.ends if end.gap_ms is not None and end.gap_ms < LONGEST_ESCAPE_MS]
-    if len(ends) < LEAST_ESCAPES or 100 * len(ends) < LEAST_ESCAPE_PERCENT * client.throttles:
+    if client.escapes < LEAST_ESCAPES or 100 * client.escapes < LEAST_ESCAPE_PERCENT * client.throttles:
         return None
     return Finding(
         Kind.IGNORES_THROTTLE,
         Severity.HIGH,
         client.subject,
-        f"likely ignores throttling: after {len(ends):,} of {client.throttles:,} throttles of {SHORTEST_THROTTLE_MS} "
-        "ms and more it left the connection and went on with a new one within "
+        f"likely ignores throttling: after {client.escapes:,} of {client.throttles:,} throttles of "
+        f"{SHORTEST_THROTTLE_MS} ms and more it left the connection and went on with a new one within "
         f"{LONGEST_ESCAPE_MS // 1_000} s, inside the throttle (reported from {LEAST_ESCAPES} and "
         f"{LEAST_ESCAPE_PERCENT:.0f} % on); it is {client.software}",
         "look for a client that reconnects when it is slow, or processes that live for one request; the bucket still "
         "counts it, so lower its limit or refuse it",
-        _end_rows(ends),
+        _end_rows(client.escape_ends),
     )
 
 
@@ -140,18 +144,18 @@ def _cannot_obey(client: ThrottledClient) -> Finding | None:
 
 
 def _times_out(client: ThrottledClient) -> Finding | None:
-    ends = [end for end in client.ends if end.gap_ms is not None and end.gap_ms >= SHORTEST_TIMEOUT_MS]
-    if len(ends) < LEAST_TIMEOUTS:
+    ends = client.timeout_ends
+    if client.timeouts < LEAST_TIMEOUTS:
         return None
     longest_ms = max(end.throttle_ms for end in ends)
-    gap_ms = min(end.gap_ms or 0 for end in ends)
+    gap_ms = min(end.gap_ms for end in ends)
     return Finding(
         Kind.THROTTLE_BEYOND_TIMEOUT,
         Severity.HIGH,
         client.subject,
-        f"gives up waiting: {len(ends):,} times (reported from {LEAST_TIMEOUTS} on) it came back on a new connection "
-        f"{gap_ms / 1_000:.0f} s or more into a throttle of up to {longest_ms / 1_000:.0f} s, so what it had sent is "
-        "sent again",
+        f"gives up waiting: {client.timeouts:,} times (reported from {LEAST_TIMEOUTS} on) it came back on a new "
+        f"connection {gap_ms / 1_000:.0f} s or more into a throttle of up to {longest_ms / 1_000:.0f} s, so "
+        "what it had sent is sent again",
         "raise its quota, or its request.timeout.ms and delivery.timeout.ms beyond the throttle; smaller batches make "
         "shorter throttles",
         _end_rows(ends),

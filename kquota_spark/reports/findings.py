@@ -22,7 +22,9 @@ from kquota_spark.model.rule_findings import rule_findings
 from kquota_spark.model.throttle_findings import (
     BEFORE_END_MS,
     LEAST_STARVED_FETCHES,
+    LONGEST_ESCAPE_MS,
     SHORTEST_THROTTLE_MS,
+    SHORTEST_TIMEOUT_MS,
     EmptyRun,
     ThrottledClient,
     ThrottledEnd,
@@ -87,7 +89,13 @@ from connections as ended left join connections as next
 where ended.throttle_ms >= {SHORTEST_THROTTLE_MS}
 group by all
 )
-select *, next_ms - ended_ms as gap_ms from followed order by ended_ms
+, classed as (
+select *, next_ms - ended_ms as gap_ms, next_ms - ended_ms < {LONGEST_ESCAPE_MS} as is_escape
+from followed where gap_ms < {LONGEST_ESCAPE_MS} or gap_ms >= {SHORTEST_TIMEOUT_MS}
+)
+select *, count(*) over client as times from classed
+window client as (partition by "user", client_id, host, is_escape)
+qualify row_number() over (client order by ended_ms) <= {_MOST_ENDS} order by ended_ms
 """  # noqa: S608 - text and numbers of ours
 _RUNS = f"""
 with fetches as (
@@ -156,20 +164,27 @@ _OF_USAGE = set(Kind) - _OF_THROTTLES - {Kind.STARVED, Kind.QUOTA_EDIT}
 def _clients(tables: Tables, recent: tuple[str, int]) -> list[ThrottledClient]:
     names = ("user", "client_id", "host")
     versions = _grouped(tables.query(_VERSIONS, recent).dicts(), names)
-    ends = _grouped(tables.query(_ENDS, recent).dicts(), names)
+    ends = _grouped(tables.query(_ENDS, recent).dicts(), (*names, "is_escape"))
     throttled = {_key(row, names): row for row in tables.query(_CLIENTS, recent).dicts()}
-    return [
-        ThrottledClient(
-            user=key[0],
-            client_id=key[1],
-            host=key[2],
-            software=throttled[key]["software"] if key in throttled else "unknown",
-            throttles=throttled[key]["throttles"] if key in throttled else 0,
-            ends=[_end(row) for row in ends.get(key, ())[:_MOST_ENDS]],
-            versions=[(row["api_key"], row["api_version"], row["throttled"]) for row in of_client],
+    found = []
+    for key, of_client in versions.items():
+        escapes, timeouts = (ends.get((*key, is_escape), ()) for is_escape in (True, False))
+        long_ones = throttled.get(key)
+        found.append(
+            ThrottledClient(
+                user=key[0],
+                client_id=key[1],
+                host=key[2],
+                software="unknown" if long_ones is None else long_ones["software"],
+                throttles=0 if long_ones is None else long_ones["throttles"],
+                escapes=escapes[0]["times"] if escapes else 0,
+                escape_ends=list(map(_end, escapes)),
+                timeouts=timeouts[0]["times"] if timeouts else 0,
+                timeout_ends=list(map(_end, timeouts)),
+                versions=[(row["api_key"], row["api_version"], row["throttled"]) for row in of_client],
+            )
         )
-        for key, of_client in versions.items()
-    ]
+    return found
 
 
 def _end(row: dict[str, Any]) -> ThrottledEnd:
@@ -177,12 +192,14 @@ def _end(row: dict[str, Any]) -> ThrottledEnd:
     return ThrottledEnd(*(row[name] for name in names))
 
 
-def _key(row: dict[str, Any], names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(row[name] or "" for name in names)
+def _key(row: dict[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in names)
 
 
-def _grouped(rows: Iterable[dict[str, Any]], names: Collection[str]) -> dict[tuple[str, ...], list[Any]]:
-    found: dict[tuple[str, ...], list[Any]] = {}
+def _grouped(
+    rows: Iterable[dict[str, Any]], names: Collection[str]
+) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault(_key(row, names), []).append(row)
     return found
