@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kquota_spark.model.entities import Default
+from kquota_spark.model.entities import DEFAULT, Default
 from kquota_spark.model.findings import Finding, Kind, Severity, client_text
 from kquota_spark.model.misencoded_entities import misencoded, misnamed
 from kquota_spark.model.observed_clients import Observed, Rule, Seen
@@ -109,15 +109,18 @@ def _shared_buckets(observed: Observed) -> Iterator[Finding]:
 def _shadowed(observed: Observed) -> Iterator[Finding]:
     for rule in observed.rules:
         user, client_id = (_probe(part) for part in (rule.entity.user, rule.entity.client_id))
+        # A default is a net: nobody in it now is no fault.
+        has_default = DEFAULT in (rule.entity.user, rule.entity.client_id)
         for key in rule.quotas:
             always = observed.answer(user, client_id, key).entity
             named = _named_by(rule, key, observed)
-            by = {str(entity) for one in named if (entity := observed.resolved(one).entity) is not None}
-            if str(rule.entity) in by:
+            entities = [observed.resolved(one).entity for one in named]
+            if rule.entity in entities:
                 continue
             if always is not None and always != rule.entity:
                 yield _shadow(rule, key, {str(always)}, f"{always} comes before it for all that it names", ())
-            elif named and _is_old_enough(rule, observed):
+            elif named and None not in entities and not has_default and _is_old_enough(rule, observed):
+                by = set(map(str, entities))
                 rows = tuple(map(_row, named[:_MOST_ROWS]))
                 why = f"all {len(named)} clients that it names have a rule of their own"
                 yield _shadow(rule, key, by, why, rows)
