@@ -17,6 +17,7 @@ from kquota_spark.cli import (
     cluster,
     doctor,
     explain,
+    findings,
     maintain,
     read,
     replay,
@@ -39,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"kquota {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for group in (
-        read, agreement, doctor, resolve, explain, replay, ship, backfill, watch, restate, maintain, cluster
+        read, agreement, findings, doctor, resolve, explain, replay, ship, backfill, watch, restate, maintain, cluster
     ):  # fmt: skip
         group.add_commands(commands)
     return top
