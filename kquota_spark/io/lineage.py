@@ -125,7 +125,11 @@ def _lineage(settings: Settings, hop: str) -> Lineage:
             settings, [REQUESTS.name], _OFFSETS, [settings.cluster_id]
         ).rows:
             offsets.setdefault(topic, {})[str(partition)] = offset
-        return Lineage(offsets=offsets)
+        return Lineage(
+            offsets={
+                topic: offsets[topic] for topic in settings.kafka.log_topics(offsets) if topic in offsets
+            }
+        )
     name, sql = (USAGE.name, _USAGE) if hop == "measure" else (DECISIONS.name, _DECIDED)
     rows = query(settings, [name], sql, [settings.cluster_id]).rows
     through_ms = {str(broker): int(second_ms) for broker, second_ms in rows}
