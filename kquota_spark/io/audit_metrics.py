@@ -16,6 +16,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.metrics import Family, exposition
 from kquota_spark.io.progress import Progress
+from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import query as query_tables
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import END_MS
@@ -115,7 +116,11 @@ class AuditMetrics:
 
     def _version(self, name: str) -> int:
         if name not in self._tables:
-            self._tables[name] = DeltaTable(f"{self._settings.tables.rstrip('/')}/{name}", without_files=True)
+            self._tables[name] = DeltaTable(
+                f"{self._settings.tables.rstrip('/')}/{name}",
+                storage_options=storage_options(self._settings),
+                without_files=True,
+            )
         else:
             self._tables[name].update_incremental()
         return self._tables[name].version()

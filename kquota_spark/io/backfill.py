@@ -27,6 +27,7 @@ from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.log_text import DamagedGzipError, LogText
 from kquota_spark.io.offline import log_lines
 from kquota_spark.io.parsing import ingest_settings
+from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.pipeline.ingest import MessageReader, parsed_batch
 from kquota_spark.schema.tables import REQUESTS
@@ -103,7 +104,8 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
     )
     try:
         told = CommitProperties(custom_metadata={BACKFILLED: topic})
-        write_deltalake(DeltaTable(table), batches, mode="append", commit_properties=told)
+        where = DeltaTable(table, storage_options=storage_options(settings))
+        write_deltalake(where, batches, mode="append", commit_properties=told)
     except (DeltaError, OSError) as error:
         if found.problem is not None:  # it comes back wrapped in the writer's own
             raise found.problem from None

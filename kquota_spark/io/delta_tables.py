@@ -7,6 +7,7 @@ from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.storage import storage_options
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
@@ -26,6 +27,7 @@ def create_tables(settings: Settings) -> None:
                 path,
                 schema=declared.arrow_schema(),
                 mode="ignore",
+                storage_options=storage_options(settings),
                 partition_by=list(declared.partition_by),
                 name=declared.name,
                 description=declared.grain,
@@ -51,7 +53,7 @@ BACKFILLED = "kquota.backfilled"
 
 def has_rows(settings: Settings, name: str) -> bool:
     """Whether the job ever wrote to a table; archived files in it are nothing that it could write again."""
-    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}")
+    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}", storage_options=storage_options(settings))
     if table.version() == 0:
         return False
     return any(commit["version"] > 0 and BACKFILLED not in commit for commit in table.history())

@@ -23,7 +23,10 @@ from kquota_spark.config.settings import (
 from kquota_spark.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf" / "kquota.yaml"
-SECTIONS = "expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, metrics"
+SECTIONS = (
+    "expected one of cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, "
+    "metrics"
+)
 DURATION = "expected a number with a unit (ms, s, min, h, d), e.g. 10 s"
 
 
