@@ -124,6 +124,26 @@ class Ship:
     """Further producer properties, e.g. security.protocol, sasl.password."""
 
 
+_DAY = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintain:
+    """What `kquota maintain` keeps."""
+
+    retention: dict[str, Duration] = field(
+        default_factory=lambda: {
+            "requests": Duration(7 * _DAY),
+            "usage": Duration(30 * _DAY),
+            "decisions": Duration(400 * _DAY),
+            "violations": Duration(400 * _DAY),
+        }
+    )
+    """By table; whole UTC dates older than this are deleted. Tables that are not named are kept for ever."""
+    file_retention: Duration = Duration(7 * _DAY)
+    """How long a file that was replaced or deleted stays for those who still read it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
     """The job's own endpoint for Prometheus."""
@@ -148,4 +168,5 @@ class Settings:
     broker: Broker = field(default_factory=Broker)
     stream: Stream = field(default_factory=Stream)
     ship: Ship = field(default_factory=Ship)
+    maintain: Maintain = field(default_factory=Maintain)
     metrics: Metrics = field(default_factory=Metrics)

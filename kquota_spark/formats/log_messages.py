@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from kquota_spark.formats.broker_ids import HEADER, SOURCES, BrokerIds, Source
 from kquota_spark.formats.envelopes import AUTO, Envelopes, Fields
 
+HEARTBEAT = b'{"kquota_heartbeat":'
+"""How a shipper's heartbeat begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
@@ -16,15 +15,17 @@ from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.audit_metrics import AuditMetrics
-from kquota_spark.io.delta_tables import create_tables, has_rows
+from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.graceful_stop import StopRequest
-from kquota_spark.io.hops import HOPS, TARGETS, start_hop
+from kquota_spark.io.hops import HOPS, start_hop
 from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.kafka_checks import callback_findings
+from kquota_spark.io.lineage import require_lineage
 from kquota_spark.io.metrics import metrics_endpoint
 from kquota_spark.io.progress import Progress
+from kquota_spark.io.rebuilt_violations import rebuild_all_violations
 from kquota_spark.io.spark import spark_session
 from kquota_spark.io.watch import Watcher
 from kquota_spark.model.leaders import LeaderBook
@@ -40,7 +41,14 @@ _REASON_LENGTH = 400
 _PYTHON_ERROR = re.compile(r"^[A-Za-z_][\w.]*: .*|^[A-Za-z_][\w.]*(?:Error|Exception)$", re.MULTILINE)
 
 
-def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, is_drained: bool) -> None:
+def run_audit(
+    settings: Settings,
+    hops: Sequence[str] = HOPS,
+    *,
+    is_once: bool,
+    is_drained: bool,
+    is_new_lineage: bool = False,
+) -> None:
     """Run the queries until stopped, or through what is there.
 
     Args:
@@ -48,6 +56,7 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
         hops: which queries to run here; the others may run in other applications.
         is_once: work through what is there and end.
         is_drained: `is_once`, and close the last seconds too: for input that has ended.
+        is_new_lineage: queries whose checkpoint is lost go on behind what their tables hold.
 
     Raises:
         UserError: a server, topic, table or jar is missing, or a query failed; one line.
@@ -59,8 +68,6 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
         settings, RuleBook(), LeaderBook()
     )  # what JUDGE would stumble over, said before Spark starts
     create_tables(settings)
-    for hop in hops:
-        _require_checkpoint(settings, hop)
     with ExitStack() as stack:
         stack.callback(stop.end)
         if settings.metrics.port:
@@ -68,6 +75,7 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
             stack.enter_context(metrics_endpoint(*where, metrics.scrape))
         for hop in hops:
             stack.enter_context(driver_lock(settings.checkpoints, hop))
+        begun = require_lineage(settings, hops, is_new=is_new_lineage)
         watcher = Watcher(settings)
         if "judge" in hops:
             for finding in callback_findings(settings):
@@ -77,6 +85,8 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
         stop.hold_jvm(session)
+        if "episodes" in begun:
+            rebuild_all_violations(session, settings)
         try:
             if is_once or is_drained:
                 _run_once(session, settings, hops, watcher, stop, metrics, is_drained=is_drained)
@@ -84,17 +94,6 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
                 _run_on(session, settings, hops, watcher, stop, metrics)
         except Py4JNetworkError as error:
             raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
-
-
-def _require_checkpoint(settings: Settings, hop: str) -> None:
-    """Rows without a checkpoint would all be read again: refuse to double them."""
-    checkpoint = Path(settings.checkpoints) / hop / "metadata"
-    if "://" in settings.checkpoints or checkpoint.exists() or not has_rows(settings, TARGETS[hop]):
-        return
-    raise UserError(
-        f"checkpoint {checkpoint.parent} is missing, but table {TARGETS[hop]} has rows that would be written "
-        "twice: restore the checkpoint, or give tables: and checkpoints: new paths"
-    )
 
 
 def _run_once(

@@ -16,13 +16,13 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.log_messages import MessageFormat
-from kquota_spark.io.delta_tables import BACKFILLED, create_tables
+from kquota_spark.io.delta_tables import ARCHIVED, create_tables
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.log_text import DamagedGzipError, LogText
 from kquota_spark.io.offline import log_lines
@@ -78,7 +78,7 @@ def backfill(
                     f"{path}: its beginning is that of {name}, of which {lines:,} lines are in requests already: "
                     "a file is taken once"
                 )
-            found = _append(settings, broker_id, path, f"file:{identity}:{path.name}")
+            found = _append(settings, broker_id, path, f"{ARCHIVED}{identity}:{path.name}")
             known[identity] = (path.name, found.lines)
             done(found)
 
@@ -103,9 +103,8 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
         REQUESTS.arrow_schema(), _batches(settings, broker_id, path, topic, found)
     )
     try:
-        told = CommitProperties(custom_metadata={BACKFILLED: topic})
         where = DeltaTable(table, storage_options=storage_options(settings))
-        write_deltalake(where, batches, mode="append", commit_properties=told)
+        write_deltalake(where, batches, mode="append")
     except (DeltaError, OSError) as error:
         if found.problem is not None:  # it comes back wrapped in the writer's own
             raise found.problem from None

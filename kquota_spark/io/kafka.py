@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.log_messages import MessageFormat
+from kquota_spark.io.client_properties import connection_options, is_for_java_only
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -25,8 +26,8 @@ def require_topics(settings: Settings) -> None:
         UserError: Kafka does not answer, or has no such topic.
     """
     kafka = settings.kafka
-    if "sasl.jaas.config" in kafka.options:
-        return  # the login is in a form that only the Java client reads: Spark will say what is wrong
+    if is_for_java_only(kafka.options):
+        return  # Spark will say what is wrong
     missing = missing_topics(settings, asked_topics(admin_client(settings), settings))
     if missing:
         raise UserError(f"{missing[0]} on {kafka.bootstrap_servers}: {missing[1]}")
@@ -65,11 +66,21 @@ def message_format(settings: Settings) -> MessageFormat:
 
 
 def admin_client(settings: Settings) -> AdminClient:
-    """A client for questions; connects when asked."""
+    """A client for questions; connects when asked.
+
+    Raises:
+        UserError: the options are none, e.g. a file of certificates is missing.
+    """
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    kafka = settings.kafka
-    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, logger=_SILENT)
+    connection = connection_options(settings.kafka.options)
+    try:
+        return AdminClient(
+            {"bootstrap.servers": settings.kafka.bootstrap_servers, **connection}, logger=_SILENT
+        )
+    except KafkaException as error:
+        raise UserError(f"kafka.options: {error.args[0].str()}") from error
 
 
 def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
@@ -88,24 +99,3 @@ def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
             f"({error.args[0].str()}): check kafka.bootstrap_servers and kafka.options"
         ) from error
     return found
-
-
-def java_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Consumer properties for Spark's Java client, from those that librdkafka takes.
-
-    A user name and password become a JAAS line, so that one set of options serves the shipper and the job.
-    """
-    user, password = options.get("sasl.username"), options.get("sasl.password")
-    rest = {name: value for name, value in options.items() if name not in ("sasl.username", "sasl.password")}
-    if user is None or password is None:
-        return rest
-    is_plain = options.get("sasl.mechanism", options.get("sasl.mechanisms", "PLAIN")) == "PLAIN"
-    module = "plain.PlainLoginModule" if is_plain else "scram.ScramLoginModule"
-    login = f"username={_quoted(user)} password={_quoted(password)}"
-    rest["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
-    return rest
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kquota_spark.formats.broker_ids import HEADER
 from kquota_spark.formats.envelopes import Fields
-from kquota_spark.formats.log_messages import LogMessages, MessageFormat
+from kquota_spark.formats.log_messages import HEARTBEAT, LogMessages, MessageFormat
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
 from kquota_spark.formats.stored_text import storable_text
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
@@ -21,8 +21,6 @@ from kquota_spark.schema.tables import REQUESTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-HEARTBEAT = b'{"kquota_heartbeat":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +84,15 @@ def _parser(settings: IngestSettings) -> Callable[[Iterable[pa.RecordBatch]], It
 _LINE_COLUMNS = ("kind", "broker_id", "is_out_of_time", "reason", "raw_text", *Request._fields)
 """What a line gives, in the order of the tuples that `MessageReader` makes; the rest comes from the message."""
 
+_MESSAGE_COLUMNS = ("value", "broker", "topic", "timestamp_ms")
 _NO_REQUEST = (None,) * len(Request._fields)
 _NO_FIELDS: Fields = {}
 
 
 def parsed_batch(batch: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
     """Parse one batch of messages; a line that cannot be read becomes a row with its reason."""
-    read = reader.read
-    lines = [
-        read(value or b"", broker, topic, timestamp_ms)
-        for value, broker, topic, timestamp_ms in zip(
-            batch.column("value").to_pylist(),
-            batch.column("broker").to_pylist(),
-            batch.column("topic").to_pylist(),
-            batch.column("timestamp_ms").to_pylist(),
-            strict=True,
-        )
-    ]
+    given: list[list[Any]] = [batch.column(name).to_pylist() for name in _MESSAGE_COLUMNS]
+    lines = [reader.read(*message) for message in zip(*given, strict=True)]
     schema = REQUESTS.arrow_schema()
     columns: dict[str, Any] = {
         name: pa.array(values, schema.field(name).type)
@@ -131,7 +121,9 @@ class MessageReader:
         self._takes_lines = self._messages.takes_lines
         self._parser = RequestLogParser(settings.log_time_zone)
 
-    def read(self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int) -> tuple[Any, ...]:
+    def read(
+        self, value: bytes | None, broker: bytes | None, topic: str, timestamp_ms: int
+    ) -> tuple[Any, ...]:
         """The row of one message.
 
         Args:
@@ -140,6 +132,7 @@ class MessageReader:
             topic: where it was.
             timestamp_ms: its time; no line of it was written later.
         """
+        value = value or b""
         line, fields = value, _NO_FIELDS
         # A line of the log begins with its time in brackets, and a message mostly is one.
         if value[:1] != b"[" or not self._takes_lines:

@@ -23,10 +23,6 @@ from kquota_spark.config.settings import (
 from kquota_spark.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf" / "kquota.yaml"
-SECTIONS = (
-    "expected one of cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, "
-    "metrics"
-)
 DURATION = "expected a number with a unit (ms, s, min, h, d), e.g. 10 s"
 
 
@@ -45,6 +41,9 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
     return [line.removeprefix(f"{path}: ") for line in lines]
 
 
+SECTIONS = (
+    "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics"
+)
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),
     ("kafka: {topix: a}", "kafka.topix: unknown key, did you mean topic?"),
@@ -72,7 +71,7 @@ MISTAKES = [
     ),
     (
         "kafka: {envelope_fields: {msg: a}}",
-        "kafka.envelope_fields.msg: unknown key, expected one of message, broker, timestamp",
+        "kafka.envelope_fields.msg: unknown key, did you mean message?",
     ),
     (
         "kafka: {broker_from: [host]}",
@@ -87,11 +86,11 @@ MISTAKES = [
     ("kafka: {broker_ids: {a.b: -1}}", "kafka.broker_ids.a.b: -1, expected the id of a broker, 0 or more"),
     (
         "zzz: 1",
-        f"zzz: unknown key, {SECTIONS}",
+        f"zzz: unknown key, expected one of {SECTIONS}",
     ),
     (
         "1: 1",
-        f"1: unknown key, {SECTIONS}",
+        f"1: unknown key, expected one of {SECTIONS}",
     ),
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),
