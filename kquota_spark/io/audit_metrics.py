@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.metrics import Family, exposition
+from kquota_spark.io.metrics import Family, exposition, metrics_endpoint
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import query as query_tables
@@ -160,6 +160,20 @@ class AuditMetrics:
             "newest_record_timestamp_seconds": progress.newest_s,
         }
         return {metric: float(value) for metric, value in values.items() if value is not None}
+
+    @contextmanager
+    def served(self) -> Iterator[None]:
+        """Answer scrapes where the settings say, if they do.
+
+        Raises:
+            UserError: the address cannot be listened on.
+        """
+        where = self._settings.metrics
+        if not where.port:
+            yield
+            return
+        with metrics_endpoint(where.address, where.port, self.scrape):
+            yield
 
     def scrape(self) -> str:
         """The text of a scrape, now."""

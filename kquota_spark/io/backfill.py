@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
@@ -27,7 +27,7 @@ from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.log_text import DamagedGzipError, LogText
 from kquota_spark.io.offline import log_lines
 from kquota_spark.io.parsing import ingest_settings
-from kquota_spark.io.storage import storage_options
+from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
 from kquota_spark.pipeline.ingest import MessageReader, parsed_batch
 from kquota_spark.schema.tables import REQUESTS
@@ -103,8 +103,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
         REQUESTS.arrow_schema(), _batches(settings, broker_id, path, topic, found)
     )
     try:
-        where = DeltaTable(table, storage_options=storage_options(settings))
-        write_deltalake(where, batches, mode="append")
+        write_deltalake(delta_table(settings, REQUESTS.name), batches, mode="append")
     except (DeltaError, OSError) as error:
         if found.problem is not None:  # it comes back wrapped in the writer's own
             raise found.problem from None

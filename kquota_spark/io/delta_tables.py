@@ -8,7 +8,7 @@ from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import storage_options
+from kquota_spark.io.storage import delta_table, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
@@ -81,7 +81,7 @@ _FROM_KAFKA = "select 1 from requests where topic not like 'file:%' limit 1"
 
 def has_rows(settings: Settings, name: str) -> bool:
     """Whether a table holds anything that the job could write again; archived files are nothing of that."""
-    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}", storage_options=storage_options(settings))
+    table = delta_table(settings, name)
     is_written = pa.table(table.get_add_actions()).num_rows > 0
     if name != REQUESTS.name:
         return is_written
