@@ -161,6 +161,8 @@ class Settings:
     cluster_id: str = "kafka"
     tables: str = ".kquota/tables"
     checkpoints: str = ".kquota/checkpoints"
+    storage_options: dict[str, str] = field(default_factory=dict)
+    """Access to an object store, under deltalake's names; `io.storage` says what Spark gets."""
     kafka: Kafka = field(default_factory=Kafka)
     quotas: Quotas = field(default_factory=Quotas)
     broker: Broker = field(default_factory=Broker)

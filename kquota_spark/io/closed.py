@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from deltalake import DeltaTable
-
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, read_below
+from kquota_spark.io.storage import delta_table
 
 _FOLLOWERS = ("judge", "episodes")
 """MEASURE closes seconds in order: what its newest row follows is closed. These two follow it."""
@@ -37,7 +36,7 @@ def closed_through_ms(settings: Settings) -> int | None:
 
 def newest_second_ms(settings: Settings, name: str, version: int | None = None) -> int | None:
     """The newest second of a table, by the statistics of its files; None if it holds nothing."""
-    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}", version=version)
+    table = delta_table(settings, name, version)
     actions = table.get_add_actions(flatten=True)
     if "max.second" not in actions.schema.names:
         return None

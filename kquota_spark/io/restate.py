@@ -25,6 +25,7 @@ from kquota_spark.io.conflicts import retried
 from kquota_spark.io.hops import governed_usage
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
+from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.judge import as_decisions, as_sent
 from kquota_spark.pipeline.measure import to_usage
@@ -152,9 +153,7 @@ def _rejudged(
 
 def _beginning_ms(settings: Settings) -> int:
     """A time before which `usage` holds nothing: the start of its first date."""
-    from deltalake import DeltaTable
-
-    dates = [part["event_date"] for part in DeltaTable(table_path(settings, USAGE.name)).partitions()]
+    dates = [part["event_date"] for part in delta_table(settings, USAGE.name).partitions()]
     return min((_date_ms(str(date)) for date in dates), default=2**62)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from deltalake import DeltaTable
-
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, Checkpoint
+from kquota_spark.io.storage import delta_table
 
 _WITH_STATE = ("measure", "judge")
 
@@ -68,7 +67,7 @@ def _foreign(settings: Settings, hop: str, offset: dict[str, Any]) -> str:
             return "it belongs to another query"
         return f"it reads topic {', '.join(sorted(offset))}, and the settings say {settings.kafka.subscription[1]}"
     name = SOURCES[hop]
-    source = DeltaTable(f"{settings.tables.rstrip('/')}/{name}")
+    source = delta_table(settings, name)
     if offset.get("reservoirId") == str(source.metadata().id):
         return ""
     return f"it belongs to another query or to other tables: it does not read {settings.tables}/{name}"

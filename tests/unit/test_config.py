@@ -42,7 +42,7 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
 
 
 SECTIONS = (
-    "expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, maintain, metrics"
+    "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics"
 )
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),
@@ -86,11 +86,11 @@ MISTAKES = [
     ("kafka: {broker_ids: {a.b: -1}}", "kafka.broker_ids.a.b: -1, expected the id of a broker, 0 or more"),
     (
         "zzz: 1",
-        f"zzz: unknown key, {SECTIONS}",
+        f"zzz: unknown key, expected one of {SECTIONS}",
     ),
     (
         "1: 1",
-        f"1: unknown key, {SECTIONS}",
+        f"1: unknown key, expected one of {SECTIONS}",
     ),
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),
