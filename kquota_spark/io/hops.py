@@ -43,6 +43,7 @@ def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
             allowed_lateness_ms=stream.allowed_lateness,
             raw_text_limit_bytes=stream.raw_text_limit_bytes,
             messages=message_format(settings),
+            log_time_zones=settings.broker.zones_by_broker,
         ),
     )
 
