@@ -30,19 +30,28 @@ def closed_through_ms(settings: Settings) -> int | None:
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).partition("\n")[0]
             raise UserError(f"checkpoint {settings.checkpoints}/{hop} cannot be read: {reason}") from error
-        ends.append(newest_second_ms(settings, SOURCES[hop], None if below is None else below - 1))
-    known = [end for end in ends if end is not None]
-    return min(known) + 1_000 if len(known) == len(ends) else None
+        if below == 0:
+            return None
+        seconds = seconds_of(settings, SOURCES[hop], None if below is None else below - 1)
+        if seconds is None:
+            return None
+        ends.append(seconds[1] + 1_000)
+    return min(ends)
 
 
-def newest_second_ms(settings: Settings, name: str, version: int | None = None) -> int | None:
-    """The newest second of a table, by the statistics of its files; None if it holds nothing."""
+def seconds_of(settings: Settings, name: str, version: int | None = None) -> tuple[int, int] | None:
+    """The oldest and the newest second of a table, by the statistics of its files; None if it holds nothing."""
     table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}", version=version)
     actions = table.get_add_actions(flatten=True)
     if "max.second" not in actions.schema.names:
         return None
-    newest = [time for time in actions.column("max.second").to_pylist() if time is not None]
-    return max(map(_epoch_ms, newest), default=None)
+    times = [
+        _epoch_ms(time)
+        for column in ("min.second", "max.second")
+        for time in actions.column(column).to_pylist()
+        if time is not None
+    ]
+    return (min(times), max(times)) if times else None
 
 
 def _epoch_ms(time: datetime) -> int:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import read_below
-from kquota_spark.io.closed import closed_through_ms
+from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.io.conflicts import retried
 from kquota_spark.io.hops import governed_usage, rate_config
 from kquota_spark.io.rebuilt_violations import rebuild_violations
@@ -124,7 +124,8 @@ def _rejudged(
 ) -> tuple[DataFrame, Reach]:
     """All seconds of all buckets from the stretch to the end of the reach; kept in memory."""
     config = rate_config(settings)
-    beginning_ms = _beginning_ms(settings)
+    seconds = seconds_of(settings, USAGE.name)
+    beginning_ms = from_ms if seconds is None else seconds[0]
     for reach_ms in _REACHES_MS:
         reach = Reach(
             from_ms,
@@ -149,20 +150,6 @@ def _rejudged(
     return found, reach
 
 
-def _beginning_ms(settings: Settings) -> int:
-    """A time before which `usage` holds nothing: the start of its first date."""
-    from deltalake import DeltaTable
-
-    dates = [part["event_date"] for part in DeltaTable(table_path(settings, USAGE.name)).partitions()]
-    return min((_date_ms(str(date)) for date in dates), default=2**62)
-
-
-def _date_ms(date: str) -> int:
-    from datetime import UTC, datetime
-
-    return round(datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp() * 1_000)
-
-
 def _tail_end_ms(settings: Settings, rejudged: DataFrame, reach: Reach) -> int:
     """Through when decisions are replaced: at least as long as a ring remembers."""
     row = rejudged.agg(F.max(F.coalesce("differs_until_ms", F.lit(reach.tail_to_ms)))).head()
@@ -183,7 +170,9 @@ def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int,
 
 
 def _dates(from_ms: int, to_ms: int) -> str:
-    return f"event_date BETWEEN DATE '{_utc(from_ms)[:10]}' AND DATE '{_utc(to_ms - 1)[:10]}'"
+    # Not BETWEEN: Delta checks written rows against the condition of replaceWhere, and cannot resolve that one.
+    first, last = _utc(from_ms)[:10], _utc(to_ms - 1)[:10]
+    return f"event_date >= DATE '{first}' AND event_date <= DATE '{last}'"
 
 
 def _second_within(from_ms: int, to_ms: int) -> str:
