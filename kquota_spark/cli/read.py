@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable
 
 from kquota_spark.cli import declared_tables, usage
+from kquota_spark.cli.agreement_line import with_agreement
 from kquota_spark.cli.listing import (
     RULE_LEGEND,
     add_since,
@@ -103,17 +104,18 @@ def run_violations(options: argparse.Namespace) -> int:
         if not found.rows:
             tables.open("decisions")
             when_empty = empty_text(options, "violations", tables.newest_ms("decisions"), "decisions")
-    rows = found.dicts()
-    report = Report(
-        command="kquota violations",
-        columns=found.columns,
-        rows=rows,
-        shown=with_cluster(rows, _violation_columns(with_day=spans_days(rows, "start_time"))),
-        times=frozenset({"start_time", "end_time", "last_second"}),
-        footer=f"{footer_text(rows, 'start_time', 'violation', has_more=has_more)}\n{RULE_LEGEND}",
-        when_empty=when_empty,
-        colour=lambda row: Colour.RED if row["is_open"] else None,
-    )
+        rows = found.dicts()
+        report = Report(
+            command="kquota violations",
+            columns=found.columns,
+            rows=rows,
+            shown=with_cluster(rows, _violation_columns(with_day=spans_days(rows, "start_time"))),
+            times=frozenset({"start_time", "end_time", "last_second"}),
+            footer=f"{footer_text(rows, 'start_time', 'violation', has_more=has_more)}\n{RULE_LEGEND}",
+            when_empty=when_empty,
+            colour=lambda row: Colour.RED if row["is_open"] else None,
+        )
+        report = with_agreement(report, tables, options)
     show(report, options.output)
     return 0
 
@@ -147,18 +149,19 @@ def run_decisions(options: argparse.Namespace) -> int:
         found, has_more = limited(tables, sql, where.values, options)
         if not found.rows:
             when_empty = empty_text(options, "decisions", tables.newest_ms("decisions"), "decisions")
-    rows = found.dicts()
-    footer = footer_text(rows, "second", "decision", has_more=has_more)
-    report = Report(
-        command="kquota decisions",
-        columns=found.columns,
-        rows=rows,
-        shown=with_cluster(rows, _decision_columns(with_day=spans_days(rows, "second"))),
-        times=frozenset({"second"}),
-        footer=f"{footer}\n{_THROTTLE_LEGEND}\n{RULE_LEGEND}",
-        when_empty=when_empty,
-        colour=_decision_colour,
-    )
+        rows = found.dicts()
+        footer = footer_text(rows, "second", "decision", has_more=has_more)
+        report = Report(
+            command="kquota decisions",
+            columns=found.columns,
+            rows=rows,
+            shown=with_cluster(rows, _decision_columns(with_day=spans_days(rows, "second"))),
+            times=frozenset({"second"}),
+            footer=f"{footer}\n{_THROTTLE_LEGEND}\n{RULE_LEGEND}",
+            when_empty=when_empty,
+            colour=_decision_colour,
+        )
+        report = with_agreement(report, tables, options)
     show(report, options.output)
     return 0
 

@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
@@ -66,6 +66,8 @@ class Report:
     colour: Callable[[Row], Colour | None] = lambda _: None
     is_cut: bool = True
     """Whether texts are cut to fit; not where the text is the point."""
+    envelope: Mapping[str, Any] = field(default_factory=dict)
+    """What the JSON form says beside its rows."""
 
 
 def show(report: Report, form: Format) -> None:
@@ -98,7 +100,8 @@ def json_report(report: Report) -> str:
     """The versioned envelope, one row a line."""
     rows = [json_text({name: _plain(report, row, name) for name in report.columns}) for row in report.rows]
     body = "".join(f"\n{row}," for row in rows)[:-1]
-    head = f'{{"command": {json_text(report.command)}, "version": {_JSON_VERSION}, "rows": ['
+    beside = "".join(f"{json_text(name)}: {json_text(value)}, " for name, value in report.envelope.items())
+    head = f'{{"command": {json_text(report.command)}, "version": {_JSON_VERSION}, {beside}"rows": ['
     return f"{head}{body}\n]}}\n" if rows else f"{head}]}}\n"
 
 

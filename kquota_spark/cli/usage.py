@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from kquota_spark.cli.agreement_line import with_agreement
 from kquota_spark.cli.listing import (
     add_since,
     client_conditions,
@@ -49,6 +50,7 @@ def run_usage(options: argparse.Namespace) -> int:
     """Show totals of clients, largest first, or with --by-second every second, newest first."""
     with open_tables(settings_of(options), "usage", newer_than_ms=newer_than_ms(options)) as tables:
         report = _by_second(tables, options) if options.by_second else _totals(tables, options)
+        report = with_agreement(report, tables, options)
     show(report, options.output)
     return 0
 

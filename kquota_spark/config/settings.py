@@ -5,6 +5,8 @@ Field types drive the loader (`config.loader`): `Duration` values are written `5
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NewType
 
@@ -13,15 +15,53 @@ Duration = NewType("Duration", int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopeFields:
+    """Fields of the envelope, where they are not the tool's own; `a.b` is b inside of a. Empty: the tool's own."""
+
+    message: str = ""
+    broker: str = ""
+    timestamp: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """Where the request log is read from."""
+    """Where the request log is read from, and how its messages are written.
+
+    One of `topic`, `topics` and `topic_pattern` says which topics; the loader refuses a file that gives two.
+    """
 
     bootstrap_servers: str = "localhost:9092"
     topic: str = "kquota.request-log"
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
+    """A regular expression for whole names; topics made later are found while the job runs."""
+    envelope: Literal["auto", "raw", "filebeat", "fluent-bit", "vector", "logstash", "rsyslog", "json"] = (
+        "auto"
+    )
+    envelope_fields: EnvelopeFields = field(default_factory=EnvelopeFields)
+    broker_from: tuple[Literal["header", "key", "field", "topic"], ...] = ("header", "key", "field", "topic")
+    """Where a message may say its broker, asked in this order, whatever the order here."""
+    broker_ids: dict[str, int] = field(default_factory=dict)
+    """Ids of brokers that are named, e.g. by their hosts."""
+    broker_in_topic: str = ""
+    """A regular expression with one group for whole topic names: the group is the broker's id or name."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict)
     """Further consumer properties, e.g. security.protocol, passed through to Spark as `kafka.<name>`."""
+
+    @property
+    def subscription(self) -> tuple[Literal["subscribe", "subscribePattern"], str]:
+        """Spark's option for the topics, and its value."""
+        if self.topic_pattern:
+            return "subscribePattern", self.topic_pattern
+        return "subscribe", ",".join(self.topics or (self.topic,))
+
+    def log_topics(self, existing: Iterable[str]) -> list[str]:
+        """The topics meant: those named, whether they exist or not, or those of `existing` that match."""
+        if not self.topic_pattern:
+            return list(self.topics or (self.topic,))
+        return sorted(name for name in existing if re.fullmatch(self.topic_pattern, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +145,16 @@ class Maintain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The job's own endpoint for Prometheus."""
+
+    port: int = 0
+    """0 for none."""
+    address: str = "127.0.0.1"
+    """Where to listen; 0.0.0.0 for all addresses of the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
@@ -117,3 +167,4 @@ class Settings:
     stream: Stream = field(default_factory=Stream)
     ship: Ship = field(default_factory=Ship)
     maintain: Maintain = field(default_factory=Maintain)
+    metrics: Metrics = field(default_factory=Metrics)

@@ -71,6 +71,17 @@ def _version(table: DeltaTable) -> int:
     return int(text) if text is not None and text.isdecimal() else _FIRST_VERSION
 
 
+BACKFILLED = "kquota.backfilled"
+"""Name in the commits that `kquota backfill` makes."""
+
+_WITHOUT_ROWS = ("CREATE TABLE", "ADD COLUMN", "SET TBLPROPERTIES")
+
+
 def has_rows(settings: Settings, name: str) -> bool:
-    """Whether a table holds anything."""
-    return pa.table(DeltaTable(f"{settings.tables.rstrip('/')}/{name}").get_add_actions()).num_rows > 0
+    """Whether the job ever wrote to a table; archived files in it are nothing that it could write again."""
+    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}")
+    if pa.table(table.get_add_actions()).num_rows == 0:
+        return False
+    return any(
+        commit["operation"] not in _WITHOUT_ROWS and BACKFILLED not in commit for commit in table.history()
+    )

@@ -10,20 +10,23 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 
 from kquota_spark.config.governor import static_defaults
+from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.conflicts import retried
 from kquota_spark.io.lineage import stored_lineage
+from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.spark import NO_LIMIT, request_log, sql_literal, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
-from kquota_spark.pipeline.ingest import IngestSettings, to_requests
+from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
+from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
@@ -34,17 +37,8 @@ if TYPE_CHECKING:
 
 
 def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
-    stream = settings.stream
-    return to_requests(
-        request_log(session, settings, stored_lineage(settings, "ingest").offsets),
-        IngestSettings(
-            cluster_id=settings.cluster_id,
-            log_time_zone=settings.broker.log_time_zone,
-            allowed_clock_skew_ms=stream.allowed_clock_skew,
-            allowed_lateness_ms=stream.allowed_lateness,
-            raw_text_limit_bytes=stream.raw_text_limit_bytes,
-        ),
-    )
+    offsets = stored_lineage(settings, "ingest").offsets
+    return to_requests(request_log(session, settings, offsets), ingest_settings(settings))
 
 
 def _measured(session: SparkSession, settings: Settings) -> DataFrame:
@@ -82,20 +76,10 @@ def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) 
     return with_governing(usage, rules, static_defaults(settings))
 
 
-def rate_config(settings: Settings) -> RateConfig:
-    """The sample ring that the configured brokers have."""
-    broker = settings.broker
-    return RateConfig(
-        broker.quota_window_num,
-        broker.quota_window_size_seconds * 1_000,
-        RingVariant.of_version(broker.version),
-    )
-
-
 _APPENDING: Mapping[str, tuple[Callable[[SparkSession, Settings], DataFrame], str]] = {
-    "ingest": (_ingested, REQUESTS.name),
-    "measure": (_measured, USAGE.name),
-    "judge": (_judged, DECISIONS.name),
+    "ingest": (lambda *where: observed_requests(_ingested(*where)), REQUESTS.name),
+    "measure": (lambda *where: observed_usage(_measured(*where)), USAGE.name),
+    "judge": (lambda *where: observed_decisions(_judged(*where)), DECISIONS.name),
 }
 HOPS = (*_APPENDING, "episodes")
 """Names of the queries in the order of the flow; also names of their checkpoints."""
@@ -144,6 +128,10 @@ def _merge_into_violations(settings: Settings) -> Callable[[DataFrame, int], Non
             session.conf.set("spark.databricks.delta.write.txnAppId", query_id)
             session.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
             retried(lambda: _fold(settings, decisions))
+        except Py4JJavaError as error:
+            # Spark looks for an interruption in the text of the error, with a regular expression that overflows its
+            # stack on Java's long traces.
+            raise RuntimeError(str(error.java_exception.toString())) from None
         finally:
             decisions.unpersist()
 

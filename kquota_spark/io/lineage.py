@@ -41,7 +41,7 @@ _TARGETS = {
 }
 _OFFSETS = """
 select topic, "partition", max(kafka_offset) + 1 from requests
-where cluster_id = ? and topic = ? group by all order by all
+where cluster_id = ? and topic is not null group by all order by all
 """
 _USAGE = "select broker_id, epoch_ms(max(second)) from usage where cluster_id = ? group by all order by all"
 _DECIDED = (
@@ -120,8 +120,12 @@ def require_lineage(settings: Settings, hops: Sequence[str], *, is_new: bool) ->
 
 def _lineage(settings: Settings, hop: str) -> Lineage:
     if hop == "ingest":
-        rows = query(settings, [REQUESTS.name], _OFFSETS, [settings.cluster_id, settings.kafka.topic]).rows
-        return Lineage(offsets={settings.kafka.topic: {str(part): offset for _, part, offset in rows}})
+        offsets: dict[str, dict[str, int]] = {}
+        for topic, partition, offset in query(
+            settings, [REQUESTS.name], _OFFSETS, [settings.cluster_id]
+        ).rows:
+            offsets.setdefault(topic, {})[str(partition)] = offset
+        return Lineage(offsets=offsets)
     name, sql = (USAGE.name, _USAGE) if hop == "measure" else (DECISIONS.name, _DECIDED)
     rows = query(settings, [name], sql, [settings.cluster_id]).rows
     through_ms = {str(broker): int(second_ms) for broker, second_ms in rows}

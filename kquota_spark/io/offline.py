@@ -81,7 +81,7 @@ def replay_files(
     parser = RequestLogParser(log_time_zone)
     reported_s = time.monotonic()
     for broker_id, path in files:
-        for line in _lines(path):
+        for line in log_lines(path):
             found.lines += 1
             try:
                 request = parser.parse(line)
@@ -154,7 +154,7 @@ class _Stretches:
         return buckets
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def log_lines(path: Path) -> Iterator[bytes]:
     """Lines without their ends; a line beyond all measure comes in pieces, each refused by the parser."""
     try:
         opened: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115

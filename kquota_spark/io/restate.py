@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import read_below
 from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.io.conflicts import retried
-from kquota_spark.io.hops import governed_usage, rate_config
+from kquota_spark.io.hops import governed_usage
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
 from kquota_spark.io.tables import utc_text

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.kafka import admin_client, asked_topics, java_options
+from kquota_spark.io.client_properties import java_options
+from kquota_spark.io.kafka import admin_client, asked_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,12 +86,12 @@ def _require_jars(session: SparkSession) -> None:
 def request_log(
     session: SparkSession, settings: Settings, offsets: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 ) -> DataFrame:
-    """The log topic as a stream, headers included; from its beginning, or from offsets by topic and partition."""
+    """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
         .option("kafka.client.id", settings.kafka.client_id)
-        .option("subscribe", settings.kafka.topic)
+        .option(*settings.kafka.subscription)
         .option("startingOffsets", _starting_offsets(settings, offsets))
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)
@@ -106,9 +107,15 @@ def _starting_offsets(settings: Settings, offsets: Mapping[str, Mapping[str, int
     """Spark wants every partition named: -2 is the beginning of one that has not been read."""
     if not offsets:
         return "earliest"
-    topic = settings.kafka.topic
-    partitions = asked_topics(admin_client(settings), settings)[topic].partitions
-    return json.dumps({topic: {str(number): offsets[topic].get(str(number), -2) for number in partitions}})
+    found = asked_topics(admin_client(settings), settings)
+    return json.dumps(
+        {
+            topic: {
+                str(number): offsets.get(topic, {}).get(str(number), -2) for number in found[topic].partitions
+            }
+            for topic in settings.kafka.log_topics(found)
+        }
+    )
 
 
 NO_LIMIT = 2**31 - 1

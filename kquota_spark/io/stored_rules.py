@@ -44,9 +44,7 @@ def stored_rules(settings: Settings) -> StoredRules:
     known_ms = [
         row["known_through"] for row in rows if row["level"] == 0 and row["known_through"] is not None
     ]
-    return StoredRules(
-        tuple(stretch_of(row) for row in rows if row["level"] > 0), max(known_ms, default=None)
-    )
+    return StoredRules(tuple(stretch_of(row) for row in rows if row["level"]), max(known_ms, default=None))
 
 
 def stored_leaders(settings: Settings) -> list[LeaderChange]:

@@ -112,6 +112,19 @@ class Tables:
             self._duckdb.execute(f'set variable "files_{name}" = ?', [paths])
             self._duckdb.execute(f'create view "{name}" as {_files_sql(table)}')
 
+    def open_if_there(self, name: str, newer_than_ms: int | None = None) -> bool:
+        """`open`, unless it was opened before; without the table an empty view, and False."""
+        if name in self._newest_ms:
+            return True
+        from deltalake import DeltaTable
+
+        local = local_path(self._root)
+        if DeltaTable.is_deltatable(f"{self._root}/{name}" if local is None else str(local / name)):
+            self.open(name, newer_than_ms)
+            return True
+        self._duckdb.execute(f'create or replace view "{name}" as {_empty_sql(_DECLARED[name])}')
+        return False
+
     def query(self, sql: str, parameters: Sequence[object] = ()) -> Result:
         """Run SQL on the opened tables.
 

@@ -61,11 +61,12 @@ def _has_state(checkpoint: Checkpoint, batch_settings: dict[str, Any]) -> bool:
 def _foreign(settings: Settings, hop: str, offset: dict[str, Any]) -> str:
     """Whose it is, if not this query's: Kafka's offsets name topics, Delta's the id of the table."""
     if hop == "ingest":
-        if settings.kafka.topic in offset:
+        meant = settings.kafka.log_topics(offset)
+        if not offset.keys().isdisjoint(meant):
             return ""
         if "reservoirId" in offset:
             return "it belongs to another query"
-        return f"it reads topic {', '.join(sorted(offset))}, and the settings say {settings.kafka.topic}"
+        return f"it reads topic {', '.join(sorted(offset))}, and the settings say {settings.kafka.subscription[1]}"
     name = SOURCES[hop]
     source = DeltaTable(f"{settings.tables.rstrip('/')}/{name}")
     if offset.get("reservoirId") == str(source.metadata().id):

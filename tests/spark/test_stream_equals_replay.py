@@ -12,9 +12,8 @@ from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.io.drain import close_all_windows
-from kquota_spark.pipeline.ingest import IngestSettings, parsed_batch
+from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed_batch
 from tests.spark.conftest import CLUSTER, rows_of, run_hop, settings_at, write_rules
 from tests.spark.replayed_decisions import differences, replayed
 
@@ -55,7 +54,7 @@ def _ingest(settings: Settings, commits: int) -> None:
     ingest = IngestSettings(CLUSTER, "UTC", 60_000, settings.stream.allowed_lateness, 4_096)
     for start in range(0, len(messages), size):
         batch = pa.RecordBatch.from_pylist(messages[start : start + size])
-        rows = parsed_batch(batch, RequestLogParser(), ingest)
+        rows = parsed_batch(batch, MessageReader(ingest))
         write_deltalake(f"{settings.tables}/requests", pa.Table.from_batches([rows]), mode="append")
     close_all_windows(settings)
 
