@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
@@ -40,18 +41,25 @@ def closed_through_ms(settings: Settings) -> int | None:
 
 
 def seconds_of(settings: Settings, name: str, version: int | None = None) -> tuple[int, int] | None:
-    """The oldest and the newest second of a table, by the statistics of its files; None if it holds nothing."""
+    """The oldest and the newest second that a table has from the log; None if it has none.
+
+    The oldest is that of the first files, by their statistics, and may be older than any of the log. JMX is ahead of
+    the log, so the newest is looked up in the rows, newest date first.
+    """
     table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}", version=version)
     actions = table.get_add_actions(flatten=True)
-    if "max.second" not in actions.schema.names:
+    if "min.second" not in actions.schema.names:
         return None
-    times = [
-        _epoch_ms(time)
-        for column in ("min.second", "max.second")
-        for time in actions.column(column).to_pylist()
-        if time is not None
-    ]
-    return (min(times), max(times)) if times else None
+    oldest = [_epoch_ms(time) for time in actions.column("min.second").to_pylist() if time is not None]
+    dataset = table.to_pyarrow_dataset()
+    is_of_log = pc.scalar(True)
+    if "source" in dataset.schema.names:
+        is_of_log = pc.field("source").is_null() | (pc.field("source") == "log")
+    for day in sorted(set(actions.column("partition.event_date").to_pylist()), reverse=True):
+        rows = dataset.to_table(columns=["second"], filter=is_of_log & (pc.field("event_date") == day))
+        if rows.num_rows:
+            return min(oldest), _epoch_ms(pc.max(rows["second"]).as_py())
+    return None
 
 
 def _epoch_ms(time: datetime) -> int:

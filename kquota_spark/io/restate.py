@@ -29,7 +29,7 @@ from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.judge import as_decisions, as_sent
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -167,7 +167,7 @@ def _mine(session: SparkSession, settings: Settings, name: str, from_ms: int, to
 
 
 def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
-    return _mine(session, settings, name, from_ms, to_ms).where(_second_within(from_ms, to_ms))
+    return _mine(session, settings, name, from_ms, to_ms).where(_second_of_log_within(name, from_ms, to_ms))
 
 
 def _dates(from_ms: int, to_ms: int) -> str:
@@ -176,8 +176,11 @@ def _dates(from_ms: int, to_ms: int) -> str:
     return f"event_date >= DATE '{first}' AND event_date <= DATE '{last}'"
 
 
-def _second_within(from_ms: int, to_ms: int) -> str:
-    return f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
+def _second_of_log_within(name: str, from_ms: int, to_ms: int) -> str:
+    """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
+    within = f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
+    has_source = any("source" in table.names for table in TABLES if table.name == name)
+    return f"{within} AND (source IS NULL OR source = 'log')" if has_source else within
 
 
 def _utc(time_ms: int) -> str:
@@ -190,7 +193,7 @@ def _replace(
     """Replace the rows of a stretch in one commit; how many there are now."""
     predicate = (
         f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)} AND "
-        f"{_second_within(from_ms, to_ms)}"
+        f"{_second_of_log_within(name, from_ms, to_ms)}"
     )
     writer = rows.repartition("event_date").write.format("delta")
     path = table_path(settings, name)
