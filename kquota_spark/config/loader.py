@@ -30,7 +30,8 @@ _MAX_BYTES = 1_000_000
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
-    "known_through_interval", "heartbeat_interval", "leaders_interval", "allowed_lateness", "judge_lateness",
+    "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
+    "judge_lateness",
 }  # fmt: skip
 
 

@@ -18,6 +18,8 @@ class Kafka:
 
     bootstrap_servers: str = "localhost:9092"
     topic: str = "kquota.request-log"
+    jmx_topic: str = ""
+    """Topic of JMX samples; empty where there is none. With it `topic` may be empty."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict)
@@ -85,6 +87,30 @@ class Ship:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CollectJmx:
+    """The JMX collector, `kquota collect jmx`, and what the job has to know of other collectors."""
+
+    brokers: dict[str, str] = field(default_factory=dict)
+    """Jolokia's address by broker id, e.g. http://kafka1:8778/jolokia; tells the broker of any collector's message."""
+    types: dict[str, str] = field(default_factory=dict)
+    """MBean types by metric name, where Telegraf's name does not tell: produce or fetch."""
+    interval: Duration = Duration(5_000)
+    client_id: str = "kquota-collect"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    """Of Jolokia; none if the user is empty."""
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    """Further producer properties, e.g. security.protocol, sasl.password."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect:
+    """Collectors that we bring."""
+
+    jmx: CollectJmx = field(default_factory=CollectJmx)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
@@ -96,3 +122,4 @@ class Settings:
     broker: Broker = field(default_factory=Broker)
     stream: Stream = field(default_factory=Stream)
     ship: Ship = field(default_factory=Ship)
+    collect: Collect = field(default_factory=Collect)

@@ -20,14 +20,15 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.delta_tables import create_tables, has_rows
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
-from kquota_spark.io.hops import HOPS, TARGETS, start_hop
-from kquota_spark.io.kafka import require_topic
+from kquota_spark.io.hops import HOPS, TARGETS, start_hop, wanted_hops
+from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.spark import spark_session
 from kquota_spark.io.watch import Watcher
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.rules import RuleBook
+from kquota_spark.schema.tables import DECISIONS, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,8 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
     Raises:
         UserError: a server, topic, table or jar is missing, or a query failed; one line.
     """
-    require_topic(settings)
+    require_topics(settings)
+    hops = wanted_hops(settings, hops)
     make_governor(
         settings, RuleBook(), LeaderBook()
     )  # what JUDGE would stumble over, said before Spark starts
@@ -65,7 +67,7 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
         for hop in hops:
             stack.enter_context(driver_lock(settings.checkpoints, hop))
         watcher = Watcher(settings)
-        if "judge" in hops:
+        if "judge" in hops or "judge_jmx" in hops:
             for finding in callback_findings(settings):
                 _say(f"warning: {finding.evidence}: {finding.advice}")
             watcher.start()
@@ -84,12 +86,18 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
 def _require_checkpoint(settings: Settings, hop: str) -> None:
     """Rows without a checkpoint would all be read again: refuse to double them."""
     checkpoint = Path(settings.checkpoints) / hop / "metadata"
-    if "://" in settings.checkpoints or checkpoint.exists() or not has_rows(settings, TARGETS[hop]):
+    if "://" in settings.checkpoints or checkpoint.exists() or not _has_written(settings, hop):
         return
     raise UserError(
         f"checkpoint {checkpoint.parent} is missing, but table {TARGETS[hop]} has rows that would be written "
         "twice: restore the checkpoint, or give tables: and checkpoints: new paths"
     )
+
+
+def _has_written(settings: Settings, hop: str) -> bool:
+    if TARGETS[hop] not in (USAGE.name, DECISIONS.name):
+        return has_rows(settings, TARGETS[hop])
+    return has_rows(settings, TARGETS[hop], "jmx" if hop.endswith("_jmx") else "log")
 
 
 def _run_once(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
-_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS)
+_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES)
 
 
 def create_tables(settings: Settings) -> None:
@@ -45,6 +47,16 @@ def create_tables(settings: Settings) -> None:
             )
 
 
-def has_rows(settings: Settings, name: str) -> bool:
-    """Whether anything was ever written to a table."""
-    return DeltaTable(f"{settings.tables.rstrip('/')}/{name}").version() > 0
+def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
+    """Whether anything was ever written to a table.
+
+    Args:
+        settings: where the tables are.
+        name: of the table.
+        source: what only counts, `log` or `jmx`, in a table that two queries write; None for all.
+    """
+    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}")
+    if table.version() == 0 or source is None:
+        return table.version() > 0
+    rows = table.to_pyarrow_dataset().scanner(columns=["source"], filter=pc.field("source") == source)
+    return bool(rows.head(1).num_rows)

@@ -17,20 +17,25 @@ _SILENT = logging.Logger("kafka", logging.CRITICAL)
 """librdkafka repeats a refused connection many times; our error says it once."""
 
 
-def require_topic(settings: Settings) -> None:
-    """Check that the log topic exists.
+def require_topics(settings: Settings) -> None:
+    """Check that the topics of the log and of JMX exist.
 
     Raises:
-        UserError: Kafka does not answer, or has no such topic.
+        UserError: none is set, Kafka does not answer, or it has no such topic.
     """
     kafka = settings.kafka
+    wanted = {"kafka.topic": kafka.topic, "kafka.jmx_topic": kafka.jmx_topic}
+    if not any(wanted.values()):
+        raise UserError("kafka.topic and kafka.jmx_topic: both are empty, expected at least one topic")
     if "sasl.jaas.config" in kafka.options:
         return  # the login is in a form that only the Java client reads: Spark will say what is wrong
-    if kafka.topic not in asked_topics(admin_client(settings), settings):
-        raise UserError(
-            f"topic {kafka.topic} does not exist on {kafka.bootstrap_servers}: create it (kafka-topics.sh "
-            f"--create --topic {kafka.topic}), or check kafka.topic"
-        )
+    there = asked_topics(admin_client(settings), settings)
+    for name, topic in wanted.items():
+        if topic and topic not in there:
+            raise UserError(
+                f"topic {topic} does not exist on {kafka.bootstrap_servers}: create it (kafka-topics.sh "
+                f"--create --topic {topic}), or check {name}"
+            )
 
 
 def admin_client(settings: Settings) -> AdminClient:

@@ -79,13 +79,13 @@ def _require_jars(session: SparkSession) -> None:
             raise UserError(message) from error
 
 
-def request_log(session: SparkSession, settings: Settings) -> DataFrame:
-    """The log topic as a stream, headers included."""
+def kafka_messages(session: SparkSession, settings: Settings, topic: str) -> DataFrame:
+    """A topic as a stream, headers included."""
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
         .option("kafka.client.id", settings.kafka.client_id)
-        .option("subscribe", settings.kafka.topic)
+        .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)

@@ -177,6 +177,7 @@ def _row(key: Any, decision: Decision, known_through_ms: int | None, config: Rat
     values["is_rules_behind"] = is_behind
     values["is_certain"] = decision.is_certain and not is_behind
     values["model_variant"] = config.name
+    values["source"] = "log"
     values["second_ms"] = decision.second_ms
     return Row(**values)
 
