@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from kquota_spark import __version__
-from kquota_spark.cli import cluster, doctor, explain, read, replay, resolve, ship, watch
+from kquota_spark.cli import cluster, collect, doctor, explain, read, replay, resolve, ship, watch
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
 from kquota_spark.model.quota_callback import CallbackError
@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"kquota {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for group in (read, doctor, resolve, explain, replay, ship, watch, cluster):
+    for group in (read, doctor, resolve, explain, replay, ship, collect, watch, cluster):
         group.add_commands(commands)
     return top
 
