@@ -13,9 +13,11 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.counts import judged_checks, line_checks, measured_checks
+from kquota_spark.io.jmx_checks import jmx_checks
 from kquota_spark.io.tables import Tables, utc_text
 
 _LAST_TO_FIRST = ("violations", "decisions", "usage", "requests", "quota_rules")
+_OF_JMX = ("jmx_samples",)
 _AGREEMENT_PERCENT = 99.0
 _UNREADABLE_WARN, _UNREADABLE_FAIL = 0.001, 0.5
 _SLACK_MS = 30_000
@@ -81,10 +83,11 @@ group by cluster_id order by cluster_id
 def run_checks(settings: Settings, now_ms: int) -> list[Check]:
     """All checks after a run; a missing table is a finding, and what needs it is left out."""
     with Tables(settings) as tables:
-        missing = [check for name in _LAST_TO_FIRST if (check := _missing(tables, name)) is not None]
-        opened = set(_LAST_TO_FIRST) - {check.what.removeprefix("table ") for check in missing}
+        names = _LAST_TO_FIRST + (_OF_JMX if settings.kafka.jmx_topic else ())
+        missing = [check for name in names if (check := _missing(tables, name)) is not None]
+        opened = set(names) - {check.what.removeprefix("table ") for check in missing}
         steps: Sequence[tuple[tuple[str, ...], Callable[[], list[Check]]]] = (
-            (("requests",), lambda: line_checks(tables)),
+            (("requests",), lambda: line_checks(tables) if settings.kafka.topic else []),
             (("requests",), lambda: _unreadable(tables)),
             (("requests", "usage"), lambda: measured_checks(tables)),
             (("usage", "decisions"), lambda: judged_checks(tables, now_ms)),
@@ -92,6 +95,7 @@ def run_checks(settings: Settings, now_ms: int) -> list[Check]:
             (("decisions", "quota_rules"), lambda: _rules(tables, settings, now_ms)),
             (("decisions",), lambda: _agreement(tables)),
             (("violations", "decisions"), lambda: _episodes(tables, settings)),
+            (("jmx_samples", "decisions"), lambda: jmx_checks(tables, settings, now_ms)),
         )
         return missing + [check for needs, run in steps if opened.issuperset(needs) for check in run()]
 

@@ -7,7 +7,7 @@ Nothing is created or changed; the topic is looked up in the list, so that it is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -59,8 +59,13 @@ def kafka_checks(settings: Settings, consumed: Mapping[int, Consumed] | None, no
             checks += [_version(admin, broker_id, settings.broker) for broker_id in brokers]
             for broker_id in brokers:
                 checks += _quota_settings(admin, broker_id, settings)
+            topics = admin.list_topics()
+            if settings.kafka.jmx_topic:
+                checks.append(_jmx_topic(settings, topics))
+            if not settings.kafka.topic:
+                return checks
             checks += [_request_logger(admin, broker_id) for broker_id in brokers]
-            if settings.kafka.topic not in admin.list_topics():
+            if settings.kafka.topic not in topics:
                 return [*checks, _no_topic(settings)]
             checks.append(_retention(admin, settings, consumed, now_ms))
         connection = connection_options(settings.kafka.options)
@@ -168,6 +173,14 @@ def _no_topic(settings: Settings) -> Check:
     topic = settings.kafka.topic
     advice = f"create it (kafka-topics.sh --create --topic {topic}), or check kafka.topic"
     return fail("log topic", f"{topic} does not exist", advice)
+
+
+def _jmx_topic(settings: Settings, topics: Iterable[str]) -> Check:
+    topic, what = settings.kafka.jmx_topic, "JMX topic"
+    if topic in topics:
+        return ok(what, f"{topic} is there")
+    advice = f"create it (kafka-topics.sh --create --topic {topic}), or check kafka.jmx_topic"
+    return fail(what, f"{topic} does not exist", advice)
 
 
 def _retention(admin: Any, settings: Settings, consumed: Mapping[int, Consumed] | None, now_ms: int) -> Check:
