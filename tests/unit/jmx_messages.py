@@ -9,10 +9,10 @@ TIME_MS = 1_795_242_300_000
 """2026-11-21 06:25:00 UTC."""
 
 
-def telegraf(name: str, fields: dict[str, Any], time_s: int = TIME_MS // 1_000, **tags: str) -> bytes:
+def telegraf(name: str, fields: dict[str, Any], *, time: int = TIME_MS // 1_000, **tags: str) -> bytes:
     """A metric as Telegraf 1.37 writes it; a tag `client_id` stands for `client-id`."""
     named = {key.replace("client_id", "client-id"): value for key, value in tags.items()}
-    metric = {"fields": fields, "name": name, "tags": {"broker": "1", **named}, "timestamp": time_s}
+    metric = {"fields": fields, "name": name, "tags": {"broker": "1", **named}, "timestamp": time}
     return json.dumps(metric, separators=(",", ":")).encode()
 
 

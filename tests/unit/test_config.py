@@ -13,6 +13,7 @@ from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Broker, Duration, Kafka, Quotas, Settings, Ship, Stream
 from kquota_spark.errors import UserError
 
+KEYS = "cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, collect"
 CONF = Path(__file__).parents[2] / "conf" / "kquota.yaml"
 DURATION = "expected a number with a unit (ms, s, min, h, d), e.g. 10 s"
 
@@ -37,11 +38,11 @@ MISTAKES = [
     ("kafka: {topics: a}", "kafka.topics: unknown key, did you mean topic?"),
     (
         "zzz: 1",
-        "zzz: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship",
+        f"zzz: unknown key, expected one of {KEYS}",
     ),
     (
         "1: 1",
-        "1: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship",
+        f"1: unknown key, expected one of {KEYS}",
     ),
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),
