@@ -128,7 +128,7 @@ class _Jolokia(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"<html>" if self.path == "/html/" else json.dumps([ANSWER]).encode())
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         pass
 
 
