@@ -12,7 +12,7 @@ from kquota_spark.cli.render import Row, Shown, iso_time, person_name
 from kquota_spark.io.tables import Result, Tables, utc_text
 
 RULE_LEGEND = "rule: u/ user, c/ client id, * the default"
-JMX_LEGEND = "source jmx: the broker's own rate, sampled; the throttle is a mean of its last minute"
+JMX_LEGEND = "jmx: the broker's own rate, sampled; the throttle is a mean of its last minute"
 ONE_SOURCE = """(source = 'log' or not exists (
   select 1 from usage as told where told.source = 'log' and told.cluster_id = usage.cluster_id
     and told.broker_id = usage.broker_id and told.quota_type = usage.quota_type
@@ -135,10 +135,15 @@ def bucket_columns() -> tuple[Shown, ...]:
     """Where it happened: broker, type, bucket, rule."""
     return (
         Shown("broker", lambda row: str(row["broker_id"])),
-        Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),
+        Shown("type", type_text, is_text=True, keep=8),
         Shown("bucket", bucket_text, is_text=True, keep=20),
         Shown("rule", rule_text, is_text=True),
     )
+
+
+def type_text(row: Row) -> str:
+    """The type of quota in few columns."""
+    return str(row["quota_type"]).removeprefix("controller_")
 
 
 def rule_text(row: Row) -> str:

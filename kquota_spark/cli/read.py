@@ -162,7 +162,7 @@ def run_decisions(options: argparse.Namespace) -> int:
         command="kquota decisions",
         columns=found.columns,
         rows=rows,
-        shown=with_cluster(rows, with_source(rows, _decision_columns(with_day=spans_days(rows, "second")))),
+        shown=with_cluster(rows, _decision_columns(with_day=spans_days(rows, "second"))),
         times=frozenset({"second"}),
         footer=legend(rows, footer, _THROTTLE_LEGEND, RULE_LEGEND),
         when_empty=when_empty,
@@ -181,13 +181,17 @@ def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
         Shown("used", lambda row: person_percent(row["quota_used_percent"])),
         Shown("throttle", _throttle),
         Shown("reqs", lambda row: or_dash(row["requests"], lambda requests: str(requests + row["late"]))),
-        Shown("sure", lambda row: "yes" if row["is_certain"] else "no"),
+        Shown("sure", _sure),
     )
 
 
 def _throttle(row: Row) -> str:
     ours, observed = (or_dash(row[name], str) for name in ("throttle_ms", "observed_throttle_ms"))
     return f"{ours}/{observed} ms"
+
+
+def _sure(row: Row) -> str:
+    return "jmx" if row["source"] == "jmx" else "yes" if row["is_certain"] else "no"
 
 
 def _decision_colour(row: Row) -> Colour | None:

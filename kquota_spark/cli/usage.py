@@ -14,6 +14,7 @@ from kquota_spark.cli.listing import (
     limited,
     newer_than_ms,
     spans_days,
+    type_text,
     with_cluster,
     with_source,
 )
@@ -133,7 +134,7 @@ def _who() -> tuple[Shown, ...]:
     return (
         Shown("user", lambda row: _named(row, "user"), is_text=True),
         Shown("client id", lambda row: _named(row, "client_id"), is_text=True),
-        Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),
+        Shown("type", type_text, is_text=True, keep=8),
         Shown("broker", lambda row: str(row["broker_id"])),
     )
 
