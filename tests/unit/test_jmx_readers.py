@@ -82,16 +82,16 @@ def test_decisions_and_violations_from_jmx_say_so(tmp_path: Path, capsys: pytest
             "-/-",
             "ms",
         ),
-        *("-", "no", "jmx"),
+        *("-", "jmx"),
     ]
-    assert produce.split()[-7:] == ["25.0", "%", "-/162", "ms", "-", "no", "jmx"]
+    assert produce.split()[-6:] == ["25.0", "%", "-/162", "ms", "-", "jmx"]
     assert max(len(mutation), len(produce)) <= 100
     run("decisions", "--tables", str(tmp_path), "--throttled")
     assert capsys.readouterr().out.count(" jmx\n") == 1
     run("violations", "--tables", str(tmp_path))
     out = capsys.readouterr().out
     assert "  -     -  jmx\n" in out
-    assert "source jmx: the broker's own rate" in out
+    assert "jmx: the broker's own rate" in out
 
 
 def test_doctor_does_not_take_samples_for_requests(tmp_path: Path) -> None:
