@@ -54,6 +54,10 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
     """
     require_topics(settings)
     hops = wanted_hops(settings, hops)
+    if not hops:
+        raise UserError(
+            "--only: nothing to run, because kafka.topic or kafka.jmx_topic of these queries is empty"
+        )
     make_governor(
         settings, RuleBook(), LeaderBook()
     )  # what JUDGE would stumble over, said before Spark starts

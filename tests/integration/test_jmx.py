@@ -78,6 +78,7 @@ def test_a_cluster_without_a_request_log_is_audited_from_jmx(tmp_path: Path) -> 
         set_quota(cluster.zookeeper_connect, client_id=OVER, producer_byte_rate=LIMIT)
         set_quota(cluster.zookeeper_connect, client_id=UNDER, producer_byte_rate=LIMIT)
         config = _config(tmp_path, cluster, "http://127.0.0.1:1/jolokia")
+        before = _run(*_kquota("doctor", "--before", "--config", str(config)))
         collector = subprocess.Popen(
             _kquota("collect", "jmx", "--config", str(config)), stderr=subprocess.PIPE, text=True
         )
@@ -114,4 +115,5 @@ def test_a_cluster_without_a_request_log_is_audited_from_jmx(tmp_path: Path) -> 
     assert violations.rows == [(OVER, "jmx", None)]
     rates = query(settings, ["usage"], "select distinct source, amount from usage")
     assert rates.rows == [("jmx", None)]
-    assert "JMX" in doctor
+    assert "JMX topic" in before
+    assert "JMX judged" in doctor

@@ -67,23 +67,9 @@ def test_decisions_and_violations_from_jmx_say_so(tmp_path: Path, capsys: pytest
     )
     run("decisions", "--tables", str(tmp_path))
     mutation, produce = capsys.readouterr().out.splitlines()[1:3]
-    assert mutation.split() == [
-        *(
-            "05:40:01",
-            "1",
-            "mutation",
-            "user",
-            "alice",
-            "u/alice",
-            "5/s",
-            "6.25/s",
-            "120.0",
-            "%",
-            "-/-",
-            "ms",
-        ),
-        *("-", "jmx"),
-    ]
+    assert " ".join(mutation.split()) == (
+        "05:40:01 1 mutation user alice u/alice 5/s 6.25/s 120.0 % -/- ms - jmx"
+    )
     assert produce.split()[-6:] == ["25.0", "%", "-/162", "ms", "-", "jmx"]
     assert max(len(mutation), len(produce)) <= 100
     run("decisions", "--tables", str(tmp_path), "--throttled")
