@@ -188,6 +188,8 @@ def test_metrics_of_nothing_with_a_quota_are_neither_samples_nor_mistakes() -> N
         (telegraf("produce", {"byte-rate": "fast"}), "byte_rate is no number"),
         (telegraf("produce", {"byte-rate": 1}, user="%zz"), "the user of the MBean is no sanitised name"),
         (telegraf("produce", {"byte-rate": 1}, client_id='"a;b=c'), "the tag client-id was cut at a comma"),
+        # Of the client id a",b JMX makes "a\",b", and Telegraf keeps what stands before the comma.
+        (telegraf("produce", {"byte-rate": 1}, client_id=r'"a\"'), "the tag client-id was cut at a comma"),
         (telegraf("produce", {"byte-rate": 1}, time=-5), "a time before 1970 or after 9999"),
         (
             jolokia("kafka.server:type=Produce,*", {"no name": {"byte-rate": 1}}),
