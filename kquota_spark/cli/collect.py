@@ -54,6 +54,10 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
             servers, kafka.jmx_topic, client_id=jmx.client_id, options=jmx.options, options_name=named
         )
 
+    if jmx.interval > settings.stream.episode_gap:
+        _say(
+            "collect.jmx.interval is longer than stream.episode_gap: every sample would be an episode of its own"
+        )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

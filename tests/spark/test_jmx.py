@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.io.spark import table, table_stream
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.episodes import only_one_source, to_violations
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
 from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
 from kquota_spark.schema.columns import Table
@@ -185,21 +185,15 @@ def test_the_log_makes_the_episodes_of_a_broker_that_has_one(spark: SparkSession
         # Ten minutes and a second after the log's last word JMX counts.
         decision(604, **from_jmx),
     )
-    decisions = table(spark, settings, "decisions")
-    counted = only_one_source(decisions, decisions)
-    still_open = table(spark, settings, "violations")
-    found = to_violations(counted, still_open, 10.0).collect()
-    shown = sorted(
-        (row.broker_id, row.quota_type, row.start_time.timestamp() - T0_MS / 1_000, row.violated_seconds,
-         row.source, row.throttled_ms)
-        for row in found
-    )  # fmt: skip
-    assert shown == [
-        (1, "produce", 0.0, 4, "log", 2_000),
-        (1, "produce", 604.0, 1, "jmx", None),
-        (1, "request", 2.0, 1, "jmx", None),
-        (2, "produce", 2.0, 2, "jmx", None),
+    run_hop(spark, replace(settings, kafka=Kafka(jmx_topic="jmx")), "episodes")
+    found = rows_of(settings, "violations")
+    shown = ("broker_id", "quota_type", "start_time", "violated_seconds", "source", "throttled_ms")
+    assert only(found, *shown) == [
+        (1, "produce", T0_MS, 4, "log", 2_000),
+        (1, "produce", T0_MS + 604_000, 1, "jmx", None),
+        (1, "request", T0_MS + 2_000, 1, "jmx", None),
+        (2, "produce", T0_MS + 2_000, 2, "jmx", None),
     ]
     # The clock of JMX, ten minutes ahead, does not end what the log may go on with.
-    (of_log,) = (row for row in found if row.source == "log")
-    assert of_log.end_time is None
+    (of_log,) = (row for row in found if row["source"] == "log")
+    assert of_log["end_time"] is None
