@@ -62,7 +62,8 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     collector = Collector(agents, connect, jmx.interval, _say, now_ms)
-    _say(f"collecting from {len(agents)} brokers into {kafka.jmx_topic}; stop with Ctrl-C")
+    brokers = ", ".join(str(agent.broker_id) for agent in agents)
+    _say(f"collecting from broker {brokers} into {kafka.jmx_topic}; stop with Ctrl-C")
     _say(f"sent {collector.run(stop)} messages")
     return 0
 

@@ -6,7 +6,7 @@ Times are compared and shown in UTC. Only the columns asked for are read from th
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kquota_spark.cli import declared_tables, usage
 from kquota_spark.cli.listing import (
@@ -112,7 +112,7 @@ def run_violations(options: argparse.Namespace) -> int:
         columns=found.columns,
         rows=rows,
         shown=with_cluster(
-            rows, with_source(rows, _violation_columns(with_day=spans_days(rows, "start_time")))
+            rows, with_source(rows, _violation_columns(rows, with_day=spans_days(rows, "start_time")))
         ),
         times=frozenset({"start_time", "end_time", "last_second"}),
         footer=f"{footer_text(rows, 'start_time', 'violation', has_more=has_more)}\n"
@@ -124,7 +124,11 @@ def run_violations(options: argparse.Namespace) -> int:
     return 0
 
 
-def _violation_columns(*, with_day: bool) -> tuple[Shown, ...]:
+def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, ...]:
+    throttles = (
+        Shown("throttle", lambda row: or_dash(row["throttled_ms"], person_ms)),
+        Shown("reqs", lambda row: or_dash(row["throttled_requests"], str)),
+    )
     return (
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
         Shown("lasted", _lasted),
@@ -132,8 +136,7 @@ def _violation_columns(*, with_day: bool) -> tuple[Shown, ...]:
         Shown("limit", lambda row: person_quota_rate(row["quota_type"], row["limit_per_s"])),
         Shown("peak", lambda row: person_quota_rate(row["quota_type"], row["peak_rate_per_s"])),
         Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
-        Shown("throttle", lambda row: or_dash(row["throttled_ms"], person_ms)),
-        Shown("reqs", lambda row: or_dash(row["throttled_requests"], str)),
+        *(throttles if any(row["source"] != "jmx" for row in rows) else ()),
     )
 
 

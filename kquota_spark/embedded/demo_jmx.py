@@ -29,7 +29,7 @@ _BUCKETS = """
     SELECT quota_type, bucket_user, bucket_client_id, rule, count(*) AS samples,
       count(*) FILTER (quota_used_percent > 100) AS violated, max(rate_per_s) AS peak_rate_per_s,
       max(quota_used_percent) AS peak_percent, max(observed_throttle_ms) AS throttle_ms
-    FROM decisions WHERE limit_per_s IS NOT NULL GROUP BY ALL ORDER BY peak_percent DESC, ALL
+    FROM decisions WHERE limit_per_s IS NOT NULL GROUP BY ALL ORDER BY peak_percent DESC, 1, 2, 3, 4
 """
 _ROWS = 12
 

@@ -47,7 +47,7 @@ _CONNECTION_TAGS = {"ip", "listener"}
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]")
 _URL = re.compile(r"(?:\w+://)?((?:\[[^\]]*\]|[^/:\[\]]+)(?::\d+)?)(?:/.*)?")
 _BROKER_ID = re.compile(r"\d{1,9}")
-_NO_NUMBER = {"", "nan", "null", "infinity", "-infinity"}
+_NO_NUMBER = {"", "null"}
 
 
 class JmxSample(NamedTuple):

@@ -44,8 +44,8 @@ def jmx_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
 
 def _read(tables: Tables, row: dict[str, Any]) -> Check:
     evidence = (
-        f"{row['cluster_id']}: {row['messages']:,} messages gave {row['samples']:,} samples of "
-        f"{row['brokers']} brokers; {row['other']:,} hold no metric of a quota, {row['unreadable']:,} cannot be read"
+        f"{row['cluster_id']}: {row['messages']:,} messages gave {row['samples']:,} samples, of "
+        f"brokers: {row['brokers']}; {row['other']:,} hold no metric of a quota, {row['unreadable']:,} cannot be read"
     )
     if not row["unreadable"]:
         return ok("JMX samples", evidence)

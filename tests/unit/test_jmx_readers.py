@@ -76,7 +76,9 @@ def test_decisions_and_violations_from_jmx_say_so(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out.count(" jmx\n") == 1
     run("violations", "--tables", str(tmp_path))
     out = capsys.readouterr().out
-    assert "  -     -  jmx\n" in out
+    # From JMX alone there are no columns for throttles, which it does not tell.
+    assert "123.5 %  jmx\n" in out
+    assert "throttle  reqs" not in out
     assert "jmx: the broker's own rate" in out
 
 
@@ -99,7 +101,7 @@ def test_doctor_does_not_take_samples_for_requests(tmp_path: Path) -> None:
         (
             "ok",
             "JMX samples",
-            "demo: 3 messages gave 2 samples of 1 brokers; 1 hold no metric of a quota, 0 cannot be read",
+            "demo: 3 messages gave 2 samples, of brokers: 1; 1 hold no metric of a quota, 0 cannot be read",
         ),
         ("ok", "JMX judged", "demo: 1 decisions of 1 sampled rates"),
         ("ok", "JMX age", "demo: through 2026-11-21 05:40:00 UTC, 2 s behind"),
