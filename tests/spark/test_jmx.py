@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -152,20 +153,25 @@ def test_the_limit_is_the_one_of_the_samples_time(spark: SparkSession, settings:
     ]
 
 
-def test_a_hop_gives_exactly_what_its_table_declares_without_python_on_rows(
+def test_a_hop_gives_exactly_what_its_table_declares_and_python_only_reads_messages(
     spark: SparkSession, settings: Settings
 ) -> None:
     rules(settings)
     quota_rules = table(spark, settings, "quota_rules")
     samples = table_stream(spark, settings, JMX_SAMPLES.name)
+    messages = spark.readStream.schema(_MESSAGES).parquet(settings.tables)
     made: list[tuple[DataFrame, Table]] = [
+        (to_jmx_samples(messages, _PARSE), JMX_SAMPLES),
         (to_jmx_usage(samples), USAGE),
         (to_jmx_decisions(samples, quota_rules, RateConfig()), DECISIONS),
     ]
     for frame, declared in made:
         types = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
         assert types == [(column.name, column.type.replace(" ", "")) for column in declared.columns]
-        assert "Python" not in frame._jdf.queryExecution().analyzed().toString()  # type: ignore[attr-defined,unused-ignore]
+        plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[attr-defined,unused-ignore]
+        assert re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", plan) == (
+            ["MapInArrow"] if declared is JMX_SAMPLES else []
+        )
 
 
 def test_the_log_makes_the_episodes_of_a_broker_that_has_one(spark: SparkSession, settings: Settings) -> None:
