@@ -72,7 +72,7 @@ def write_capture(
         original = gzip.decompress(path.read_bytes()).splitlines()
         shipped = root / f"broker-{broker_id}.log"
         shipped.write_bytes(b"".join(line + b"\n" for line in lines(original)))
-        _write_requests(root, broker_id, lines(original), reached_kafka_after_ms)
+        write_requests(root, broker_id, lines(original), reached_kafka_after_ms)
         files.append((broker_id, shipped))
     found = replay_files(files, governor, config)
     write_table(root, "usage", *_usage(found))
@@ -85,7 +85,8 @@ def write_capture(
     return Settings(cluster_id="test", tables=str(root), broker=broker)
 
 
-def _write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int) -> None:
+def write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int) -> None:
+    """The rows that INGEST makes of a broker's lines, each in Kafka so long after its own time."""
     clock = LogClock("UTC")
     batch = pa.RecordBatch.from_pydict(
         {
