@@ -30,7 +30,7 @@ lint: setup ## ruff: style and format
 types: setup ## mypy, strict
 	@$(BIN)/mypy
 
-bench: setup ## lines per second of each hop
+bench: setup ## lines per second of the whole audit (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
 
 clean: ## remove what was built or run here (.kquota too); .venv and the jars of all checkouts stay

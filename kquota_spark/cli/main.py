@@ -13,13 +13,16 @@ from collections.abc import Sequence
 from kquota_spark import __version__
 from kquota_spark.cli import (
     agreement,
+    backfill,
     cluster,
     doctor,
     explain,
     findings,
+    maintain,
     read,
     replay,
     resolve,
+    restate,
     ship,
     watch,
 )
@@ -36,7 +39,21 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"kquota {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for group in (read, agreement, findings, doctor, resolve, explain, replay, ship, watch, cluster):
+    for group in (
+        read,
+        agreement,
+        findings,
+        doctor,
+        resolve,
+        explain,
+        replay,
+        ship,
+        backfill,
+        watch,
+        restate,
+        maintain,
+        cluster,
+    ):
         group.add_commands(commands)
     return top
 

@@ -13,6 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.counts import judged_checks, line_checks, measured_checks
+from kquota_spark.io.growth_checks import growth_checks
 from kquota_spark.io.tables import Tables, utc_text
 
 _LAST_TO_FIRST = ("violations", "decisions", "usage", "requests", "quota_rules")
@@ -84,6 +85,7 @@ def run_checks(settings: Settings, now_ms: int) -> list[Check]:
         steps: Sequence[tuple[tuple[str, ...], Callable[[], list[Check]]]] = (
             (("requests",), lambda: line_checks(tables)),
             (("requests",), lambda: _unreadable(tables)),
+            (("requests",), lambda: growth_checks(tables)),
             (("requests", "usage"), lambda: measured_checks(tables)),
             (("usage", "decisions"), lambda: judged_checks(tables, now_ms)),
             (("requests", "usage", "decisions"), lambda: _lags(tables, settings, now_ms)),

@@ -10,18 +10,23 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
+from kquota_spark.io.conflicts import retried
+from kquota_spark.io.lineage import stored_lineage
+from kquota_spark.io.parsing import ingest_settings
+from kquota_spark.io.spark import NO_LIMIT, request_log, sql_literal, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
-from kquota_spark.pipeline.ingest import IngestSettings, to_requests
+from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
+from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
@@ -32,50 +37,49 @@ if TYPE_CHECKING:
 
 
 def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
-    stream = settings.stream
-    return to_requests(
-        request_log(session, settings),
-        IngestSettings(
-            cluster_id=settings.cluster_id,
-            log_time_zone=settings.broker.log_time_zone,
-            allowed_clock_skew_ms=stream.allowed_clock_skew,
-            allowed_lateness_ms=stream.allowed_lateness,
-            raw_text_limit_bytes=stream.raw_text_limit_bytes,
-        ),
-    )
+    log = request_log(session, settings, stored_lineage(settings, "ingest").offsets)
+    return to_requests(log, ingest_settings(settings))
 
 
 def _measured(session: SparkSession, settings: Settings) -> DataFrame:
     # No limit on files: a micro-batch has to hold whole commits. The files of one commit of INGEST are parts of
     # one stretch of time, by partition of the topic; in a batch of its own the first would move the watermark
     # past the others. INGEST bounds the size of a commit.
+    lineage = stored_lineage(settings, "measure")
+    requests = table_stream(
+        session, settings, REQUESTS.name, max_files=NO_LIMIT, first_version=lineage.version
+    )
     return to_usage(
-        table_stream(session, settings, REQUESTS.name, max_files=NO_LIMIT),
+        requests.where(f"record_time_ms >= {lineage.newest_ms + 1_000}") if lineage.through_ms else requests,
         f"{settings.stream.allowed_lateness} milliseconds",
         settings.stream.shuffle_partitions,
     )
 
 
 def _judged(session: SparkSession, settings: Settings) -> DataFrame:
-    usage = table_stream(session, settings, USAGE.name)
+    lineage = stored_lineage(settings, "judge")
+    usage = table_stream(session, settings, USAGE.name, first_version=lineage.version)
+    governed = governed_usage(session, settings, usage)
+    decisions = to_decisions(
+        governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds"
+    )
+    return lineage.only_beyond(decisions)
+
+
+def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) -> DataFrame:
+    """Rows of `usage`, streaming or not, with what governs them: Kafka's resolution or the callback's."""
     if settings.quotas.callback:
-        governed = with_callback_governing(usage, KnownLoader(settings))
-    else:
-        rules = table(session, settings, QUOTA_RULES.name).where(
-            f"cluster_id = {_literal(settings.cluster_id)}"
-        )
-        governed = with_governing(usage, rules, static_defaults(settings))
-    return to_decisions(governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds")
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return with_callback_governing(usage, KnownLoader(settings))
+    rules = table(session, settings, QUOTA_RULES.name).where(
+        f"cluster_id = {sql_literal(settings.cluster_id)}"
+    )
+    return with_governing(usage, rules, static_defaults(settings))
 
 
 _APPENDING: Mapping[str, tuple[Callable[[SparkSession, Settings], DataFrame], str]] = {
-    "ingest": (_ingested, REQUESTS.name),
-    "measure": (_measured, USAGE.name),
-    "judge": (_judged, DECISIONS.name),
+    "ingest": (lambda *where: observed_requests(_ingested(*where)), REQUESTS.name),
+    "measure": (lambda *where: observed_usage(_measured(*where)), USAGE.name),
+    "judge": (lambda *where: observed_decisions(_judged(*where)), DECISIONS.name),
 }
 HOPS = (*_APPENDING, "episodes")
 """Names of the queries in the order of the flow; also names of their checkpoints."""
@@ -100,8 +104,9 @@ def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: b
         writer = build(session, settings).writeStream.format("delta").outputMode("append")
         writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
         return _triggered(writer, settings, is_once=is_once).start(table_path(settings, target))
-    decisions = table_stream(session, settings, DECISIONS.name)
-    writer = decisions.writeStream.foreachBatch(_merge_into_violations(settings))
+    lineage = stored_lineage(settings, hop)
+    decisions = table_stream(session, settings, DECISIONS.name, first_version=lineage.version)
+    writer = lineage.only_beyond(decisions).writeStream.foreachBatch(_merge_into_violations(settings))
     writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
     return _triggered(writer, settings, is_once=is_once).start()
 
@@ -113,34 +118,38 @@ def _triggered(writer: DataStreamWriter, settings: Settings, *, is_once: bool) -
 
 
 def _merge_into_violations(settings: Settings) -> Callable[[DataFrame, int], None]:
-    path = table_path(settings, VIOLATIONS.name)
-    gap_s = settings.stream.episode_gap / 1_000
-
     def merge(decisions: DataFrame, batch_id: int) -> None:
         session = decisions.sparkSession
         decisions.persist()
         try:
-            still_open = session.read.format("delta").load(path).where("end_time IS NULL")
-            if only_violated(decisions).isEmpty() and still_open.isEmpty():
-                return
             # The same batch after a crash must not add its throttle times twice: Delta skips a (query, batch)
             # that it has committed. The query's id changes with a new checkpoint, as batch numbers restart.
             query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             session.conf.set("spark.databricks.delta.write.txnAppId", query_id)
             session.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
-            changed = to_violations(decisions, still_open, gap_s)
-            (
-                DeltaTable.forPath(session, path)
-                .alias("old")
-                .merge(
-                    changed.alias("new"),
-                    "old.episode_id = new.episode_id AND old.event_date = new.event_date",
-                )
-                .whenMatchedUpdateAll()
-                .whenNotMatchedInsertAll()
-                .execute()
-            )
+            retried(lambda: _fold(settings, decisions))
+        except Py4JJavaError as error:
+            # Spark looks for an interruption in the text of the error, with a regular expression that overflows its
+            # stack on Java's long traces.
+            raise RuntimeError(str(error.java_exception.toString())) from None
         finally:
             decisions.unpersist()
 
     return merge
+
+
+def _fold(settings: Settings, decisions: DataFrame) -> None:
+    """Fold a batch of decisions into the episodes that are open now."""
+    session, path = decisions.sparkSession, table_path(settings, VIOLATIONS.name)
+    still_open = session.read.format("delta").load(path).where("end_time IS NULL")
+    if only_violated(decisions).isEmpty() and still_open.isEmpty():
+        return
+    changed = to_violations(decisions, still_open, settings.stream.episode_gap / 1_000)
+    (
+        DeltaTable.forPath(session, path)
+        .alias("old")
+        .merge(changed.alias("new"), "old.episode_id = new.episode_id AND old.event_date = new.event_date")
+        .whenMatchedUpdateAll()
+        .whenNotMatchedInsertAll()
+        .execute()
+    )

@@ -69,6 +69,7 @@ def _timeline(rules: DataFrame) -> DataFrame:
         F.unix_millis("valid_from").alias("r_from_ms"),
         F.coalesce(F.unix_millis("valid_to"), F.lit(FOREVER_MS)).alias("r_to_ms"),
         F.struct("entity", "version", *_VALUES, F.unix_millis("valid_from").alias("from_ms"),
+                 F.unix_millis("certain_from").alias("certain_ms"),
                  F.coalesce(F.unix_millis("valid_to"), F.lit(FOREVER_MS)).alias("to_ms")).alias("r_rule"),
     )  # fmt: skip
 
@@ -109,6 +110,7 @@ def _only_whole_stretches(rows: DataFrame) -> DataFrame:
     """Intersect the stretches of all levels; keep the points inside, drop combinations that hold none."""
     starts = [F.col(f"rule_{level}.from_ms") for level in _ALL_LEVELS]
     ends = [F.col(f"rule_{level}.to_ms") for level in _ALL_LEVELS]
+    certain = [F.col(f"rule_{level}.certain_ms") for level in _ALL_LEVELS]
     return (
         rows.withColumns(
             {
@@ -118,6 +120,9 @@ def _only_whole_stretches(rows: DataFrame) -> DataFrame:
         )
         .withColumn("points", F.expr(_POINTS_INSIDE))
         .where(F.size("points") > 0)
+        # The points are cut. From here on the validity says what a verdict can be sure of, and a source that is
+        # polled knows an edit only to lie between two polls.
+        .withColumn("valid_from_ms", F.greatest("valid_from_ms", *certain))
     )
 
 

@@ -13,14 +13,13 @@ import pyarrow as pa
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.formats.log_clock import LogClock
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.io.offline import BucketKey, Replay, broker_id_of, replay_files
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.model.decision import Decision
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.ingest import IngestSettings, parsed_batch
+from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed_batch
 from tests.unit.captures import DATA, Capture
 from tests.unit.table_rows import write_table
 
@@ -102,7 +101,7 @@ def write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int
         }
     )
     settings = IngestSettings("test", "UTC", 60_000, 30_000, 4_096)
-    write_table(root, "requests", *parsed_batch(batch, RequestLogParser(), settings).to_pylist())
+    write_table(root, "requests", *parsed_batch(batch, MessageReader(settings)).to_pylist())
 
 
 def _time(time_ms: int) -> dict[str, Any]:
