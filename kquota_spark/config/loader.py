@@ -31,6 +31,7 @@ _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
     "known_through_interval", "heartbeat_interval", "leaders_interval", "allowed_lateness", "judge_lateness",
+    "poll_interval",
 }  # fmt: skip
 
 

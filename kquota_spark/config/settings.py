@@ -28,13 +28,17 @@ class Kafka:
 class Quotas:
     """Where quotas come from."""
 
-    source: Literal["zookeeper", "file"] = "zookeeper"
+    source: Literal["zookeeper", "admin", "file"] = "zookeeper"
     zookeeper_connect: str = "localhost:2181"
     session_timeout: Duration = Duration(6_000)
     connect_timeout: Duration = Duration(15_000)
     known_through_interval: Duration = Duration(1_000)
     apply_lag: Duration = Duration(95)
     """Brokers act on a ZooKeeper edit this long after the node's mtime (measured 90 to 100 ms)."""
+    poll_interval: Duration = Duration(2_000)
+    """With `admin`: how often the brokers are asked."""
+    accept_mass_removal: bool = False
+    """Believe the source even if most quotas vanish at once, or its nodes are older than those recorded."""
     file: str = ""
     callback: str = ""
     """`module:Class` of a `model.quota_callback.QuotaCallback`; empty for Kafka's own resolution."""

@@ -27,7 +27,8 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, KeeperState, WatchedEvent
 
-from kquota_spark.errors import UserError
+from kquota_spark.config.settings import Quotas
+from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.formats.znodes import (
     REQUIRED_ROOTS,
     ROOTS,
@@ -56,13 +57,12 @@ class QuotaTree:
     """The connection and the mirror. Not for several threads at once, but for `stop`.
 
     Args:
-        connect: hosts and ports with an optional chroot, e.g. `zk1:2181,zk2:2181/kafka`.
-        session_timeout_ms: as sent to ZooKeeper.
+        quotas: hosts and ports with an optional chroot, e.g. `zk1:2181,zk2:2181/kafka`, and the login.
     """
 
-    def __init__(self, connect: str, *, session_timeout_ms: int) -> None:
-        self._connect = connect
-        self._timeout_s = session_timeout_ms / 1_000
+    def __init__(self, quotas: Quotas) -> None:
+        self._connect = connect = quotas.zookeeper_connect
+        self._timeout_s = quotas.session_timeout / 1_000
         # kazoo logs every response at DEBUG, SCRAM credentials included: a level of its own keeps that out,
         # whatever the level of the root logger. Its warnings only repeat what `_on_state` says.
         quiet = logging.getLogger(f"{__name__}.kazoo")
@@ -90,20 +90,19 @@ class QuotaTree:
         """Set when a watch has fired or the connection has changed: `read` will have something to do."""
 
     def start(self, *, connect_timeout_ms: int) -> None:
-        """Connect.
+        """Connect; goes on trying after an error, until stopped.
 
         Raises:
-            UserError: no server answers in time.
+            UnreachableError: no server answers in time.
         """
         self._client.add_listener(self._on_state)
         if self._client.start_async().wait(connect_timeout_ms / 1_000):
             return
-        self.stop()
         msg = (
             f"ZooKeeper {self._connect} did not answer within {connect_timeout_ms / 1_000:g} s: "
             "check quotas.zookeeper_connect and that the server runs"
         )
-        raise UserError(msg)
+        raise UnreachableError(msg)
 
     def stop(self) -> None:
         """Close the session."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.formats.znodes import Node, QuotaPayload, View
-from kquota_spark.io.watch import Edits, Ledger
+from kquota_spark.io.quota_ledger import Edits, Ledger
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
