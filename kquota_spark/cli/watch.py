@@ -42,7 +42,8 @@ def watch(options: argparse.Namespace) -> int:
     Raises:
         UserError: the source or the tables cannot be read or written.
     """
-    from kquota_spark.io.watch import Watcher
+    from kquota_spark.io.broker_configs import BrokerConfigs
+    from kquota_spark.io.watch import Watcher, now_ms
 
     settings = settings_of(options)
     if options.accept_removal:
@@ -51,14 +52,18 @@ def watch(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     watcher = Watcher(settings)
+    brokers = BrokerConfigs(settings, now_ms)
     watcher.start()
     try:
         if options.once and watcher.is_stale:
             raise UserError("nothing was written: the source of the quotas does not answer")
         if not options.once and watcher.is_following:
+            brokers.start()
             print(f"watching the quotas of {settings.cluster_id}; stop with Ctrl-C", file=sys.stderr)
             while not stopped.wait(_CHECK_S):
                 watcher.check()
+                brokers.check()
     finally:
+        brokers.stop()
         watcher.stop()
     return 0

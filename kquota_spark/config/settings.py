@@ -11,6 +11,9 @@ from typing import Literal, NewType
 Duration = NewType("Duration", int)
 """A length of time in milliseconds; in YAML a number and a unit: ms, s, min, h, d."""
 
+ASKED = {"is_asked": True}
+"""Marks a setting that the brokers are asked for where the file leaves it out, or empty."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
@@ -51,13 +54,17 @@ class Quotas:
 class Broker:
     """What the request log does not say about the brokers."""
 
-    version: str = "3.9"
-    quota_window_num: int = 11
-    quota_window_size_seconds: int = 1
+    version: str = field(default="3.9", metadata=ASKED)
+    quota_window_num: int = field(default=11, metadata=ASKED)
+    quota_window_size_seconds: int = field(default=1, metadata=ASKED)
     log_time_zone: str = "UTC"
     quota_producer_default: int = 0
     quota_consumer_default: int = 0
     """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 where not set."""
+    ask_interval: Duration = Duration(300_000)
+    """How often the brokers are asked for their settings."""
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """Keys that the file sets. The other `ASKED` ones are what the brokers say; these numbers if they do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

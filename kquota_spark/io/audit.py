@@ -17,15 +17,15 @@ from py4j.protocol import Py4JNetworkError
 from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.broker_configs import BrokerConfigs
 from kquota_spark.io.delta_tables import create_tables, has_rows
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.hops import HOPS, TARGETS, start_hop
 from kquota_spark.io.kafka import require_topic
-from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.spark import spark_session
-from kquota_spark.io.watch import Watcher
+from kquota_spark.io.watch import Watcher, now_ms
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.rules import RuleBook
 
@@ -66,8 +66,11 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
             stack.enter_context(driver_lock(settings.checkpoints, hop))
         watcher = Watcher(settings)
         if "judge" in hops:
-            for finding in callback_findings(settings):
+            brokers = BrokerConfigs(settings, now_ms)
+            for finding in brokers.ask():
                 _say(f"warning: {finding.evidence}: {finding.advice}")
+            brokers.start()
+            stack.callback(brokers.stop)
             watcher.start()
             stack.callback(watcher.stop)
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")

@@ -7,10 +7,11 @@ from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
-_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS)
+_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, BROKER_CONFIGS)
 
 
 def create_tables(settings: Settings) -> None:
@@ -20,29 +21,34 @@ def create_tables(settings: Settings) -> None:
         UserError: a table cannot be created or has another schema than this release writes.
     """
     for declared in _WRITTEN_BY_THE_JOB:
-        path = f"{settings.tables.rstrip('/')}/{declared.name}"
-        try:
-            table = DeltaTable.create(
-                path,
-                schema=declared.arrow_schema(),
-                mode="ignore",
-                partition_by=list(declared.partition_by),
-                name=declared.name,
-                description=declared.grain,
-                configuration={
-                    "delta.checkpointInterval": "100",
-                    "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
-                },
-            )
-        except (DeltaError, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"table {declared.name} cannot be created at {path}: {reason}") from error
-        found = [field.name for field in table.schema().fields]
-        if found != declared.names:
-            raise UserError(
-                f"table {declared.name} at {path} has other columns than this release writes: "
-                "give tables: another path, or use the release that made it"
-            )
+        create_table(settings, declared)
+
+
+def create_table(settings: Settings, declared: Table) -> None:
+    """Create one table if it is missing; see `create_tables`."""
+    path = f"{settings.tables.rstrip('/')}/{declared.name}"
+    try:
+        table = DeltaTable.create(
+            path,
+            schema=declared.arrow_schema(),
+            mode="ignore",
+            partition_by=list(declared.partition_by),
+            name=declared.name,
+            description=declared.grain,
+            configuration={
+                "delta.checkpointInterval": "100",
+                "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
+            },
+        )
+    except (DeltaError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"table {declared.name} cannot be created at {path}: {reason}") from error
+    found = [field.name for field in table.schema().fields]
+    if found != declared.names:
+        raise UserError(
+            f"table {declared.name} at {path} has other columns than this release writes: "
+            "give tables: another path, or use the release that made it"
+        )
 
 
 def has_rows(settings: Settings, name: str) -> bool:

@@ -10,18 +10,21 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
+from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.pipeline.broker_rates import with_rate_config
 from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
@@ -65,7 +68,13 @@ def _judged(session: SparkSession, settings: Settings) -> DataFrame:
             f"cluster_id = {_literal(settings.cluster_id)}"
         )
         governed = with_governing(usage, rules, static_defaults(settings))
-    return to_decisions(governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds")
+    config = rate_config(settings)
+    if DeltaTable.isDeltaTable(session, table_path(settings, BROKER_CONFIGS.name)):
+        configs = table(session, settings, BROKER_CONFIGS.name)
+        governed = governed.transform(with_rate_config, configs, config, settings.broker.given)
+    else:  # tables that only an earlier release has prepared
+        governed = governed.withColumn("rate_config", F.lit(None).cast("string"))
+    return to_decisions(governed, config, f"{settings.stream.judge_lateness} milliseconds")
 
 
 def rate_config(settings: Settings) -> RateConfig:

@@ -21,6 +21,7 @@ from kquota_spark.io.kafka_checks import Consumed, kafka_checks
 from kquota_spark.io.tables import local_path, open_tables
 
 _ZOOKEEPER_MOST_S = 8.0
+_KAFKA_MOST_MS = 5_000
 _JAVA_MOST_S = 5.0
 _LEAST_JAVA = 17
 _JAVA_VERSION = re.compile(r'version "(\d+)')
@@ -78,10 +79,26 @@ def _writable(key: str, root: str) -> Check:
 def _quota_source(settings: Settings) -> list[Check]:
     if settings.quotas.source == "zookeeper":
         return _zookeeper(settings)
+    if settings.quotas.source == "admin":
+        return _described_quotas(settings)
     path = Path(settings.quotas.file)
     if path.is_file():
         return [ok("quota file", f"{path} is there")]
     return [fail("quota file", f"{settings.quotas.file!r} is no file", "check quotas.file")]
+
+
+def _described_quotas(settings: Settings) -> list[Check]:
+    from kquota_spark.io.quota_sources import from_admin
+
+    kafka, timeout_ms = settings.kafka, min(settings.quotas.connect_timeout, _KAFKA_MOST_MS)
+    try:
+        found = from_admin(
+            kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms, is_from_settings=True
+        )
+    except UserError as error:
+        evidence, _, advice = str(error).partition(": ")
+        return [fail("described quotas", evidence, advice)]
+    return [ok("described quotas", f"{found.origin} describes quotas of {len(found.book):,} entities")]
 
 
 def _zookeeper(settings: Settings) -> list[Check]:

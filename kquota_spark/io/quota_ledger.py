@@ -16,8 +16,8 @@ from kquota_spark.model.rules import QuotaChange
 _log = logging.getLogger(__name__)
 
 NAME_LIMIT = 300
-_MASS = 10
-"""Fewer entities than this may lose their quotas together; from here on not half of all."""
+_MASS_OF_ALL, _MASS_OF_HALF = 10, 100
+"""As many entities do not lose their quotas at once, if they are all that there are, or half of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,9 @@ class Ledger:
                 removed.setdefault(change.entity, set()).add(change.key)
         lost = {entity for entity, keys in removed.items() if keys >= self._recorded[entity].values.keys()}
         held = sum(1 for recorded in self._recorded.values() if recorded.values)
-        if len(lost) >= _MASS and 2 * len(lost) >= held and not self._accepts_removal:
+        is_all = len(lost) >= _MASS_OF_ALL and len(lost) == held
+        is_half = len(lost) >= _MASS_OF_HALF and 2 * len(lost) >= held
+        if (is_all or is_half) and not self._accepts_removal:
             believed = [change for change in edits.changes if change.entity not in lost]
             edits = replace(edits, changes=believed, vanished=sorted(map(str, lost)))
         for change in edits.changes:

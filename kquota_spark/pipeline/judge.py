@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from functools import partial
-from itertools import zip_longest
+from functools import cache, partial
+from itertools import groupby, zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,8 +42,8 @@ _FROM_AGREEMENT = {
     "excluded": "excluded",
     "throttle_errors_ms": "throttle_errors_ms",
 }
-_FORM = 2
-"""Version of the state's form; another release that cannot read it says so."""
+_FORM_WITHOUT_CONFIG, _FORM = 2, 3
+"""Versions of the state's form; another release that cannot read it says so."""
 _OUTPUT = tuple(column for column in DECISIONS.columns if column.name not in ("event_date", "second"))
 _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in _OUTPUT) + ", second_ms bigint"
 
@@ -52,7 +53,7 @@ def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -
 
     Args:
         governed: stream of GOVERN's rows.
-        config: sample ring of the brokers.
+        config: sample ring of the rows whose `rate_config` is null.
         judge_lateness: watermark delay; generous, because rows behind it vanish before the processor.
     """
     sent = governed.withWatermark("second", judge_lateness).select(
@@ -96,6 +97,8 @@ class _Sent(msgspec.Struct, gc=False):
     limit_per_s: str | None = None
     """As text: JSON has no infinity, and a double comes back from its shortest text without loss."""
     known_through_ms: int | None = None
+    rate_config: str | None = None
+    """Name of the broker's `RateConfig`."""
 
 
 _decoded_row = msgspec.json.Decoder(_Sent).decode
@@ -130,19 +133,26 @@ class _BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         stored = self._state.get()
-        replay = BucketReplay(self._config) if stored is None else decoded(bytes(stored[0]), self._config)
-        received = [_decoded_row(row.sent) for row in rows]
-        decisions = judge_bucket(replay, map(_stretch, received))
+        replay = None if stored is None else decoded(bytes(stored[0]), self._config)
+        received = sorted((_decoded_row(row.sent) for row in rows), key=attrgetter("second_ms"))
+        judged: list[tuple[Decision, RateConfig]] = []
+        for name, group in groupby(received, key=attrgetter("rate_config")):
+            of_config = list(group)
+            config = self._config if name is None else _rate_config(name)
+            if replay is None or _is_restarted(replay, config, of_config[-1].second_ms):
+                replay = _new_replay(config, replay)
+            judged += [(decision, config) for decision in judge_bucket(replay, map(_stretch, of_config))]
+        assert replay is not None  # Spark calls with rows only
         self._state.update((encoded(replay),))
         if stored is None:
-            self._handle.registerTimer(self._forget_at_ms(replay))
-        for decision in decisions:
-            yield _row(key, decision, received[0].known_through_ms, self._config)
+            self._handle.registerTimer(_forget_at_ms(replay))
+        for decision, config in judged:
+            yield _row(key, decision, received[0].known_through_ms, config)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
         stored = self._state.get()
         if stored is not None:
-            forget_at_ms = self._forget_at_ms(decoded(bytes(stored[0]), self._config))
+            forget_at_ms = _forget_at_ms(decoded(bytes(stored[0]), self._config))
             if forget_at_ms > expiredTimerInfo.getExpiryTimeInMs():
                 self._handle.registerTimer(forget_at_ms)
             else:
@@ -152,8 +162,24 @@ class _BucketProcessor(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def _forget_at_ms(self, replay: BucketReplay) -> int:
-        return replay.folded_through_ms + self._config.horizon_ms
+
+_rate_config = cache(RateConfig.parse)
+
+
+def _forget_at_ms(replay: BucketReplay) -> int:
+    return replay.folded_through_ms + replay.rings[0].config.horizon_ms
+
+
+def _is_restarted(replay: BucketReplay, config: RateConfig, second_ms: int) -> bool:
+    """A broker takes other settings only at its start, with empty rings; a row that comes too late changes nothing."""
+    return replay.rings[0].config != config and second_ms >= replay.folded_through_ms
+
+
+def _new_replay(config: RateConfig, before: BucketReplay | None) -> BucketReplay:
+    replay = BucketReplay(config)
+    if before is not None:
+        replay.folded_through_ms, replay.times_ms = before.folded_through_ms, before.times_ms
+    return replay
 
 
 _point = partial(tuple.__new__, Point)
@@ -184,20 +210,24 @@ def _row(key: Any, decision: Decision, known_through_ms: int | None, config: Rat
 def encoded(replay: BucketReplay) -> bytes:
     """State of a bucket as MessagePack; the first number is the version of this form."""
     rings = [ring.state for ring in replay.rings]
-    return msgspec.msgpack.encode([_FORM, replay.folded_through_ms, replay.times_ms, rings])
+    name = replay.rings[0].config.name
+    return msgspec.msgpack.encode([_FORM, replay.folded_through_ms, replay.times_ms, rings, name])
 
 
 def decoded(data: bytes, config: RateConfig) -> BucketReplay:
-    """The state back.
+    """The state back; `config` is that of a state that does not name its own.
 
     Raises:
         ValueError: written by another release in a form that this one does not know.
     """
     form, *parts = msgspec.msgpack.decode(data)
+    if form == _FORM_WITHOUT_CONFIG:
+        form, parts = _FORM, [*parts, config.name]
     if form != _FORM:
         msg = f"state of a bucket has form {form}, expected {_FORM}: use a new checkpoint"
         raise ValueError(msg)
-    folded_through_ms, times_ms, rings = parts
+    folded_through_ms, times_ms, rings, name = parts
+    config = _rate_config(name)
     replay = BucketReplay(config)
     replay.folded_through_ms = folded_through_ms
     replay.times_ms = times_ms

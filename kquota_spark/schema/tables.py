@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Column, Table
 from kquota_spark.schema.key_columns import (
     BROKER_ID,
@@ -186,4 +187,5 @@ TABLES: tuple[Table, ...] = (
     QUOTA_CHANGES,
     QUOTA_RULES,
     PARTITION_LEADERS,
+    BROKER_CONFIGS,
 )
