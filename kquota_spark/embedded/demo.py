@@ -1,7 +1,8 @@
 """`make demo`: a real Kafka, real clients over their quotas, and the audit of them, side by side.
 
 ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own; the audit is
-started by spark-submit, as a user would. DEMO_SECONDS is the length of the load.
+started by spark-submit, as a user would. DEMO_SECONDS is the length of the load; KIND=kraft takes a KRaft node,
+whose quotas are watched through the Admin API.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ kafka:
   bootstrap_servers: {bootstrap}
   topic: {topic}
   options: {login}
-quotas: {{zookeeper_connect: "{zookeeper}"}}
+quotas: {{{quotas}}}
 stream: {{trigger: 1 s, allowed_lateness: 5 s}}
 ship:
   files: [{files}]
@@ -69,10 +70,14 @@ def main() -> int:
     except ValueError:
         print("demo: DEMO_SECONDS: expected a number of seconds from 10 to 3600", file=sys.stderr)
         return 1
+    kind = os.environ.get("KIND", "zookeeper")
+    if kind not in ("zookeeper", "kraft"):
+        print(f"demo: KIND: {kind!r}, expected zookeeper or kraft", file=sys.stderr)
+        return 1
     # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:
-        _run(seconds)
+        _run(seconds, is_kraft=kind == "kraft")
     except UserError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -82,11 +87,12 @@ def main() -> int:
     return 0
 
 
-def _run(seconds: float) -> None:
+def _run(seconds: float, *, is_kraft: bool) -> None:
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
-    _say("starting ZooKeeper and Kafka 3.9.1")
-    with embedded_cluster(DIRECTORY / "cluster", settings=BrokerSettings(users=USERS)) as cluster:
+    _say(f"starting {'a KRaft node of' if is_kraft else 'ZooKeeper and'} Kafka 3.9.1")
+    brokers = BrokerSettings(users=USERS, kraft=is_kraft)
+    with embedded_cluster(DIRECTORY / "cluster", settings=brokers) as cluster:
         create_topics(cluster, TOPICS)
         set_quotas(cluster)
         config = _write_config(cluster)
@@ -121,7 +127,11 @@ def _write_config(cluster: Cluster) -> Path:
         directory=DIRECTORY,
         bootstrap=cluster.bootstrap_servers,
         topic=LOG_TOPIC,
-        zookeeper=cluster.zookeeper_connect,
+        quotas=(
+            f'zookeeper_connect: "{cluster.zookeeper_connect}"'
+            if cluster.has_zookeeper
+            else "source: admin, poll_interval: 1 s"
+        ),
         files=", ".join(json.dumps(f"{broker.id}={broker.request_log}") for broker in cluster.brokers),
         login=json.dumps(login),
     )

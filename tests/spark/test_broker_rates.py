@@ -42,12 +42,9 @@ def test_each_broker_is_replayed_with_its_own_windows(spark: SparkSession, tmp_p
         [used("alice", (100, 20_000, 0), broker_id=broker_id) for broker_id in (1, 2, 3)],
         [used("alice", (2_100, 5_000, 0), broker_id=broker_id) for broker_id in (1, 2, 3)],
     )
+    told_by = ("model_variant", "rate_per_s", "throttle_ms")
     verdicts = {
-        (row["broker_id"], (row["second"] - T0_MS) // 1_000): (
-            row["model_variant"],
-            row["rate_per_s"],
-            row["throttle_ms"],
-        )
+        (row["broker_id"], (row["second"] - T0_MS) // 1_000): tuple(row[name] for name in told_by)
         for row in found
     }
     assert verdicts == {
