@@ -28,11 +28,34 @@ class Kafka:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperLogin:
+    """Digest login; empty for none."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    password_file: str = ""
+    """Its first line instead of `password`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperTls:
+    """PEM files; without `ca` the system's authorities count."""
+
+    enabled: bool = False
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    key_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
     """Where quotas come from."""
 
     source: Literal["zookeeper", "admin", "file"] = "zookeeper"
     zookeeper_connect: str = "localhost:2181"
+    zookeeper_login: ZooKeeperLogin = field(default_factory=ZooKeeperLogin)
+    zookeeper_tls: ZooKeeperTls = field(default_factory=ZooKeeperTls)
     session_timeout: Duration = Duration(6_000)
     connect_timeout: Duration = Duration(15_000)
     known_through_interval: Duration = Duration(1_000)

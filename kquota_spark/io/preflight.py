@@ -102,15 +102,19 @@ def _described_quotas(settings: Settings) -> list[Check]:
 
 
 def _zookeeper(settings: Settings) -> list[Check]:
-    from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
+
+    from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
 
     where = settings.quotas.zookeeper_connect
     timeout_s = min(settings.quotas.connect_timeout / 1_000, _ZOOKEEPER_MOST_S)
     # A logger of its own without output: kazoo reports every attempt.
     logger = logging.Logger("kazoo", logging.CRITICAL + 1)
-    client = KazooClient(where, timeout=settings.quotas.session_timeout / 1_000, logger=logger)
+    try:
+        client = zookeeper_client(settings.quotas, logger)
+    except UserError as error:
+        return [fail("ZooKeeper", str(error), "correct the settings")]
     try:
         client.start(timeout=timeout_s)
         return [
@@ -118,7 +122,7 @@ def _zookeeper(settings: Settings) -> list[Check]:
             *(_node(client, path) for path in ("/config", "/config/users")),
         ]
     except KazooTimeoutError:
-        evidence = f"{where} does not answer within {timeout_s:.0f} s"
+        evidence = tls_problem(settings.quotas) or f"{where} does not answer within {timeout_s:.0f} s"
         return [fail("ZooKeeper", evidence, "check quotas.zookeeper_connect, and that ZooKeeper runs")]
     except (KazooException, OSError, ValueError) as error:
         evidence = f"{where}: {type(error).__name__}"

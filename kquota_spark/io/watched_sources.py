@@ -130,7 +130,9 @@ class ZooKeeperSource:
                 f"{where} did not answer within {within_s:g} s: its quotas could not be read"
             )
         reason = next(view.unreadable[root] for root in REQUIRED_ROOTS if root in view.unreadable)
-        advice = "check the chroot in quotas.zookeeper_connect and the rights of its nodes"
+        advice = (
+            "check the chroot in quotas.zookeeper_connect, quotas.zookeeper_login and the rights of its nodes"
+        )
         return UserError(f"{where}: {reason}: {advice}")
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.exceptions import (
     AuthFailedError,
     ConnectionClosedError,
@@ -38,6 +38,7 @@ from kquota_spark.formats.znodes import (
     has_children,
     has_data,
 )
+from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
 
 _log = logging.getLogger(__name__)
 
@@ -61,21 +62,15 @@ class QuotaTree:
     """
 
     def __init__(self, quotas: Quotas) -> None:
-        self._connect = connect = quotas.zookeeper_connect
+        self._quotas, self._connect = quotas, quotas.zookeeper_connect
         self._timeout_s = quotas.session_timeout / 1_000
         # kazoo logs every response at DEBUG, SCRAM credentials included: a level of its own keeps that out,
         # whatever the level of the root logger. Its warnings only repeat what `_on_state` says.
         quiet = logging.getLogger(f"{__name__}.kazoo")
         quiet.setLevel(logging.ERROR)
-        try:
-            # kazoo's own pause between two attempts to connect grows up to an hour.
-            pause = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
-            self._client = KazooClient(
-                connect, timeout=self._timeout_s, connection_retry=pause, logger=quiet, read_only=False
-            )
-        except ValueError as error:
-            msg = f"quotas.zookeeper_connect: {connect!r}: {error}, expected host:port,host:port/chroot"
-            raise UserError(msg) from error
+        # kazoo's own pause between two attempts to connect grows up to an hour.
+        pause = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
+        self._client = zookeeper_client(quotas, quiet, connection_retry=pause, read_only=False)
         self._lock = threading.Lock()
         self._dirty: set[str] = set()
         self._epoch = 0
@@ -94,10 +89,13 @@ class QuotaTree:
 
         Raises:
             UnreachableError: no server answers in time.
+            UserError: TLS fails.
         """
         self._client.add_listener(self._on_state)
         if self._client.start_async().wait(connect_timeout_ms / 1_000):
             return
+        if problem := tls_problem(self._quotas):
+            raise UserError(f"ZooKeeper {problem}: check quotas.zookeeper_tls and quotas.zookeeper_connect")
         msg = (
             f"ZooKeeper {self._connect} did not answer within {connect_timeout_ms / 1_000:g} s: "
             "check quotas.zookeeper_connect and that the server runs"
