@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
-from kquota_spark.formats.quota_file import read_quota_file
+from kquota_spark.formats.quota_file import read_quotas
 from kquota_spark.io.quota_ledger import NAME_LIMIT, Edits, Ledger
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch_leaders import LeaderWatcher
@@ -76,8 +76,9 @@ class Watcher:
             self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=0
         )
         if quotas.source == "file":
+            found = read_quotas(Path(quotas.file))
             self._written(
-                lambda: self._tables.write_file(read_quota_file(Path(quotas.file)), self._clock_ms())
+                lambda: self._tables.write_file([*found.changes, *found.ip_changes], self._clock_ms())
             )
             return
         try:
