@@ -58,6 +58,8 @@ def watch(options: argparse.Namespace) -> int:
         if options.once and watcher.is_stale:
             raise UserError("nothing was written: the source of the quotas does not answer")
         if not options.once and watcher.is_following:
+            for finding in brokers.ask():
+                print(f"warning: {finding.evidence}: {finding.advice}", file=sys.stderr)
             brokers.start()
             print(f"watching the quotas of {settings.cluster_id}; stop with Ctrl-C", file=sys.stderr)
             while not stopped.wait(_CHECK_S):

@@ -95,8 +95,14 @@ class Ledger:
             before_ms: when this poll was answered, so they are earlier.
         """
         edits = Edits()
-        for entity in sorted({*found, *self._recorded}, key=str):
-            recorded, values = self._recorded.get(entity, Recorded()), found.get(entity, {})
+        unknown = Recorded()
+        differing = [
+            entity
+            for entity in {*found, *self._recorded}
+            if found.get(entity, {}) != self._recorded.get(entity, unknown).values
+        ]
+        for entity in sorted(differing, key=str):
+            recorded, values = self._recorded.get(entity, unknown), found.get(entity, {})
             version = max(before_ms, recorded.version + 1)
             changed_at_ms = max(after_ms, recorded.changed_at_ms)
             for key in sorted({*recorded.values, *values}, key=lambda key: key.value):
