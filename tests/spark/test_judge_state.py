@@ -119,3 +119,12 @@ def test_a_state_of_another_release_is_refused() -> None:
     foreign = msgspec.msgpack.encode([form + 1, *rest])
     with pytest.raises(ValueError, match=f"form {form + 1}, expected {form}: use a new checkpoint"):
         decoded(foreign, CONFIG)
+
+
+def test_a_state_names_its_own_windows_and_that_of_the_release_before_has_the_jobs() -> None:
+    own, other = RateConfig(5, 2_000, RingVariant.UP_TO_3_7), RateConfig()
+    state = encoded(BucketReplay(own))
+    assert encoded(decoded(state, other)) == state
+    _, *parts, name = msgspec.msgpack.decode(state)
+    assert name == "<=3.7/5x2000ms"
+    assert encoded(decoded(msgspec.msgpack.encode([2, *parts]), own)) == state
