@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 import threading
@@ -129,8 +128,7 @@ def test_at_most_one_percent_of_the_throttled_are_judged_wrong(cluster: Cluster,
     }
     assert limits == {80_000.0, 150_000.0}
     # With the windows of the settings instead of the broker's the verdicts would not be the broker's.
-    other = summary_of(replay_files([(1, log)], RuleGovernor(history.book), RateConfig()))["agreement"][
+    other = summary_of(replay_files([(1, log)], RuleGovernor(history.book), RateConfig()))["by_type"][
         "produce"
     ]
     assert other["false_positive"] + other["false_negative"] > 0.05 * tally["throttled_by_broker"]
-    assert dataclasses.asdict(told)["source"] == "describe_configs"
