@@ -15,6 +15,7 @@ from kquota_spark.cli.main import main as kquota
 from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch import Watcher, now_ms
 from tests.integration.quota_nodes import (
     changes,
@@ -61,6 +62,19 @@ def test_a_server_that_never_comes_ends_the_command_with_one_line(
     assert capsys.readouterr().err == (
         "kquota: ZooKeeper 127.0.0.1:1 did not answer within 0.3 s: check quotas.zookeeper_connect and that the "
         "server runs\n"
+    )
+
+
+def test_once_without_a_server_writes_nothing_and_fails_even_with_stored_quotas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RulesTables(str(tmp_path / "tables"), "kafka", source="zookeeper", apply_lag_ms=95).write_rules(5_000)
+    config = tmp_path / "kquota.yaml"
+    quotas = "{zookeeper_connect: '127.0.0.1:1', connect_timeout: 300 ms}"
+    config.write_text(f"tables: {tmp_path}/tables\nquotas: {quotas}\n", encoding="utf-8")
+    assert kquota(["watch", "--once", "--config", str(config)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "kquota: nothing was written: the source of the quotas does not answer"
     )
 
 
