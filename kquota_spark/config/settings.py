@@ -50,6 +50,8 @@ class Broker:
     version: str = "3.9"
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
     log_time_zone: str = "UTC"
     quota_producer_default: int = 0
     quota_consumer_default: int = 0

@@ -5,6 +5,8 @@ and then times, principal and listener as `key:value`; before 1.0 with another h
 Nothing in it is escaped: a client id may hold `, correlationId=`, a principal commas. So the header is read from
 the left and the end from the right. Seen on brokers of 0.10.2, 0.11, 1.1, 2.6 and 2.7.
 
+Controller mutations are not read from it: Kafka limits them from 2.7 on, the last version with this form.
+
 The text never has the transactional id: a transactional producer is charged the length of its id too little.
 """
 
@@ -26,6 +28,7 @@ from kquota_spark.formats.request import (
     Unreadable,
 )
 from kquota_spark.formats.request_log_text_bodies import fetched_topics, produced_topics
+from kquota_spark.model.apis import is_request_quota_exempt
 from kquota_spark.model.points import PointKind
 from kquota_spark.model.quota_types import QuotaType
 
@@ -111,7 +114,7 @@ def read_text(text: bytes, log_time_ms: int) -> Request:
         return _of_produce(line)
     if line.key == FETCH_KEY:
         return _of_fetch(line)
-    return _request(line, _throttle_ms(line), False, [])
+    return _request(line, _throttle_ms(line), False, [], is_exempt=is_request_quota_exempt(line.key))
 
 
 def _line(text: bytes, log_time_ms: int) -> _Line:
@@ -184,6 +187,7 @@ def _of_produce(line: _Line) -> Request:
         has_produce_waited(int(found["acks"]), line.time_ms("remote")),
         [str(topic.name) for topic in topics],
         _Charge(QuotaType.PRODUCE, PointKind.PRODUCE, amount),
+        is_exempt=int(found["acks"]) == 0,
     )
 
 
@@ -219,6 +223,7 @@ def _request(
     charge: _Charge = _NO_CHARGE,
     *,
     is_from_follower: bool = False,
+    is_exempt: bool = False,
 ) -> Request:
     """Put a request together.
 
@@ -260,4 +265,6 @@ def _request(
         software_name=tail["software"] or "unknown",
         software_version=tail["software_version"] or "unknown",
         topics=topics[:MAX_TOPICS],
+        network_time_us=None if is_exempt or is_from_follower else int(line.time_ms("send") * 1_000 + 0.5),
+        mutations=None,
     )

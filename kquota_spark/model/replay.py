@@ -51,13 +51,16 @@ class Cause(Enum):
     ORDER = "another request within 1 ms may have been recorded first"
     SAMPLE = "a sample may have opened one request earlier or later"
     RULE_EDGE = "the quota changed within 100 ms"
+    THREAD_TIME = "the time on network threads is not in the log"
+    PARTITIONS = "the partitions of a topic deleted or enlarged before are not in the log"
 
 
 class Governing(NamedTuple):
     """What limits a request: the limit (None: nothing), and the stretch of time in which it holds.
 
     `has_request_quota` says that a request_percentage covers the client too: the throttle that the broker
-    logs is then the larger of two, so the bandwidth verdict cannot be compared with it.
+    logs is then the larger of two, so the bandwidth verdict cannot be compared with it. Where the request quota
+    itself is judged, it says that another quota may cover the client.
     """
 
     limit_per_s: float | None
@@ -67,7 +70,11 @@ class Governing(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One request judged. `throttle_ms` of an inferred one is the broker's own, as its rate is."""
+    """One request judged. `throttle_ms` of an inferred one is the broker's own, as its rate is.
+
+    Rates are in the unit of the limit: bytes, percent of a thread, or mutations a second. `rate_at_most_per_s` is
+    the upper bound where the rate is an estimate, which a request quota's always is; None elsewhere.
+    """
 
     point: Point
     governing: Governing
@@ -76,6 +83,7 @@ class Verdict(NamedTuple):
     throttle_ms: int
     outcome: Outcome
     cause: Cause | None
+    rate_at_most_per_s: float | None = None
 
     @property
     def is_wrong(self) -> bool:
@@ -107,7 +115,7 @@ class BucketReplay:
         if not points:
             return []
         self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
-        times_ms, _, hashes, correlations, amounts, _, _ = zip(*points, strict=True)
+        times_ms, _, hashes, correlations, amounts, _, _, _ = zip(*points, strict=True)
         allowed = [(each[0] or 0.0) / 1_000.0 for each in governing]
         totals, windows_ms = self.rings[0].record_all(amounts, times_ms)
         is_over = list(map(_is_over, totals, allowed, windows_ms))
@@ -137,6 +145,14 @@ class BucketReplay:
         return shifted_ms[1:]
 
 
+def is_near_edit(governing: Governing, time_ms: int) -> bool:
+    """Whether the broker may still have acted on the quota before, or already on the one after."""
+    _, valid_from_ms, valid_to_ms, _ = governing
+    if valid_from_ms and time_ms - valid_from_ms < RULE_EDGE_MS:
+        return True
+    return valid_to_ms is not None and valid_to_ms - time_ms < RULE_EDGE_MS
+
+
 def _is_over(total: int, allowed_per_ms: float, window_ms: int) -> bool:
     return total > allowed_per_ms * window_ms
 
@@ -147,7 +163,7 @@ def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cau
     throttle_ms = 0
     if limit is not None and rate > limit:
         throttle_ms = max(throttle_time_ms(total, window_ms, limit), 0)
-    observed_ms, kind = point[-2:]
+    observed_ms, kind = point[5:7]
     if governing[3]:  # has_request_quota
         outcome, cause = Outcome.EXCLUDED, None
     elif kind == _THROTTLED_FETCH:
@@ -165,7 +181,7 @@ def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cau
         else:
             outcome = Outcome.FALSE_POSITIVE if throttle_ms > 0 else Outcome.FALSE_NEGATIVE
     # Three times as fast as the constructor, and this runs once a request.
-    return tuple.__new__(Verdict, (point, governing, rate, window_ms, throttle_ms, outcome, cause))
+    return tuple.__new__(Verdict, (point, governing, rate, window_ms, throttle_ms, outcome, cause, None))
 
 
 def _causes(
@@ -179,11 +195,9 @@ def _causes(
     """Why each verdict could be the other one; None where it could not."""
     causes: list[Cause | None] = []
     most = 2 * max(amounts)
-    for place, (limit, valid_from_ms, valid_to_ms, _) in enumerate(governing):
-        time_ms, cause = times_ms[place], None
-        if (valid_from_ms and time_ms - valid_from_ms < RULE_EDGE_MS) or (
-            valid_to_ms is not None and valid_to_ms - time_ms < RULE_EDGE_MS
-        ):
+    for place, each in enumerate(governing):
+        time_ms, limit, cause = times_ms[place], each[0], None
+        if is_near_edit(each, time_ms):
             cause = Cause.RULE_EDGE
         elif limit:
             above_ms = totals[place] * 1_000.0 / limit - windows_ms[place]

@@ -51,6 +51,8 @@ PRODUCE = Request(
     software_name="apache-kafka-java",
     software_version="3.9.0",
     topics=["orders"],
+    network_time_us=96,
+    mutations=None,
 )
 FETCH = PRODUCE._replace(
     log_time_ms=T0_MS + 423,

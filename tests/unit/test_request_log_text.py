@@ -52,6 +52,8 @@ PRODUCE = Request(
     software_name="confluent-kafka-python",
     software_version="2.16.1-rdkafka-2.16.0",
     topics=["orders"],
+    network_time_us=518,
+    mutations=None,
 )
 FETCH = PRODUCE._replace(
     record_time_ms=T_MS - 2,  # 0.729 + 0.076 + 1.184 + 0.002 - 0.5 = 1.491
@@ -64,6 +66,7 @@ FETCH = PRODUCE._replace(
     # 4 + (4 + 2 + 4 + 1 + 1); 1 + 6 + 1 + 1; two partitions of 36 with lengths of 1 and 3 bytes
     charged_bytes=16 + 9 + 36 + 1 + 36 + 3 + 30_000,
     request_time_percent=0.3762,
+    network_time_us=729,
     observed_throttle_ms=0,
     connection="127.0.0.1:45007-127.0.0.1:51866-6",
     correlation_id=12,
