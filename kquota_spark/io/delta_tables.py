@@ -7,7 +7,9 @@ from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.rules_tables import open_rules_table
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
 _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS)
@@ -43,6 +45,8 @@ def create_tables(settings: Settings) -> None:
                 f"table {declared.name} at {path} has other columns than this release writes: "
                 "give tables: another path, or use the release that made it"
             )
+    # MEASURE looks into the rules, also where nobody has watched the quotas yet.
+    open_rules_table(settings.tables, QUOTA_RULES)
 
 
 def has_rows(settings: Settings, name: str) -> bool:

@@ -13,10 +13,12 @@ from delta.tables import DeltaTable
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import mutation_config
 from kquota_spark.io.spark import NO_LIMIT, request_log, table, table_path, table_stream
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.callback_governing import with_callback_governing
+from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
@@ -51,6 +53,7 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
     # past the others. INGEST bounds the size of a commit.
     return to_usage(
         table_stream(session, settings, REQUESTS.name, max_files=NO_LIMIT),
+        to_coverage(_rules(session, settings), has_callback=bool(settings.quotas.callback)),
         f"{settings.stream.allowed_lateness} milliseconds",
         settings.stream.shuffle_partitions,
     )
@@ -61,11 +64,18 @@ def _judged(session: SparkSession, settings: Settings) -> DataFrame:
     if settings.quotas.callback:
         governed = with_callback_governing(usage, KnownLoader(settings))
     else:
-        rules = table(session, settings, QUOTA_RULES.name).where(
-            f"cluster_id = {_literal(settings.cluster_id)}"
-        )
-        governed = with_governing(usage, rules, static_defaults(settings))
-    return to_decisions(governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds")
+        governed = with_governing(usage, _rules(session, settings), static_defaults(settings))
+    return to_decisions(
+        governed,
+        rate_config(settings),
+        mutation_config(settings),
+        f"{settings.stream.judge_lateness} milliseconds",
+    )
+
+
+def _rules(session: SparkSession, settings: Settings) -> DataFrame:
+    """The quotas of this cluster, read anew in each micro-batch."""
+    return table(session, settings, QUOTA_RULES.name).where(f"cluster_id = {_literal(settings.cluster_id)}")
 
 
 def rate_config(settings: Settings) -> RateConfig:

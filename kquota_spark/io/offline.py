@@ -74,7 +74,7 @@ def replay_files(
     governor: Governor,
     config: RateConfig,
     log_time_zone: str = "UTC",
-    mutation_config: RateConfig = RateConfig(),
+    mutation_config: RateConfig | None = None,
 ) -> Replay:
     """Replay log files, each with its broker id.
 
@@ -102,7 +102,7 @@ def replay_files(
     for key, of_bucket in sorted(stretches.by_bucket().items(), key=_order):
         found.stretches[key], found.verdicts[key] = of_bucket, []
         is_mutation = key.quota_type is QuotaType.CONTROLLER_MUTATION
-        replay = new_replay(key.quota_type, mutation_config if is_mutation else config)
+        replay = new_replay(key.quota_type, (mutation_config or RateConfig()) if is_mutation else config)
         found.decisions[key] = judge_bucket(replay, of_bucket, found.verdicts[key])
     return found
 

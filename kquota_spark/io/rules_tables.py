@@ -65,8 +65,8 @@ class RulesTables:
         self._source: Source = source
         self._apply_lag_ms = apply_lag_ms
         self._mine = f"cluster_id = {_quoted(cluster_id)}"
-        self._changes_table = _open(root, QUOTA_CHANGES)
-        self._rules_table = _open(root, QUOTA_RULES)
+        self._changes_table = open_rules_table(root, QUOTA_CHANGES)
+        self._rules_table = open_rules_table(root, QUOTA_RULES)
         self._tidied_at_s = time.monotonic()
         self.changes, self.problems = self._read_changes()
         self.known_through_ms = self._read_known_through()
@@ -217,7 +217,12 @@ class RulesTables:
         }
 
 
-def _open(root: str, table: Table) -> DeltaTable:
+def open_rules_table(root: str, table: Table) -> DeltaTable:
+    """A table of the watch, made if it is not there.
+
+    Raises:
+        UserError: it cannot be opened or created.
+    """
     uri = f"{root.rstrip('/')}/{table.name}"
     try:
         return DeltaTable.create(

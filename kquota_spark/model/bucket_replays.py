@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from kquota_spark.model.mutation_replay import MutationReplay
-from kquota_spark.model.points import Point
 from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.replay import BucketReplay, Governing, Verdict
+from kquota_spark.model.replay import BucketReplay
 from kquota_spark.model.request_replay import RequestReplay
 from kquota_spark.model.sampled_rate import RateConfig
 
-
-class Replay(Protocol):
-    """State of one bucket, moved on by the requests of whole seconds."""
-
-    folded_through_ms: int
-
-    def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
-        """Record and judge requests in `Point` order, none before `folded_through_ms`."""
+Replay = BucketReplay | RequestReplay | MutationReplay
+"""State of one bucket, moved on by the requests of whole seconds."""
 
 
 def new_replay(quota_type: QuotaType, config: RateConfig) -> Replay:

@@ -75,7 +75,10 @@ class MutationReplay:
         """Judge and charge the topics of whole seconds, in order; see `BucketReplay.judge`."""
         if points:
             self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
-        return list(map(self._judged, points, governing))
+        verdicts: dict[int, Verdict] = {}
+        for place in sorted(range(len(points)), key=lambda place: _order(points[place])):
+            verdicts[place] = self._judged(points[place], governing[place])
+        return [verdicts[place] for place in range(len(points))]
 
     def _judged(self, point: Point, governing: Governing) -> Verdict:
         time_ms, limit = point.record_time_ms, governing.limit_per_s
@@ -145,6 +148,12 @@ class MutationReplay:
         high = -max(missing - limit / 1_000, 0.0)
         self._most.settle(max(min(most, high), low), time_ms)
         self._least.settle(min(max(least, low), high), time_ms)
+
+
+def _order(point: Point) -> tuple[int, int, int, bool]:
+    """Of one request's topics the refused ones come last: none is charged once the bucket is below 0."""
+    is_refused = point.kind == PointKind.REFUSED_MUTATION
+    return point.record_time_ms, point.log_time_ms, point.correlation_id, is_refused
 
 
 def _cause(point: Point, governing: Governing, most: float, least: float) -> Cause | None:

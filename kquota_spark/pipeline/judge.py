@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from functools import partial
-from itertools import zip_longest
+from itertools import repeat, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,9 +13,13 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from kquota_spark.model.bucket_replays import Replay, forget_at_ms, model_name, new_replay
 from kquota_spark.model.decision import Decision, Stretch, judge_bucket
+from kquota_spark.model.mutation_replay import MutationReplay
 from kquota_spark.model.points import Point
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import BucketReplay, Governing
+from kquota_spark.model.request_replay import RequestReplay
 from kquota_spark.model.sampled_rate import RateConfig, SampleRing
 from kquota_spark.schema.tables import DECISIONS
 
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
 
 KEYS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _FROM_DECISION = (
-    "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "quota_used_percent", "amount", "requests",
-    "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
+    "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "rate_at_most_per_s", "quota_used_percent", "amount",
+    "requests", "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
     "total_throttle_ms", "late", "users", "client_ids",
 )  # fmt: skip
 _FROM_AGREEMENT = {
@@ -41,18 +45,21 @@ _FROM_AGREEMENT = {
     "excluded": "excluded",
     "throttle_errors_ms": "throttle_errors_ms",
 }
-_FORM = 2
+_FORM = 3
 """Version of the state's form; another release that cannot read it says so."""
 _OUTPUT = tuple(column for column in DECISIONS.columns if column.name not in ("event_date", "second"))
 _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in _OUTPUT) + ", second_ms bigint"
 
 
-def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -> DataFrame:
+def to_decisions(
+    governed: DataFrame, config: RateConfig, mutation_config: RateConfig, judge_lateness: str
+) -> DataFrame:
     """Rows of `decisions`, one a second of a bucket.
 
     Args:
         governed: stream of GOVERN's rows.
         config: sample ring of the brokers.
+        mutation_config: windows of their mutation quotas.
         judge_lateness: watermark delay; generous, because rows behind it vanish before the processor.
     """
     sent = governed.withWatermark("second", judge_lateness).select(
@@ -62,7 +69,7 @@ def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -
         "second",
     )
     judged = sent.groupBy("bucket").transformWithState(
-        statefulProcessor=_BucketProcessor(config),
+        statefulProcessor=_BucketProcessor(config, mutation_config),
         outputStructType=_OUTPUT_DDL,
         outputMode="Append",
         timeMode="EventTime",
@@ -90,6 +97,9 @@ class _Sent(msgspec.Struct, gc=False):
     valid_to_ms: int
     has_request_quota: bool
     points: list[list[int]]
+    """Without the last field of `Point`."""
+    network_times_us: list[int] | None = None
+    """That last field, of a request quota's points only."""
     rule: str | None = None
     rule_version: int | None = None
     level: int | None = None
@@ -105,7 +115,10 @@ def _sent() -> Column:
     """The struct that `_Sent` reads."""
     made = {
         "points": F.expr(
-            f"array({', '.join(f'CAST(points.{name} AS ARRAY<BIGINT>)' for name in Point._fields)})"
+            f"array({', '.join(f'CAST(points.{name} AS ARRAY<BIGINT>)' for name in Point._fields[:-1])})"
+        ),
+        "network_times_us": F.when(
+            F.col("quota_type") == QuotaType.REQUEST.value, F.col("points.network_time_us")
         ),
         "limit_per_s": F.col("limit_per_s").cast("string"),
     }
@@ -119,7 +132,8 @@ class _BucketProcessor(StatefulProcessor):
     by processing time is not used: it would wipe live state after a stop of the job.
     """
 
-    def __init__(self, config: RateConfig) -> None:
+    def __init__(self, config: RateConfig, mutation_config: RateConfig) -> None:
+        self._configs = {QuotaType.CONTROLLER_MUTATION: mutation_config}
         self._config = config
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -130,30 +144,35 @@ class _BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         stored = self._state.get()
-        replay = BucketReplay(self._config) if stored is None else decoded(bytes(stored[0]), self._config)
+        quota_type = _quota_type(key)
+        config = self._configs.get(quota_type, self._config)
+        replay = (
+            new_replay(quota_type, config)
+            if stored is None
+            else decoded(bytes(stored[0]), quota_type, config)
+        )
         received = [_decoded_row(row.sent) for row in rows]
         decisions = judge_bucket(replay, map(_stretch, received))
         self._state.update((encoded(replay),))
         if stored is None:
-            self._handle.registerTimer(self._forget_at_ms(replay))
+            self._handle.registerTimer(forget_at_ms(replay, config))
         for decision in decisions:
-            yield _row(key, decision, received[0].known_through_ms, self._config)
+            yield _row(key, decision, received[0].known_through_ms, model_name(quota_type, config))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
         stored = self._state.get()
         if stored is not None:
-            forget_at_ms = self._forget_at_ms(decoded(bytes(stored[0]), self._config))
-            if forget_at_ms > expiredTimerInfo.getExpiryTimeInMs():
-                self._handle.registerTimer(forget_at_ms)
+            quota_type = _quota_type(key)
+            config = self._configs.get(quota_type, self._config)
+            due_ms = forget_at_ms(decoded(bytes(stored[0]), quota_type, config), config)
+            if due_ms > expiredTimerInfo.getExpiryTimeInMs():
+                self._handle.registerTimer(due_ms)
             else:
                 self._state.clear()
         return iter(())
 
     def close(self) -> None:
         pass
-
-    def _forget_at_ms(self, replay: BucketReplay) -> int:
-        return replay.folded_through_ms + self._config.horizon_ms
 
 
 _point = partial(tuple.__new__, Point)
@@ -162,13 +181,17 @@ _point = partial(tuple.__new__, Point)
 def _stretch(sent: _Sent) -> Stretch:
     limit = None if sent.limit_per_s is None else float(sent.limit_per_s)
     governing = Governing(limit, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota)
-    points = list(map(_point, zip(*sent.points, strict=True)))
+    points = list(map(_point, zip(*sent.points, sent.network_times_us or repeat(0))))  # noqa: B905
     return Stretch(
         sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version, points
     )
 
 
-def _row(key: Any, decision: Decision, known_through_ms: int | None, config: RateConfig) -> Row:
+def _quota_type(key: Any) -> QuotaType:
+    return QuotaType(msgspec.json.decode(key[0])[KEYS.index("quota_type")])
+
+
+def _row(key: Any, decision: Decision, known_through_ms: int | None, model_variant: str) -> Row:
     is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
     cluster_id, broker_id, *names = msgspec.json.decode(key[0])
     values: dict[str, Any] = dict(zip_longest(KEYS, (cluster_id, int(broker_id), *names)))
@@ -176,18 +199,20 @@ def _row(key: Any, decision: Decision, known_through_ms: int | None, config: Rat
     values.update({name: getattr(decision.agreement, source) for name, source in _FROM_AGREEMENT.items()})
     values["is_rules_behind"] = is_behind
     values["is_certain"] = decision.is_certain and not is_behind
-    values["model_variant"] = config.name
+    values["model_variant"] = model_variant
     values["second_ms"] = decision.second_ms
     return Row(**values)
 
 
-def encoded(replay: BucketReplay) -> bytes:
+def encoded(replay: Replay) -> bytes:
     """State of a bucket as MessagePack; the first number is the version of this form."""
+    if isinstance(replay, RequestReplay | MutationReplay):
+        return msgspec.msgpack.encode([_FORM, replay.state])
     rings = [ring.state for ring in replay.rings]
     return msgspec.msgpack.encode([_FORM, replay.folded_through_ms, replay.times_ms, rings])
 
 
-def decoded(data: bytes, config: RateConfig) -> BucketReplay:
+def decoded(data: bytes, quota_type: QuotaType, config: RateConfig) -> Replay:
     """The state back.
 
     Raises:
@@ -197,6 +222,10 @@ def decoded(data: bytes, config: RateConfig) -> BucketReplay:
     if form != _FORM:
         msg = f"state of a bucket has form {form}, expected {_FORM}: use a new checkpoint"
         raise ValueError(msg)
+    if quota_type is QuotaType.REQUEST:
+        return RequestReplay(config, *parts)
+    if quota_type is QuotaType.CONTROLLER_MUTATION:
+        return MutationReplay(config, *parts)
     folded_through_ms, times_ms, rings = parts
     replay = BucketReplay(config)
     replay.folded_through_ms = folded_through_ms

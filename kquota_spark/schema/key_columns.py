@@ -6,8 +6,15 @@ from kquota_spark.schema.columns import Column
 
 CLUSTER_ID = Column("cluster_id", "string", "name of the Kafka cluster, from the configuration")
 EVENT_DATE = Column("event_date", "date", "UTC date of the row's time; partition, and the unit of retention")
-BROKER_ID = Column("broker_id", "int", "broker that handled the request; quotas are per broker")
-QUOTA_TYPE = Column("quota_type", "string", "produce or fetch")
+BROKER_ID = Column(
+    "broker_id", "int", "broker that handled the request; quotas are per broker. -1: the active controller"
+)
+QUOTA_TYPE = Column(
+    "quota_type",
+    "string",
+    "produce or fetch (bytes, bytes per second), request (microseconds of handler threads, percent of one thread), "
+    "or controller_mutation (partitions, partitions per second)",
+)
 PRINCIPAL_TYPE = Column(
     "principal_type", "string", "type of the principal; Kafka's own quotas ignore it, a callback may not"
 )

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.model.bucket_replays import Replay
 from kquota_spark.model.decision import Stretch, judge_bucket
 from kquota_spark.model.points import Point
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import BucketReplay, Governing
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.judge import decoded, encoded
@@ -97,8 +99,9 @@ def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     config = RateConfig(num_samples=4, window_ms=500, variant=variant)
-    kept, stored = BucketReplay(config), BucketReplay(config)
-    assert encoded(decoded(encoded(stored), config)) == encoded(stored)
+    kept = BucketReplay(config)
+    stored: Replay = BucketReplay(config)
+    assert encoded(decoded(encoded(stored), QuotaType.PRODUCE, config)) == encoded(stored)
     second_ms = T0_MS
     for _ in range(300):
         second_ms += 1_000 * chance.choice([1, 1, 1, 2, 5])
@@ -109,7 +112,7 @@ def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
             for index, moment in enumerate(moments)
         ]
         governing = [Governing(limit)] * len(points)
-        stored = decoded(encoded(stored), config)
+        stored = decoded(encoded(stored), QuotaType.PRODUCE, config)
         assert stored.judge(points, governing) == kept.judge(points, governing)
     assert encoded(stored) == encoded(kept)
 
@@ -118,4 +121,4 @@ def test_a_state_of_another_release_is_refused() -> None:
     form, *rest = msgspec.msgpack.decode(encoded(BucketReplay(CONFIG)))
     foreign = msgspec.msgpack.encode([form + 1, *rest])
     with pytest.raises(ValueError, match=f"form {form + 1}, expected {form}: use a new checkpoint"):
-        decoded(foreign, CONFIG)
+        decoded(foreign, QuotaType.PRODUCE, CONFIG)

@@ -14,6 +14,7 @@ import pytest
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.spark import table_stream
 from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.episodes import to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
@@ -46,10 +47,12 @@ def hops(spark: SparkSession, settings: Settings) -> dict[str, tuple[DataFrame, 
     parse = IngestSettings("demo", "UTC", 60_000, 5_000, 4_096)
     still_open = spark.read.format("delta").load(f"{settings.tables}/violations")
     decisions = spark.read.format("delta").load(f"{settings.tables}/decisions")
+    coverage = to_coverage(rules, has_callback=False)
+    judged = to_decisions(with_governing(usage, rules), RateConfig(), RateConfig(), "10 minutes")
     return {
         "ingest": (to_requests(messages, parse), REQUESTS),
-        "measure": (to_usage(table_stream(spark, settings, REQUESTS.name), "5 seconds", 2), USAGE),
-        "judge": (to_decisions(with_governing(usage, rules), RateConfig(), "10 minutes"), DECISIONS),
+        "measure": (to_usage(table_stream(spark, settings, REQUESTS.name), coverage, "5 seconds", 2), USAGE),
+        "judge": (judged, DECISIONS),
         "episodes": (to_violations(decisions, still_open, 10.0), VIOLATIONS),
     }
 
