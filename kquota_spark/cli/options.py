@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
@@ -82,7 +83,7 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--client", metavar="ID", help="only this client id, likewise")
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="only this broker")
-    parser.add_argument("--type", choices=("produce", "fetch"), help="only this quota type")
+    parser.add_argument("--type", choices=[each.value for each in QuotaType], help="only this quota type")
     parser.add_argument(
         "--since",
         type=time_argument,

@@ -35,9 +35,9 @@ from kquota_spark.cli.render import (
     clock_time,
     person_ms,
     person_percent,
-    person_rate,
     show,
 )
+from kquota_spark.cli.units import rate_text
 from kquota_spark.io.tables import open_tables
 
 _BUCKET_ORDER = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
@@ -123,8 +123,8 @@ def _violation_columns(*, with_day: bool) -> tuple[Shown, ...]:
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
         Shown("lasted", _lasted),
         *bucket_columns(),
-        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
-        Shown("peak", lambda row: person_rate(row["peak_rate_per_s"])),
+        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"])),
+        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"])),
         Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
         Shown("throttle", lambda row: person_ms(row["throttled_ms"])),
         Shown("reqs", lambda row: str(row["throttled_requests"])),
@@ -167,8 +167,8 @@ def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
     return (
         Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
         *bucket_columns(),
-        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
-        Shown("rate", lambda row: person_rate(row["rate_per_s"])),
+        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"])),
+        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"])),
         Shown("used", lambda row: person_percent(row["quota_used_percent"])),
         Shown("throttle", lambda row: f"{row['throttle_ms']}/{row['observed_throttle_ms']} ms"),
         Shown("reqs", lambda row: str(row["requests"] + row["late"])),

@@ -20,12 +20,11 @@ from kquota_spark.cli.render import (
     Report,
     Shown,
     clock_time,
-    person_bytes,
     person_ms,
     person_name,
-    person_rate,
     show,
 )
+from kquota_spark.cli.units import amount_text, rate_text
 from kquota_spark.io.tables import Tables, open_tables, utc_text
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
@@ -64,7 +63,7 @@ def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
         Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
         *_who(),
         Shown("requests", lambda row: str(row["requests"])),
-        Shown("rate", lambda row: person_rate(row["rate_per_s"])),
+        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"])),
         Shown("throttled", lambda row: person_ms(row["observed_throttle_ms"])),
     )
     return Report(
@@ -87,10 +86,10 @@ def _totals(tables: Tables, options: argparse.Namespace) -> Report:
     rows = found.dicts()
     shown = (
         *_who(),
-        Shown("bytes", lambda row: person_bytes(row["amount"])),
+        Shown("amount", lambda row: amount_text(row["quota_type"], row["amount"])),
         Shown("requests", lambda row: str(row["requests"])),
-        Shown("mean", lambda row: person_rate(row["mean_rate_per_s"])),
-        Shown("peak", lambda row: person_rate(row["peak_rate_per_s"])),
+        Shown("mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"])),
+        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"])),
         Shown("throttled", lambda row: person_ms(row["observed_throttle_ms"])),
     )
     rest = "; there are more: --limit 0 shows all" if has_more else ""
