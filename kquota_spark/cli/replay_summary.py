@@ -26,6 +26,7 @@ def summary_of(found: Replay) -> dict[str, Any]:
         "unreadable_reasons": dict(found.unreadable),
         "counted": found.counted,
         "duplicates": found.duplicates,
+        "verdicts": sum(map(len, found.verdicts.values())),
         "decisions": sum(map(len, found.decisions.values())),
         **whole.as_dict(),
         "by_type": {quota_type.value: tally.as_dict() for quota_type, tally in by_type.items()},

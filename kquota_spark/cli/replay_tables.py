@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.cli.replay_rows import bucket_name
 from kquota_spark.cli.units import amount_text, broker_text, rate_text, type_text
+from kquota_spark.model.points import CONTROLLER_ID
 
 _COMMAND = "kquota replay"
 _OURS = "by the replay / in the broker's log"
@@ -49,7 +50,7 @@ def place_columns(rows: Sequence[Row]) -> tuple[Shown, ...]:
         Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
         Shown("bucket", bucket_name, is_text=True, keep=12),
     )
-    if len({row["broker_id"] for row in rows}) < 2:
+    if len({row["broker_id"] for row in rows} - {CONTROLLER_ID}) < 2:
         return columns
     return (Shown("broker", lambda row: broker_text(row["broker_id"])), *columns)
 

@@ -253,18 +253,14 @@ def _request(
     if amount is not None and amount > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
     header, software = line.request_header, line.client_information
-    client_id = header.client_id
-    if client_id is UNSET:
-        client_id = _no_client_id(header)
+    client_id = header.client_id if header.client_id is not UNSET else _no_client_id(header)
     kind, colon, name = line.principal.partition(":")
     if not colon:
         raise Unreadable("a principal that is not `type:name`")
-    throttle_ms = line.throttle_time_ms
+    throttle_ms, send_ms = line.throttle_time_ms, line.send_time_ms
     fields = (
         log_time_ms,
-        record_time_ms(
-            log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited
-        ),
+        record_time_ms(log_time_ms, send_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited),
         kind,
         name,
         client_id,
@@ -283,7 +279,7 @@ def _request(
         software.software_name,
         software.software_version,
         topics,
-        None if is_exempt or is_from_follower or line.is_forwarded else int(line.send_time_ms * 1_000 + 0.5),
+        None if is_exempt or is_from_follower or line.is_forwarded else int(send_ms * 1_000 + 0.5),
         mutations,
     )
     # Three times as fast as the constructor of a tuple with 22 names.

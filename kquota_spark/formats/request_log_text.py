@@ -241,11 +241,11 @@ def _request(
     throttle_ms = max(at_top_ms, in_response_ms or 0)
     if throttle_ms > INT32_MAX or not -INT32_MAX <= line.correlation_id <= INT32_MAX:
         raise Unreadable("text form: a number beyond 32 bits")
-    sent_ms = line.time_ms("send") + line.hold_ms
+    send_ms, queue_ms, remote_ms = map(line.time_ms, ("send", "response_queue", "remote"))
     return Request(
         log_time_ms=line.log_time_ms,
         record_time_ms=record_time_ms(
-            line.log_time_ms, sent_ms, line.time_ms("response_queue"), line.time_ms("remote"), has_waited
+            line.log_time_ms, send_ms + line.hold_ms, queue_ms, remote_ms, has_waited
         ),
         principal_type=tail["kind"],
         user=tail["user"],
@@ -265,6 +265,6 @@ def _request(
         software_name=tail["software"] or "unknown",
         software_version=tail["software_version"] or "unknown",
         topics=topics[:MAX_TOPICS],
-        network_time_us=None if is_exempt or is_from_follower else int(line.time_ms("send") * 1_000 + 0.5),
+        network_time_us=None if is_exempt or is_from_follower else int(send_ms * 1_000 + 0.5),
         mutations=None,
     )
