@@ -16,6 +16,7 @@ from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.offline import replay_files
 from kquota_spark.model.govern import RuleGovernor
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.ingest import IngestSettings, parsed_batch
@@ -101,6 +102,8 @@ def test_decisions_equal_the_replay_whatever_the_batches(
     expected = _replayed()
     found = sorted(rows_of(settings, "decisions"), key=_place)
     assert [{name: row[name] for name in expected[0]} for row in found] == expected
-    # 21,696 counted requests of the capture: 17,270 produces and 4,426 fetches; none is lost, none is late.
-    assert sum(row["requests"] for row in found) == 21_696
+    # 17,270 produces, 4,426 fetches, 4,228 requests of the client with a request quota, 64 topics that the mutation
+    # quota was asked about; none is lost, none is late.
+    assert sum(row["requests"] for row in found) == 17_270 + 4_426 + 4_228 + 64
+    assert {row["quota_type"] for row in found} == {each.value for each in QuotaType}
     assert sum(row["late"] for row in found) == 0
