@@ -233,11 +233,7 @@ def _request(
     if charge.charged_bytes is not None and charge.charged_bytes > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
     tail = line.tail
-    throttle = tail["throttle"]
-    if throttle is not None and throttle.isdigit():
-        at_top_ms = int(throttle)
-    else:
-        at_top_ms = int(line.hold_ms) if in_response_ms is None else 0
+    at_top_ms = _at_top_ms(line, in_response_ms)
     throttle_ms = max(at_top_ms, in_response_ms or 0)
     if throttle_ms > INT32_MAX or not -INT32_MAX <= line.correlation_id <= INT32_MAX:
         raise Unreadable("text form: a number beyond 32 bits")
@@ -268,3 +264,11 @@ def _request(
         network_time_us=None if is_exempt or is_from_follower else int(send_ms * 1_000 + 0.5),
         mutations=None,
     )
+
+
+def _at_top_ms(line: _Line, in_response_ms: int | None) -> int:
+    """The log's own throttle time, if it is one; what it was held back for where there is no response to ask."""
+    throttle = line.tail["throttle"]
+    if throttle is not None and throttle.isdigit():
+        return int(throttle)
+    return int(line.hold_ms) if in_response_ms is None else 0

@@ -194,5 +194,5 @@ def test_what_a_request_says(
     replacements: tuple[tuple[str, str], ...], expected: tuple[int, PointKind] | None
 ) -> None:
     mutations = parsed(*replacements).mutations
-    found = mutations and [(each.partitions, each.point_kind) for each in mutations]
-    assert found == (None if expected is None else [expected])
+    found = None if mutations is None else [(each.partitions, each.point_kind) for each in mutations]
+    assert found == (None if expected is None else [(expected[0], int(expected[1]))])
