@@ -82,6 +82,7 @@ class BrokerConfigs:
                     _log.warning("%s", text)
                 said = findings
         except BaseException as error:  # handed to the thread that calls check()
+            _log.error("the brokers are not asked any more: %s", error)
             self._error = error
 
     def _not_asked(self, reason: str) -> list[Check]:

@@ -217,11 +217,11 @@ def test_huge_and_odd_nodes_are_reported_and_hide_no_other(
     watch(settings)
     until_known(settings, now_ms())
     found = produce_rates(settings)
-    assert (found["users/good"], found["users/huge"], found["users/minus"]) == (7.0, 7.0, -5.0)
-    assert not {"users/bom", "users/truncated", "users/deep", "users/most"} & found.keys()
-    assert {"users/bom", "users/truncated", "users/deep", "users/minus", "users/most"} <= set(
-        problems(settings)
-    )
+    # A byte order mark in front is fine with brokers, too.
+    kept = [found[f"users/{name}"] for name in ("good", "huge", "bom", "minus", "n" * 10_000)]
+    assert kept == [7.0, 7.0, 7.0, -5.0, 7.0]
+    assert not {"users/truncated", "users/deep", "users/most"} & found.keys()
+    assert {"users/truncated", "users/deep", "users/minus", "users/most"} <= set(problems(settings))
     assert "users/evil" not in str(changes(settings))
     # No file or folder is called after a node.
     names = [path.name for path in (tmp_path / "tables").rglob("*")]
