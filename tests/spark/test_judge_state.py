@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +12,15 @@ import msgspec
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.model.decision import Stretch, judge_bucket
+from kquota_spark.formats.quota_file import read_quota_file
+from kquota_spark.io.offline import replay_files
+from kquota_spark.model.bucket_replays import replay_of
+from kquota_spark.model.decision import Decision, Stretch, judge_bucket
+from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.points import Point
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import BucketReplay, Governing
+from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs
 from kquota_spark.pipeline.sent import Sent
@@ -123,6 +130,21 @@ def _sent(chance: random.Random, second_ms: int, rate_config: str | None = None)
     return Sent(
         second_ms, "alice", "etl", 0, 2**62, False, columns, limit_per_s=limit, rate_config=rate_config
     )
+
+
+def test_the_state_of_every_quota_type_goes_on_second_by_second() -> None:
+    capture = Path(__file__).parents[1] / "data" / "kraft39"
+    book = RuleBook(stretches(read_quota_file(capture / "quotas.yaml")))
+    found = replay_files([(1, capture / "broker-1.kafka-request.log.gz")], RuleGovernor(book), RateConfig())
+    assert {key.quota_type for key in found.stretches} == set(QuotaType)
+    for key, of_bucket in found.stretches.items():
+        replay, decisions = replay_of(key.quota_type, RateConfig()), list[Decision]()
+        by_second = sorted(of_bucket, key=attrgetter("second_ms"))
+        for _, second in groupby(by_second, key=attrgetter("second_ms")):
+            state = msgspec.msgpack.decode(msgspec.msgpack.encode(replay.state))
+            replay = replay_of(key.quota_type, RateConfig(), state)
+            decisions += judge_bucket(replay, second)
+        assert decisions == found.decisions[key]
 
 
 def test_a_state_of_another_release_is_refused() -> None:

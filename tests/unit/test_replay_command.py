@@ -56,7 +56,7 @@ def test_counts_add_up(answers: dict[str, dict[str, Any]], capture: Capture) -> 
     assert answer["duplicates"] == 0
     verdicts = ("requests_judged", "uncertain", "inferred", "excluded")
     assert answer["verdicts"] == sum(answer[name] for name in verdicts)
-    # A line counts for several quotas, but none of these lines changes more than one topic for the same one.
+    # A line has a verdict for each quota that was asked: bytes, thread time, and every topic that it changed.
     assert answer["counted"] <= answer["verdicts"] <= 2 * answer["lines"]
     outcomes = ("agreeing", "false_positive", "false_negative")
     assert answer["requests_judged"] == sum(answer[name] for name in outcomes)
