@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.jmx_sample import addresses
 from kquota_spark.io.conflicts import retried
+from kquota_spark.io.jmx_choice import of_one_source
 from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.spark import (
@@ -32,7 +32,7 @@ from kquota_spark.io.spark import (
 )
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.pipeline.callback_governing import with_callback_governing
-from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, only_violated, to_violations
+from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
@@ -187,7 +187,7 @@ def _fold(settings: Settings, decisions: DataFrame) -> None:
     """Fold a batch of decisions into the episodes that are open now."""
     session, path = decisions.sparkSession, table_path(settings, VIOLATIONS.name)
     still_open = session.read.format("delta").load(path).where("end_time IS NULL")
-    counted = _of_one_source(decisions, settings)
+    counted = of_one_source(settings, decisions)
     if only_violated(counted).isEmpty() and still_open.isEmpty():
         return
     changed = to_violations(counted, still_open, settings.stream.episode_gap / 1_000)
@@ -199,13 +199,3 @@ def _fold(settings: Settings, decisions: DataFrame) -> None:
         .whenNotMatchedInsertAll()
         .execute()
     )
-
-
-def _of_one_source(decisions: DataFrame, settings: Settings) -> DataFrame:
-    """The decisions of a batch that episodes are made of; only a job with both sources has to look."""
-    if not (settings.kafka.has_log and settings.kafka.jmx_topic):
-        return decisions
-    first = decisions.agg(F.min("second").alias("first")).collect()[0]["first"]
-    since = F.lit(first) - F.expr(f"INTERVAL {LOG_SILENCE_S} SECONDS")
-    around = table(decisions.sparkSession, settings, DECISIONS.name).where(F.col("second") >= since)
-    return only_one_source(decisions, around)

@@ -23,6 +23,8 @@ _CLOCK = ("cluster_id", "broker_id", "source")
 _BUCKET = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _NAMES = 20
 LOG_SILENCE_S = 600
+FROM_LOG = "coalesce(source, 'log') = 'log'"
+"""Rows that an older release wrote have no source: it knew the log only."""
 
 
 def only_violated(decisions: DataFrame) -> DataFrame:
@@ -41,11 +43,11 @@ def only_one_source(decisions: DataFrame, around: DataFrame) -> DataFrame:
         around: decisions of the time of the batch and of `LOG_SILENCE_S` before, from the table.
     """
     place = ["cluster_id", "broker_id", "quota_type"]
-    told = around.where("source = 'log'").groupBy(*place).agg(F.max("second").alias("log_second"))
+    told = around.where(FROM_LOG).groupBy(*place).agg(F.max("second").alias("log_second"))
     with_log = decisions.join(F.broadcast(told), place, "left")
     silence_ms = F.unix_millis("second") - F.unix_millis("log_second")
     is_told = F.coalesce(silence_ms <= LOG_SILENCE_S * 1_000, F.lit(False))
-    return with_log.where((F.col("source") == "log") | ~is_told).select(*decisions.columns)
+    return with_log.where(F.expr(FROM_LOG) | ~is_told).select(*decisions.columns)
 
 
 def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> DataFrame:
@@ -56,6 +58,7 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
         still_open: rows of `violations` without an end.
         gap_s: seconds without violation that end an episode.
     """
+    decisions, still_open = decisions.transform(with_source), still_open.transform(with_source)
     clock = decisions.groupBy(*_CLOCK).agg(F.max("second").alias("clock"))
     pieces = only_violated(decisions).transform(_as_pieces).unionByName(still_open.transform(_reopened))
     by_time = Window.partitionBy(*_BUCKET).orderBy("start_time")
@@ -70,6 +73,11 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
         .transform(_with_identity, gap_s)
         .select(*VIOLATIONS.names)
     )
+
+
+def with_source(rows: DataFrame) -> DataFrame:
+    """Rows that an older release wrote get their source: the log."""
+    return rows.withColumn("source", F.coalesce("source", F.lit("log")))
 
 
 def _as_pieces(violated: DataFrame) -> DataFrame:
