@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from kquota_spark.model.points import CONTROLLER_ID
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.schema.tables import VIOLATIONS
 
 if TYPE_CHECKING:
@@ -42,12 +44,21 @@ def only_one_source(decisions: DataFrame, around: DataFrame) -> DataFrame:
         decisions: a batch of decisions.
         around: decisions of the time of the batch and of `LOG_SILENCE_S` before, from the table.
     """
-    place = ["cluster_id", "broker_id", "quota_type"]
-    told = around.where(FROM_LOG).groupBy(*place).agg(F.max("second").alias("log_second"))
-    with_log = decisions.join(F.broadcast(told), place, "left")
+    place = ["cluster_id", "teller", "quota_type"]
+    told = around.where(FROM_LOG).transform(_with_teller).groupBy(*place)
+    newest = F.broadcast(told.agg(F.max("second").alias("log_second")))
+    with_log = decisions.transform(_with_teller).join(newest, place, "left")
     silence_ms = F.unix_millis("second") - F.unix_millis("log_second")
     is_told = F.coalesce(silence_ms <= LOG_SILENCE_S * 1_000, F.lit(False))
     return with_log.where(F.expr(FROM_LOG) | ~is_told).select(*decisions.columns)
+
+
+def _with_teller(decisions: DataFrame) -> DataFrame:
+    """Whose log tells of it: of mutations there is one bucket in the cluster, whichever broker's JMX shows it."""
+    is_mutation = F.col("quota_type") == QuotaType.CONTROLLER_MUTATION.value
+    return decisions.withColumn(
+        "teller", F.when(is_mutation, F.lit(CONTROLLER_ID)).otherwise(F.col("broker_id"))
+    )
 
 
 def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> DataFrame:
@@ -59,7 +70,7 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
         gap_s: seconds without violation that end an episode.
     """
     decisions, still_open = decisions.transform(with_source), still_open.transform(with_source)
-    clock = decisions.groupBy(*_CLOCK).agg(F.max("second").alias("clock"))
+    clock = _clock(decisions)
     pieces = only_violated(decisions).transform(_as_pieces).unionByName(still_open.transform(_reopened))
     by_time = Window.partitionBy(*_BUCKET).orderBy("start_time")
     before = by_time.rowsBetween(Window.unboundedPreceding, -1)
@@ -78,6 +89,14 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
 def with_source(rows: DataFrame) -> DataFrame:
     """Rows that an older release wrote get their source: the log."""
     return rows.withColumn("source", F.coalesce("source", F.lit("log")))
+
+
+def _clock(decisions: DataFrame) -> DataFrame:
+    """How far each broker's log has come. The controller's bucket is rarely used: its clock is the cluster's."""
+    newest = F.max("second").alias("clock")
+    of_brokers = decisions.where(f"broker_id <> {CONTROLLER_ID}").groupBy(*_CLOCK).agg(newest)
+    of_clusters = decisions.groupBy("cluster_id", "source").agg(newest)
+    return of_brokers.unionByName(of_clusters.withColumn("broker_id", F.lit(CONTROLLER_ID)))
 
 
 def _as_pieces(violated: DataFrame) -> DataFrame:

@@ -49,7 +49,7 @@ def test_usage_from_jmx_counts_only_where_the_log_tells_nothing(
     assert run("usage", "--tables", str(tmp_path)) == 0
     # The mean of broker 2 is that of its samples; bytes and requests nobody knows.
     assert capsys.readouterr().out.splitlines()[:4] == [
-        "user   client id  type     broker   bytes  requests      mean      peak  throttled  source",
+        "user   client id  type     broker  amount  requests      mean      peak  throttled  source",
         "alice  etl        produce       1  1.0 kB         1   500 B/s  1.0 kB/s       0 ms  log",
         "alice  -          request       1       -         -    12.5 %    12.5 %          -  jmx",
         "alice  -          produce       2       -         -  1.0 kB/s  1.5 kB/s          -  jmx",
