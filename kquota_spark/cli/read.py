@@ -51,14 +51,15 @@ select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client
        epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,
        epoch_ms(last_second) as last_second, end_time is null as is_open, level, rule, limit_per_s,
        peak_rate_per_s, peak_quota_used_percent, violated_seconds, throttled_ms, throttled_requests,
-       source, users, client_ids
+       coalesce(source, 'log') as source, users, client_ids
 from violations
 """
 _DECISIONS = """
 select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, epoch_ms(second) as second,
        level, rule, rule_version, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
        throttle_ms, observed_throttle_ms, throttled_requests, observed_throttled_requests,
-       coalesce(late, 0) as late, is_certain, is_rules_behind, source, users, client_ids
+       coalesce(late, 0) as late, is_certain, is_rules_behind, coalesce(source, 'log') as source,
+       users, client_ids
 from decisions
 """
 

@@ -42,10 +42,10 @@ from (
   from requests where topic is not null group by cluster_id
 ) r
 left join (
-  select cluster_id, epoch_ms(max(second)) as usage_ms from usage where source = 'log' group by 1
+  select cluster_id, epoch_ms(max(second)) as usage_ms from usage where source is distinct from 'jmx' group by 1
 ) u using (cluster_id)
 left join (
-  select cluster_id, epoch_ms(max(second)) as decision_ms from decisions where source = 'log' group by 1
+  select cluster_id, epoch_ms(max(second)) as decision_ms from decisions where source is distinct from 'jmx' group by 1
 ) d using (cluster_id)
 order by cluster_id
 """
@@ -69,15 +69,15 @@ select cluster_id, quota_type,
        coalesce(sum(uncertain), 0)::bigint as uncertain,
        coalesce(sum(inferred), 0)::bigint as inferred,
        coalesce(sum(excluded), 0)::bigint as excluded
-from decisions where source = 'log' group by cluster_id, quota_type order by cluster_id, quota_type
+from decisions where source is distinct from 'jmx' group by cluster_id, quota_type order by cluster_id, quota_type
 """
 _EPISODES = """
 select cluster_id, count(*) as episodes, count(*) filter (end_time is null) as open,
        epoch_ms(min(last_second) filter (end_time is null)) as oldest_ms, epoch_ms(max(clock)) as clock_ms
-from violations
+from (select *, coalesce(source, 'log') as told_by from violations)
 left join (
-  select cluster_id, broker_id, source, max(second) as clock from decisions group by all
-) using (cluster_id, broker_id, source)
+  select cluster_id, broker_id, coalesce(source, 'log') as told_by, max(second) as clock from decisions group by all
+) using (cluster_id, broker_id, told_by)
 group by cluster_id order by cluster_id
 """
 

@@ -19,6 +19,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.formats.jmx_sample import addresses
 from kquota_spark.io.conflicts import retried
+from kquota_spark.io.jmx_choice import of_one_source
 from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.spark import (
@@ -34,7 +35,7 @@ from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.pipeline.broker_rates import with_rate_config
 from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.charges import to_coverage
-from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, only_violated, to_violations
+from kquota_spark.pipeline.episodes import only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
@@ -126,7 +127,7 @@ def _judged_jmx(session: SparkSession, settings: Settings) -> DataFrame:
     if settings.quotas.callback:
         # The limits are the callback's own, and nobody can ask it for a bucket.
         rules = rules.where("level = 0")
-    return to_jmx_decisions(samples, rules, rate_config(settings), static_defaults(settings))
+    return to_jmx_decisions(samples, rules, mutation_config(settings), static_defaults(settings))
 
 
 _APPENDING: Mapping[str, tuple[Callable[[SparkSession, Settings], DataFrame], str]] = {
@@ -201,7 +202,7 @@ def _fold(settings: Settings, decisions: DataFrame) -> None:
     """Fold a batch of decisions into the episodes that are open now."""
     session, path = decisions.sparkSession, table_path(settings, VIOLATIONS.name)
     still_open = session.read.format("delta").load(path).where("end_time IS NULL")
-    counted = _of_one_source(decisions, settings)
+    counted = of_one_source(settings, decisions)
     if only_violated(counted).isEmpty() and still_open.isEmpty():
         return
     changed = to_violations(counted, still_open, settings.stream.episode_gap / 1_000)
@@ -213,13 +214,3 @@ def _fold(settings: Settings, decisions: DataFrame) -> None:
         .whenNotMatchedInsertAll()
         .execute()
     )
-
-
-def _of_one_source(decisions: DataFrame, settings: Settings) -> DataFrame:
-    """The decisions of a batch that episodes are made of; only a job with both sources has to look."""
-    if not (settings.kafka.has_log and settings.kafka.jmx_topic):
-        return decisions
-    first = decisions.agg(F.min("second").alias("first")).collect()[0]["first"]
-    since = F.lit(first) - F.expr(f"INTERVAL {LOG_SILENCE_S} SECONDS")
-    around = table(decisions.sparkSession, settings, DECISIONS.name).where(F.col("second") >= since)
-    return only_one_source(decisions, around)

@@ -37,10 +37,10 @@ _OFFSETS = """
 select topic, "partition", max(kafka_offset) + 1 from requests
 where cluster_id = ? and topic not like 'file:%' group by all order by all
 """
-_USAGE = "select broker_id, epoch_ms(max(second)) from usage where cluster_id = ? group by all order by all"
-_DECIDED = (
-    "select broker_id, epoch_ms(max(second)) from decisions where cluster_id = ? group by all order by all"
-)
+_NEWEST = """
+select broker_id, epoch_ms(max(second)) from {table} where cluster_id = ? and coalesce(source, 'log') = ?
+group by all order by all
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +48,30 @@ class Lineage:
     """Where a query begins.
 
     `offsets` for INGEST, by topic and partition. For the others the version of the source table, and the newest
-    second (epoch ms) by broker that their own table holds.
+    second (epoch ms) by broker that their own table holds from the log; for EPISODES also from JMX, which is ahead.
     """
 
     version: int = 0
     through_ms: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    jmx_through_ms: Mapping[str, int] = field(default_factory=dict)
 
     def only_beyond(self, rows: DataFrame) -> DataFrame:
         """Rows with a second that the table does not have yet."""
-        if not self.through_ms:
+        if not self.through_ms and not self.jmx_through_ms:
             return rows
-        known = " ".join(f"WHEN {int(broker)} THEN {through}" for broker, through in self.through_ms.items())
-        return rows.where(f"unix_millis(second) > CASE broker_id {known} ELSE -1 END")
+        newest = f"IF(source = 'jmx', {_bound(self.jmx_through_ms)}, {_bound(self.through_ms)})"
+        return rows.where(f"unix_millis(second) > {newest}")
 
     @property
     def newest_ms(self) -> int:
         """The newest second of all brokers; -1 for none."""
         return max(self.through_ms.values(), default=-1)
+
+
+def _bound(through_ms: Mapping[str, int]) -> str:
+    known = " ".join(f"WHEN {int(broker)} THEN {through}" for broker, through in through_ms.items())
+    return f"CASE broker_id {known} ELSE -1 END" if known else "-1"
 
 
 def stored_lineage(settings: Settings, hop: str) -> Lineage:
@@ -130,15 +136,23 @@ def _lineage(settings: Settings, hop: str) -> Lineage:
                 topic: offsets[topic] for topic in settings.kafka.log_topics(offsets) if topic in offsets
             }
         )
-    name, sql = (USAGE.name, _USAGE) if hop == "measure" else (DECISIONS.name, _DECIDED)
-    rows = query(settings, [name], sql, [settings.cluster_id]).rows
-    through_ms = {str(broker): int(second_ms) for broker, second_ms in rows}
+    name = USAGE.name if hop == "measure" else DECISIONS.name
+    through_ms = _newest_seconds(settings, name, "log")
+    jmx_through_ms = _newest_seconds(settings, name, "jmx") if hop == "episodes" else {}
     if hop == "measure":
         # One watermark closes the seconds of all brokers.
         through_ms = dict.fromkeys(through_ms, max(through_ms.values(), default=-1))
-    newest_ms = max(through_ms.values(), default=-1)
+    # From the one that is behind on: the other is told apart row by row.
+    newest_ms = min((max(found.values()) for found in (through_ms, jmx_through_ms) if found), default=-1)
     since_ms = newest_ms - (_DAY_MS if hop == "judge" else _HOUR_MS)
-    return Lineage(_first_version(settings, SOURCES[hop], since_ms), through_ms)
+    return Lineage(
+        _first_version(settings, SOURCES[hop], since_ms), through_ms, jmx_through_ms=jmx_through_ms
+    )
+
+
+def _newest_seconds(settings: Settings, name: str, source: str) -> dict[str, int]:
+    rows = query(settings, [name], _NEWEST.format(table=name), [settings.cluster_id, source]).rows
+    return {str(broker): int(second_ms) for broker, second_ms in rows}
 
 
 def _first_version(settings: Settings, name: str, since_ms: int) -> int:

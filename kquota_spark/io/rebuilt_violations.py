@@ -8,14 +8,15 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.jmx_choice import of_one_source
 from kquota_spark.io.spark import sql_literal, table, table_path
-from kquota_spark.pipeline.episodes import to_violations
+from kquota_spark.pipeline.episodes import to_violations, with_source
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_BROKER = ("cluster_id", "broker_id")
+_BROKER = ("cluster_id", "broker_id", "source")
 
 
 def rebuild_violations(
@@ -42,7 +43,7 @@ def rebuild_violations(
     ends = old.agg(F.unix_millis(F.min("start_time")), F.unix_millis(F.max("last_second"))).head()
     assert ends is not None
     starts_ms, ends_ms = min(first, ends[0] or first), max(last, ends[1] or last)
-    decisions = _folded(session, settings, folded_version).where(mine)
+    decisions = of_one_source(settings, _folded(session, settings, folded_version).where(mine))
     clock = decisions.where("second = folded_through").withColumn("quota_used_percent", F.lit(None))
     within = decisions.where(f"unix_millis(second) BETWEEN {starts_ms} AND {ends_ms}")
     rows = within.unionByName(clock).drop("folded_through")
@@ -69,11 +70,11 @@ def rebuild_all_violations(session: SparkSession, settings: Settings) -> None:
 
 def _folded(session: SparkSession, settings: Settings, version: int | None) -> DataFrame:
     """Decisions as they are now, as far as the query has folded them, with its newest second by broker."""
-    now = table(session, settings, DECISIONS.name)
+    now = table(session, settings, DECISIONS.name).transform(with_source)
     then = now
     if version is not None:
         reader = session.read.format("delta").option("versionAsOf", version)
-        then = reader.load(table_path(settings, DECISIONS.name))
+        then = with_source(reader.load(table_path(settings, DECISIONS.name)))
     bounds = then.groupBy(*_BROKER).agg(F.max("second").alias("folded_through"))
     return now.join(F.broadcast(bounds), list(_BROKER)).where("second <= folded_through")
 

@@ -14,6 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.model.points import CONTROLLER_ID
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.schema.tables import VIOLATIONS
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _CLOCK = ("cluster_id", "broker_id", "source")
 _BUCKET = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _NAMES = 20
 LOG_SILENCE_S = 600
+FROM_LOG = "coalesce(source, 'log') = 'log'"
+"""Rows that an older release wrote have no source: it knew the log only."""
 
 
 def only_violated(decisions: DataFrame) -> DataFrame:
@@ -41,12 +44,21 @@ def only_one_source(decisions: DataFrame, around: DataFrame) -> DataFrame:
         decisions: a batch of decisions.
         around: decisions of the time of the batch and of `LOG_SILENCE_S` before, from the table.
     """
-    place = ["cluster_id", "broker_id", "quota_type"]
-    told = around.where("source = 'log'").groupBy(*place).agg(F.max("second").alias("log_second"))
-    with_log = decisions.join(F.broadcast(told), place, "left")
+    place = ["cluster_id", "teller", "quota_type"]
+    told = around.where(FROM_LOG).transform(_with_teller).groupBy(*place)
+    newest = F.broadcast(told.agg(F.max("second").alias("log_second")))
+    with_log = decisions.transform(_with_teller).join(newest, place, "left")
     silence_ms = F.unix_millis("second") - F.unix_millis("log_second")
     is_told = F.coalesce(silence_ms <= LOG_SILENCE_S * 1_000, F.lit(False))
-    return with_log.where((F.col("source") == "log") | ~is_told).select(*decisions.columns)
+    return with_log.where(F.expr(FROM_LOG) | ~is_told).select(*decisions.columns)
+
+
+def _with_teller(decisions: DataFrame) -> DataFrame:
+    """Whose log tells of it: of mutations there is one bucket in the cluster, whichever broker's JMX shows it."""
+    is_mutation = F.col("quota_type") == QuotaType.CONTROLLER_MUTATION.value
+    return decisions.withColumn(
+        "teller", F.when(is_mutation, F.lit(CONTROLLER_ID)).otherwise(F.col("broker_id"))
+    )
 
 
 def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> DataFrame:
@@ -57,6 +69,7 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
         still_open: rows of `violations` without an end.
         gap_s: seconds without violation that end an episode.
     """
+    decisions, still_open = decisions.transform(with_source), still_open.transform(with_source)
     clock = _clock(decisions)
     pieces = only_violated(decisions).transform(_as_pieces).unionByName(still_open.transform(_reopened))
     by_time = Window.partitionBy(*_BUCKET).orderBy("start_time")
@@ -71,6 +84,11 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
         .transform(_with_identity, gap_s)
         .select(*VIOLATIONS.names)
     )
+
+
+def with_source(rows: DataFrame) -> DataFrame:
+    """Rows that an older release wrote get their source: the log."""
+    return rows.withColumn("source", F.coalesce("source", F.lit("log")))
 
 
 def _clock(decisions: DataFrame) -> DataFrame:

@@ -55,7 +55,7 @@ def to_jmx_decisions(
     Args:
         samples: rows of `jmx_samples`.
         rules: `quota_rules` of this cluster, its level-0 row included.
-        config: samples of the brokers: a token bucket holds so many seconds of its quota.
+        config: controller.quota.window.*: a token bucket holds so many seconds of its quota.
         static_defaults: level 9, the brokers' own defaults up to 2.8.
     """
     governed = samples.transform(_only_rated).transform(with_bucket_limit, rules, static_defaults)

@@ -150,12 +150,15 @@ def _dates(days: Iterable[date]) -> str:
 
 def where_seconds(span: Span, without: tuple[date, ...] = ()) -> str:
     """Conditions on decisions; all values are numbers and dates of ours."""
-    where = [f"event_date not in ({_dates(without)})"] if without else []
+    # A decision from JMX agrees with the bean that it was made of: that says nothing.
+    where = ["decisions.source is distinct from 'jmx'"]
+    if without:
+        where.append(f"event_date not in ({_dates(without)})")
     if span.from_ms is not None:
         where.append(f"decisions.second >= make_timestamptz({span.from_ms * 1_000})")
     if span.to_ms is not None:
         where.append(f"decisions.second < make_timestamptz({span.to_ms * 1_000})")
-    return f" where {' and '.join(where)}" if where else ""
+    return f" where {' and '.join(where)}"
 
 
 def _live_sql(span: Span, without: tuple[date, ...], *, has_jmx: bool) -> str:

@@ -31,7 +31,9 @@ _STEADY_MS = 60_000
 """Lines that are all late by the same amount, give or take this, are late because of a clock."""
 
 _VERDICTS = """
-with first as (select cluster_id, broker_id, min(second) as start from decisions group by all)
+with first as (
+  select cluster_id, broker_id, min(second) as start from decisions where source is distinct from 'jmx' group by all
+)
 select cluster_id, broker_id, sum(requests)::bigint as requests, sum(requests_judged)::bigint as judged,
        sum(false_positive)::bigint as false_positive, sum(false_negative)::bigint as false_negative,
        sum(excluded)::bigint as excluded, sum(coalesce(late, 0))::bigint as late,
@@ -75,7 +77,7 @@ _JMX = """
 select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx
 from jmx_samples left join (
   select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id from decisions
-  where bucket_tags is null and limit_per_s is not null
+  where source is distinct from 'jmx' and bucket_tags is null and limit_per_s is not null
 ) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id)
 where cluster_id = ? and sample_time_ms between ? and ? and broker_id = ?
   and quota_type in ('produce', 'fetch') and byte_rate > 0

@@ -188,6 +188,9 @@ def test_the_log_makes_the_episodes_of_a_broker_that_has_one(spark: SparkSession
         decision(7, **from_jmx, broker_id=2),
         # The log tells nothing of this type, so JMX does, on the broker with a log too.
         decision(2, **{**from_jmx, "quota_type": "request"}),
+        # The log tells of mutations once in a cluster, JMX by broker.
+        decision(2, **over, quota_type="controller_mutation", broker_id=-1),
+        decision(3, **{**from_jmx, "quota_type": "controller_mutation"}),
         # Ten minutes and a second after the log's last word JMX counts.
         decision(604, **from_jmx),
     )
@@ -195,11 +198,12 @@ def test_the_log_makes_the_episodes_of_a_broker_that_has_one(spark: SparkSession
     found = rows_of(settings, "violations")
     shown = ("broker_id", "quota_type", "start_time", "violated_seconds", "source", "throttled_ms")
     assert only(found, *shown) == [
+        (-1, "controller_mutation", T0_MS + 2_000, 1, "log", 500),
         (1, "produce", T0_MS, 4, "log", 2_000),
         (1, "produce", T0_MS + 604_000, 1, "jmx", None),
         (1, "request", T0_MS + 2_000, 1, "jmx", None),
         (2, "produce", T0_MS + 2_000, 2, "jmx", None),
     ]
     # The clock of JMX, ten minutes ahead, does not end what the log may go on with.
-    (of_log,) = (row for row in found if row["source"] == "log")
+    (of_log,) = (row for row in found if row["source"] == "log" and row["quota_type"] == "produce")
     assert of_log["end_time"] is None

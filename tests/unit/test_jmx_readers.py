@@ -10,7 +10,9 @@ import pytest
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.io.checks import run_checks
 from kquota_spark.io.delta_tables import has_rows
-from tests.unit.table_rows import T0_MS, decision, run, second, source, usage, violation, write_table
+from kquota_spark.io.lineage import require_lineage, stored_lineage
+from kquota_spark.reports.agreement import by
+from tests.unit.table_rows import T0_MS, decision, request, run, second, source, usage, violation, write_table
 
 UNKNOWN: dict[str, Any] = {
     "throttle_ms": None, "throttled_requests": None, "total_throttle_ms": None, "amount": None, "requests": None,
@@ -47,7 +49,7 @@ def test_usage_from_jmx_counts_only_where_the_log_tells_nothing(
     assert run("usage", "--tables", str(tmp_path)) == 0
     # The mean of broker 2 is that of its samples; bytes and requests nobody knows.
     assert capsys.readouterr().out.splitlines()[:4] == [
-        "user   client id  type     broker   bytes  requests      mean      peak  throttled  source",
+        "user   client id  type     broker  amount  requests      mean      peak  throttled  source",
         "alice  etl        produce       1  1.0 kB         1   500 B/s  1.0 kB/s       0 ms  log",
         "alice  -          request       1       -         -    12.5 %    12.5 %          -  jmx",
         "alice  -          produce       2       -         -  1.0 kB/s  1.5 kB/s          -  jmx",
@@ -123,3 +125,30 @@ def test_a_table_of_two_queries_has_rows_of_one_or_the_other(tmp_path: Path) -> 
     assert not has_rows(settings, "usage", "jmx")
     write_table(tmp_path, "usage", sampled_usage(0))
     assert has_rows(settings, "usage", "jmx")
+
+
+def test_agreement_compares_the_replay_with_jmx_and_never_jmx_with_itself(tmp_path: Path) -> None:
+    write_table(tmp_path, "decisions", decision(0), decision(0, **UNKNOWN, rate_per_s=240_000.0))
+    write_table(tmp_path, "jmx_samples", sample(0, byte_rate=240_000.0))
+    (row,) = by(Settings(tables=str(tmp_path)), "cluster").dicts()
+    # 240 kB/s beside 250 kB/s of the replay: 4 % apart.
+    assert (row["jmx_compared"], row["jmx_within_1_percent"], row["jmx_within_10_percent"]) == (1, 0, 1)
+    assert (row["requests"], row["requests_judged"]) == (1, 1)
+
+
+def test_a_new_lineage_goes_on_behind_the_rows_of_its_own_source(tmp_path: Path) -> None:
+    """JMX is ahead of the log by its lateness: what the log has not told yet is not taken for told."""
+    tables = tmp_path / "tables"
+    write_table(tables, "requests", request(0))
+    write_table(tables, "usage", usage(0), sampled_usage(30))
+    write_table(
+        tables, "decisions", decision(0), decision(30, **UNKNOWN), decision(30, **UNKNOWN, broker_id=2)
+    )
+    write_table(tables, "violations", violation(0))
+    settings = Settings(cluster_id="demo", tables=str(tables), checkpoints=str(tmp_path / "checkpoints"))
+    hops = ["measure", "judge", "episodes"]
+    assert require_lineage(settings, hops, is_new=True) == hops
+    found = {hop: stored_lineage(settings, hop) for hop in hops}
+    assert {hop: lineage.through_ms for hop, lineage in found.items()} == {key: {"1": T0_MS} for key in hops}
+    jmx_through_ms = {"1": T0_MS + 30_000, "2": T0_MS + 30_000}
+    assert [lineage.jmx_through_ms for lineage in found.values()] == [{}, {}, jmx_through_ms]
