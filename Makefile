@@ -17,7 +17,7 @@ setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minut
 	@$(BIN)/python -m kquota_spark.embedded.jars conf/ivy.xml
 	@$(BIN)/python -m kquota_spark.embedded.spark_home conf/ivy.xml
 
-demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n)
+demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n, SOURCE=jmx)
 	@$(BIN)/python -m kquota_spark.embedded.demo
 
 test: setup ## every test, the real broker's too
@@ -30,7 +30,7 @@ lint: setup ## ruff: style and format
 types: setup ## mypy, strict
 	@$(BIN)/mypy
 
-bench: setup ## lines per second of each hop
+bench: setup ## lines per second of the whole audit (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
 
 clean: ## remove what was built or run here (.kquota too); .venv and the jars of all checkouts stay

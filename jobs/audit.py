@@ -24,10 +24,21 @@ def main() -> int:
     parser.add_argument(
         "--drain", action="store_true", help="--once for input that has ended: close the last seconds too"
     )
+    parser.add_argument(
+        "--new-lineage",
+        action="store_true",
+        help="queries whose checkpoint is lost go on behind what their tables hold",
+    )
     options = parser.parse_args()
     hops = [hop for hop in HOPS if options.only is None or hop in options.only]
     try:
-        run_audit(load_settings(options.config), hops, is_once=options.once, is_drained=options.drain)
+        run_audit(
+            load_settings(options.config),
+            hops,
+            is_once=options.once,
+            is_drained=options.drain,
+            is_new_lineage=options.new_lineage,
+        )
     except UserError as error:
         for line in str(error).splitlines():
             print(f"audit: {terminal_text(line)}", file=sys.stderr)

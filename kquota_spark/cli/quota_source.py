@@ -13,7 +13,7 @@ from kquota_spark.cli.options import add_settings_options, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.govern import Governor
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.sampled_rate import RingVariant
 
 if TYPE_CHECKING:
     from kquota_spark.io.quota_sources import Client, QuotaHistory
@@ -97,13 +97,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not separator or not name:
         raise UserError(f"--callback-option: {text!r}, expected name=value")
     return name, value
-
-
-def rate_config(settings: Settings) -> RateConfig:
-    """The sample ring of the settings' brokers."""
-    broker = settings.broker
-    variant = RingVariant.of_version(broker.version)
-    return RateConfig(broker.quota_window_num, broker.quota_window_size_seconds * 1_000, variant)
 
 
 def read_quotas(

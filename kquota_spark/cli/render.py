@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
@@ -66,6 +66,8 @@ class Report:
     colour: Callable[[Row], Colour | None] = lambda _: None
     is_cut: bool = True
     """Whether texts are cut to fit; not where the text is the point."""
+    envelope: Mapping[str, Any] = field(default_factory=dict)
+    """What the JSON form says beside its rows."""
 
 
 def show(report: Report, form: Format) -> None:
@@ -98,7 +100,8 @@ def json_report(report: Report) -> str:
     """The versioned envelope, one row a line."""
     rows = [json_text({name: _plain(report, row, name) for name in report.columns}) for row in report.rows]
     body = "".join(f"\n{row}," for row in rows)[:-1]
-    head = f'{{"command": {json_text(report.command)}, "version": {_JSON_VERSION}, "rows": ['
+    beside = "".join(f"{json_text(name)}: {json_text(value)}, " for name, value in report.envelope.items())
+    head = f'{{"command": {json_text(report.command)}, "version": {_JSON_VERSION}, {beside}"rows": ['
     return f"{head}{body}\n]}}\n" if rows else f"{head}]}}\n"
 
 
@@ -194,6 +197,20 @@ def _scaled(value: float, units: Sequence[str]) -> str:
 def person_rate(bytes_per_s: float | None) -> str:
     """`1.2 MB/s`, in powers of 1,000; `none` where there is no limit."""
     return "none" if bytes_per_s is None else _scaled(bytes_per_s, _RATE_UNITS)
+
+
+def person_quota_rate(quota_type: str, rate_per_s: float | None) -> str:
+    """A rate or limit in the unit of its type: `1.2 MB/s`, `25.5 %` of a thread, `5/s`."""
+    if quota_type == "request" and rate_per_s is not None:
+        return f"{rate_per_s:.1f} %"
+    if quota_type in ("controller_mutation", "connection") and rate_per_s is not None:
+        return f"{rate_per_s:.3g}/s"
+    return person_rate(rate_per_s)
+
+
+def or_dash(value: float | None, text: Callable[[Any], str]) -> str:
+    """The text of a value; `-` for one that the source does not tell."""
+    return "-" if value is None else text(value)
 
 
 def person_bytes(amount: int) -> str:

@@ -1,13 +1,12 @@
 """Reads a YAML file into `Settings`, checking every key; all problems are reported at once.
 
 Each problem is one line, `file: path.to.key: problem, expected ...`. Values may name the environment as
-`${NAME}`, so that secrets stay out of the file. Duplicate keys and aliases are refused: the first hides a
-mistake, the second can blow a small file up to gigabytes.
+`${NAME}` and a file as `${file:PATH}`, so that secrets stay out of the settings. Duplicate keys and aliases are
+refused: the first hides a mistake, the second can blow a small file up to gigabytes.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import typing
 from dataclasses import MISSING, fields, is_dataclass
@@ -18,19 +17,22 @@ from zoneinfo import ZoneInfo
 
 import yaml
 
-from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.config.kafka_topics import topic_problems
+from kquota_spark.config.settings import Duration, Kafka, Settings
+from kquota_spark.config.substitution import substituted
 from kquota_spark.errors import UserError
 from kquota_spark.model.broker_version import major_minor
 
 _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)")
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _MAX_BYTES = 1_000_000
+_PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", Duration: "lengths of time"}
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
-    "known_through_interval", "heartbeat_interval", "leaders_interval", "allowed_lateness", "judge_lateness",
+    "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
+    "judge_lateness",
 }  # fmt: skip
 
 
@@ -91,8 +93,20 @@ def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
     """Convert `value` to the type `wanted`; problems are appended, and None returned for them."""
     if is_dataclass(wanted):
         return _read_dataclass(wanted, value, where, problems)
-    if isinstance(value, str):
-        value = _with_environment(value, where, problems)
+    if isinstance(value, str) and "${" in value:
+        found = substituted(value, where, problems)
+        own: list[str] = []
+        read = _read_plain(wanted, found, where, own)
+        # What came from elsewhere may be a secret, here by mistake: a message shows its name instead.
+        problems.extend(
+            problem.replace(repr(found), repr(value)).replace(repr(found)[:60], repr(value))
+            for problem in own
+        )
+        return read
+    return _read_plain(wanted, value, where, problems)
+
+
+def _read_plain(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
     if wanted is Duration:
         return _read_duration(value, where, problems)
     if typing.get_origin(wanted) is None:
@@ -114,9 +128,12 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
             return ()
         inner = typing.get_args(wanted)[0]
         return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
+    inner = typing.get_args(wanted)[1]
     if not isinstance(value, dict):
-        problems.append(f"{where}: {_shown(value)}, expected a mapping of names to texts")
+        problems.append(f"{where}: {_shown(value)}, expected a mapping of names to {_PLURALS[inner]}")
         return {}
+    if inner is not str:
+        return {str(k): _read(inner, v, f"{where}.{k}", problems) for k, v in value.items()}
     return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}
 
 
@@ -136,8 +153,13 @@ def _read_scalar(wanted: Any, value: Any, where: str, problems: list[str]) -> An
     name = where.rpartition(".")[2]
     if name in _POSITIVE and value < 1:
         problems.append(f"{where}: {value}, expected 1 or more")
-    if name == "log_time_zone":
+    if where == "metrics.port" and not 0 <= value <= 65_535:
+        problems.append(f"{where}: {value}, expected 0 to 65535")
+    in_zones = where.startswith("broker.log_time_zones.")
+    if name == "log_time_zone" or in_zones:
         _check_time_zone(value, where, problems)
+    if in_zones and not (name.isascii() and name.isdecimal()):
+        problems.append(f"{where}: {name[:60]!r} is no broker id, expected a number")
     if where == "broker.version":
         _check_version(value, where, problems)
     return value
@@ -185,6 +207,8 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
         for field in fields(wanted)
         if field.name in value
     }
+    if wanted is Kafka:
+        problems.extend(f"{where}.{problem}" for problem in topic_problems(known))
     missing = [f.name for f in fields(wanted) if f.name not in known and _has_no_default(f)]
     problems.extend(f"{prefix}{name}: missing" for name in missing)
     return None if problems else wanted(**known)
@@ -192,16 +216,6 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
 
 def _has_no_default(field: Any) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
-
-
-def _with_environment(value: str, where: str, problems: list[str]) -> str:
-    def replace(match: re.Match[str]) -> str:
-        name = match.group(1)
-        if name not in os.environ:
-            problems.append(f"{where}: environment variable {name} is not set")
-        return os.environ.get(name, "")
-
-    return _VARIABLE.sub(replace, value)
 
 
 def _shown(value: Any) -> str:

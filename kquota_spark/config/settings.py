@@ -5,6 +5,8 @@ Field types drive the loader (`config.loader`): `Duration` values are written `5
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NewType
 
@@ -13,15 +15,62 @@ Duration = NewType("Duration", int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopeFields:
+    """Fields of the envelope, where they are not the tool's own; `a.b` is b inside of a. Empty: the tool's own."""
+
+    message: str = ""
+    broker: str = ""
+    timestamp: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kafka:
-    """Where the request log is read from."""
+    """Where the request log is read from, and how its messages are written.
+
+    One of `topic`, `topics` and `topic_pattern` says which topics; the loader refuses a file that gives two.
+    """
 
     bootstrap_servers: str = "localhost:9092"
     topic: str = "kquota.request-log"
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
+    """A regular expression for whole names; topics made later are found while the job runs."""
+    envelope: Literal["auto", "raw", "filebeat", "fluent-bit", "vector", "logstash", "rsyslog", "json"] = (
+        "auto"
+    )
+    envelope_fields: EnvelopeFields = field(default_factory=EnvelopeFields)
+    broker_from: tuple[Literal["header", "key", "field", "topic"], ...] = ("header", "key", "field", "topic")
+    """Where a message may say its broker, asked in this order, whatever the order here."""
+    broker_ids: dict[str, int] = field(default_factory=dict)
+    """Ids of brokers that are named, e.g. by their hosts."""
+    broker_in_topic: str = ""
+    """A regular expression with one group for whole topic names: the group is the broker's id or name."""
+    jmx_topic: str = ""
+    """Topic of JMX samples; empty where there is none. With it `topic` may be empty."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict)
     """Further consumer properties, e.g. security.protocol, passed through to Spark as `kafka.<name>`."""
+
+    @property
+    def has_log(self) -> bool:
+        """Whether there is a request log; a cluster may be audited by JMX alone."""
+        return bool(self.topic_pattern or self.topics or self.topic)
+
+    @property
+    def subscription(self) -> tuple[Literal["subscribe", "subscribePattern"], str]:
+        """Spark's option for the topics, and its value."""
+        if self.topic_pattern:
+            return "subscribePattern", self.topic_pattern
+        return "subscribe", ",".join(self.topics or (self.topic,))
+
+    def log_topics(self, existing: Iterable[str]) -> list[str]:
+        """The topics meant: those named, whether they exist or not, or those of `existing` that match."""
+        if not self.has_log:
+            return []
+        if not self.topic_pattern:
+            return list(self.topics or (self.topic,))
+        return sorted(name for name in existing if re.fullmatch(self.topic_pattern, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +100,16 @@ class Broker:
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
     log_time_zone: str = "UTC"
+    log_time_zones: dict[str, str] = field(default_factory=dict)
+    """Zones of single brokers' logs, by broker id, where they are not `log_time_zone`."""
     quota_producer_default: int = 0
     quota_consumer_default: int = 0
     """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 where not set."""
+
+    @property
+    def zones_by_broker(self) -> dict[int, str]:
+        """`log_time_zones` by number."""
+        return {int(broker_id): zone for broker_id, zone in self.log_time_zones.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +140,60 @@ class Ship:
     """Further producer properties, e.g. security.protocol, sasl.password."""
 
 
+_DAY = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintain:
+    """What `kquota maintain` keeps."""
+
+    retention: dict[str, Duration] = field(
+        default_factory=lambda: {
+            "requests": Duration(7 * _DAY),
+            "usage": Duration(30 * _DAY),
+            "decisions": Duration(400 * _DAY),
+            "violations": Duration(400 * _DAY),
+        }
+    )
+    """By table; whole UTC dates older than this are deleted. Tables that are not named are kept for ever."""
+    file_retention: Duration = Duration(7 * _DAY)
+    """How long a file that was replaced or deleted stays for those who still read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The job's own endpoint for Prometheus."""
+
+    port: int = 0
+    """0 for none."""
+    address: str = "127.0.0.1"
+    """Where to listen; 0.0.0.0 for all addresses of the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectJmx:
+    """The JMX collector, `kquota collect jmx`, and what the job has to know of other collectors."""
+
+    brokers: dict[str, str] = field(default_factory=dict)
+    """Jolokia's address by broker id, e.g. http://kafka1:8778/jolokia; tells the broker of any collector's message."""
+    types: dict[str, str] = field(default_factory=dict)
+    """MBean types by metric name, where Telegraf's name does not tell: produce or fetch."""
+    interval: Duration = Duration(5_000)
+    client_id: str = "kquota-collect"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    """Of Jolokia; none if the user is empty."""
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    """Further producer properties, e.g. security.protocol, sasl.password."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect:
+    """Collectors that we bring."""
+
+    jmx: CollectJmx = field(default_factory=CollectJmx)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
@@ -91,8 +201,13 @@ class Settings:
     cluster_id: str = "kafka"
     tables: str = ".kquota/tables"
     checkpoints: str = ".kquota/checkpoints"
+    storage_options: dict[str, str] = field(default_factory=dict)
+    """Access to an object store, under deltalake's names; `io.storage` says what Spark gets."""
     kafka: Kafka = field(default_factory=Kafka)
     quotas: Quotas = field(default_factory=Quotas)
     broker: Broker = field(default_factory=Broker)
     stream: Stream = field(default_factory=Stream)
     ship: Ship = field(default_factory=Ship)
+    maintain: Maintain = field(default_factory=Maintain)
+    metrics: Metrics = field(default_factory=Metrics)
+    collect: Collect = field(default_factory=Collect)

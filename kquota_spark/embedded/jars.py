@@ -29,15 +29,16 @@ from kquota_spark.errors import UserError
 
 _IVY_XML = "ivy.xml"
 _MANIFEST = "manifest.json"
-_CONF = re.compile(rb'<conf name="(spark|broker)"')
+_CONF = re.compile(rb'<conf name="(spark|broker|agent)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Jars:
-    """The two class paths; empty is one that the declaration does not have."""
+    """The two class paths, and the Java agent of the brokers; empty is what the declaration does not have."""
 
     spark: tuple[Path, ...] = ()
     broker: tuple[Path, ...] = ()
+    agent: tuple[Path, ...] = ()
 
 
 def default_ivy_xml() -> Path:

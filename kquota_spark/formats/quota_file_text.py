@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 import yaml
 
 from kquota_spark.formats.quota_file import LARGEST, WHOLE_TYPES, IpLimit
-from kquota_spark.model.entities import DEFAULT, Default, Entity, IpEntity, Name
-from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
+from kquota_spark.model.quota_types import IP_QUOTA_KEY, AnyKey
 from kquota_spark.model.rules import BEGINNING_MS, RuleStretch
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    entity: Entity | IpEntity
+    entity: AnyEntity
     type: str
     value: float
     from_ms: int
@@ -41,7 +41,7 @@ def quota_file_text(rules: Iterable[RuleStretch], ip_limits: Iterable[IpLimit] =
 
 def _rule_entries(rules: Iterable[RuleStretch]) -> Iterator[_Entry]:
     """One entry for each value of a key, as long as it lasts."""
-    latest: dict[tuple[Entity, QuotaKey], _Entry] = {}
+    latest: dict[tuple[AnyEntity, AnyKey], _Entry] = {}
     for rule in sorted(rules, key=lambda rule: rule.valid_from_ms):
         for key, value in rule.values.items():
             entry = _Entry(rule.entity, key.value, value, rule.valid_from_ms, rule.valid_to_ms)

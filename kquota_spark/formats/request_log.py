@@ -4,7 +4,7 @@ The only parser there is: `mapInArrow` in the job and the offline commands call 
 is counted with bytes, an identity or a time that the line does not say for sure. Refused, with its reason, is
 
 * a line longer than 4 MB; without `Completed request:` near the start; without a log time; with a time before 1970
-  or after 9999; with a size beyond 2^31;
+  or after 9999, or in the hour that clocks skip in spring; with a size beyond 2^31;
 * in the JSON form (Kafka 2.8 and later): what is no JSON or not UTF-8; a field that bytes, identity or time depend
   on and that is missing, of the wrong type or beyond its range (which of them there are depends on the version:
   a throttle time, a replica id, a transactional id, the name or id of a topic, aborted transactions, and a size or
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 
-from kquota_spark.formats.log_clock import LogClock
+from kquota_spark.formats.log_clock import LogClock, SkippedTime
 from kquota_spark.formats.request import Request, Unreadable
 from kquota_spark.formats.request_log_json import JsonForm
 from kquota_spark.formats.request_log_text import read_text
@@ -58,8 +58,12 @@ class RequestLogParser:
         self._clock = LogClock(log_time_zone)
         self._json = JsonForm()
 
-    def parse(self, line: bytes) -> Request:
+    def parse(self, line: bytes, seen_ms: int | None = None) -> Request:
         """The request of one line (without its line end).
+
+        Args:
+            line: the line.
+            seen_ms: when it had been written for sure; see `LogClock.epoch_ms`.
 
         Raises:
             Unreadable: with a short reason that never quotes the line.
@@ -71,7 +75,11 @@ class RequestLogParser:
         if at < 0:
             raise Unreadable("no 'Completed request:' near the start")
         try:
-            log_time_ms = self._clock.epoch_ms(line[_LOG_TIME])
+            log_time_ms = self._clock.epoch_ms(line[_LOG_TIME], seen_ms)
+        except SkippedTime:
+            raise Unreadable(
+                "a log time that clocks of broker.log_time_zone skip: is it the log's?"
+            ) from None
         except ValueError:
             raise Unreadable("no log time [yyyy-mm-dd hh:mm:ss,mmm] at the start") from None
         try:
@@ -80,6 +88,10 @@ class RequestLogParser:
             return self._unusual(line, at + len(_MARKER), log_time_ms)
         except OverflowError:
             raise Unreadable("a time before 1970 or after 9999") from None
+
+    def is_shown_twice(self, line: bytes) -> bool:
+        """Whether the time of a line needs `seen_ms`, because clocks were put back then."""
+        return self._clock.is_shown_twice(line[_LOG_TIME])
 
     def _unusual(self, line: bytes, start: int, log_time_ms: int) -> Request:
         """The request of a line of the text form, or of the JSON form in another layout."""

@@ -8,7 +8,8 @@ _SENSITIVE = re.compile(
     rb"sasl|scram|token|password|passwd|secret|jaas|authbytes|salt|hmac|alter_?configs|\.key|credential|requestdata",
     re.IGNORECASE,
 )
-_API_KEY = re.compile(rb'"requestApiKey":(\d+),')
+# In the envelope of a shipper, quotation marks are escaped.
+_API_KEY = re.compile(rb'"requestApiKey\\*":(\d+),')
 _SENSITIVE_KEYS = {b"17", b"33", b"36", b"38", b"39", b"40", b"41", b"44", b"50", b"51", b"58"}
 
 
@@ -20,7 +21,7 @@ def storable_text(line: bytes, limit_bytes: int) -> str | None:
     """
     if _SENSITIVE.search(line):
         return None
-    key = _API_KEY.search(line, 0, 400)
+    key = _API_KEY.search(line)
     if key is not None and key.group(1) in _SENSITIVE_KEYS:
         return None
     return line[:limit_bytes].decode("utf-8", "replace").replace("\x00", "\ufffd")

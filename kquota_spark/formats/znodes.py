@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kquota_spark.formats.znode_json import read_config
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
+from kquota_spark.model.entities import AnyEntity, parse_entity
+from kquota_spark.model.quota_types import IP_QUOTA_KEY, AnyKey, IpQuotaKey, QuotaKey
 
-ROOTS = ("users", "clients")
-"""Below /config; all paths here are."""
+REQUIRED_ROOTS = ("users", "clients")
+"""Below /config, as all paths here; every Kafka makes them at its start."""
+ROOTS = (*REQUIRED_ROOTS, "ips")
+"""The last one since Kafka 2.8: where it is missing, no address has a quota."""
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
@@ -33,8 +35,8 @@ class QuotaPayload:
     it goes on with what it had.
     """
 
-    values: Mapping[QuotaKey, float] = field(default_factory=dict)
-    left_alone: frozenset[QuotaKey] = frozenset()
+    values: Mapping[AnyKey, float] = field(default_factory=dict)
+    left_alone: frozenset[AnyKey] = frozenset()
     problem: str | None = None
 
 
@@ -55,13 +57,13 @@ class IpPayload:
 class NodeNames:
     """Entities by node path, and the problems of the paths that name none."""
 
-    entities: Mapping[str, Entity]
+    entities: Mapping[str, AnyEntity]
     problems: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One user or client node: its quotas, its mtime and its mzxid."""
+    """One user, client or ip node: its quotas, its mtime and its mzxid."""
 
     payload: QuotaPayload
     changed_at_ms: int
@@ -87,13 +89,13 @@ class View:
         """The zxid at which a node that is gone was seen to be gone.
 
         A deleted node has no stat left. The pzxid of its nearest ancestor is that of the deletion itself or
-        of a later edit beside it.
+        of a later edit beside it; 0 without any, because Kafka never deletes a root.
         """
-        return next(self.listed_at[above] for above in _above(path) if above in self.listed_at)
+        return next((self.listed_at[above] for above in _above(path) if above in self.listed_at), 0)
 
 
 def has_data(path: str) -> bool:
-    """Whether the node holds quotas: `users/U`, `clients/C`, `users/U/clients/C`."""
+    """Whether the node holds quotas: `users/U`, `clients/C`, `users/U/clients/C`, `ips/I`."""
     return path.count("/") % 2 == 1
 
 
@@ -106,6 +108,16 @@ def _above(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path
+
+
+def decode_node(path: str, data: bytes | None) -> QuotaPayload:
+    """Decode the data of any node that holds quotas."""
+    if not path.startswith("ips/"):
+        return decode_quota_node(data)
+    found = decode_ip_node(data)
+    key = IpQuotaKey.CONNECTION_CREATION_RATE
+    values: dict[AnyKey, float] = {} if found.limit is None else {key: float(found.limit)}
+    return QuotaPayload(values, frozenset([key] if found.is_left_alone else ()), found.problem)
 
 
 def decode_quota_node(data: bytes | None) -> QuotaPayload:
@@ -134,7 +146,7 @@ def decode_ip_node(data: bytes | None) -> IpPayload:
 
 
 def _read_values(config: Mapping[str, str]) -> QuotaPayload:
-    values: dict[QuotaKey, float] = {}
+    values: dict[AnyKey, float] = {}
     order = list(QuotaKey)  # declared in the order in which QuotaConfigHandler updates its managers
     for index, key in enumerate(order):
         if key.value not in config:
@@ -170,9 +182,9 @@ def name_nodes(paths: Iterable[str]) -> NodeNames:
     Brokers look users up by their sanitised name, so a user node in another spelling is never found. Client
     ids are decoded when they are read, so another spelling works, unless it clashes with the proper one.
     """
-    entities: dict[str, Entity] = {}
+    entities: dict[str, AnyEntity] = {}
     problems: dict[str, str] = {}
-    taken: set[Entity] = set()
+    taken: set[AnyEntity] = set()
     # Proper spellings first: of two nodes for one entity, the proper one counts.
     for path, entity in sorted(
         _parsed(paths, problems), key=lambda found: (found[0] != str(found[1]), found[0])
@@ -188,11 +200,11 @@ def name_nodes(paths: Iterable[str]) -> NodeNames:
     return NodeNames(entities, problems)
 
 
-def _parsed(paths: Iterable[str], problems: dict[str, str]) -> list[tuple[str, Entity]]:
+def _parsed(paths: Iterable[str], problems: dict[str, str]) -> list[tuple[str, AnyEntity]]:
     found = []
     for path in paths:
         try:
-            found.append((path, Entity.parse(path)))
+            found.append((path, parse_entity(path)))
         except ValueError as error:
             problems[path] = f"malformed node name: {_short(str(error))}"
     return found

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
@@ -17,13 +14,17 @@ from py4j.protocol import Py4JNetworkError
 from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.delta_tables import create_tables, has_rows
+from kquota_spark.io.audit_metrics import AuditMetrics
+from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
-from kquota_spark.io.hops import HOPS, TARGETS, start_hop
-from kquota_spark.io.kafka import require_topic
+from kquota_spark.io.graceful_stop import StopRequest
+from kquota_spark.io.hops import HOPS, start_hop, wanted_hops
+from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.kafka_checks import callback_findings
+from kquota_spark.io.lineage import require_lineage
 from kquota_spark.io.progress import Progress
+from kquota_spark.io.rebuilt_violations import rebuild_all_violations
 from kquota_spark.io.spark import spark_session
 from kquota_spark.io.watch import Watcher
 from kquota_spark.model.leaders import LeaderBook
@@ -39,7 +40,14 @@ _REASON_LENGTH = 400
 _PYTHON_ERROR = re.compile(r"^[A-Za-z_][\w.]*: .*|^[A-Za-z_][\w.]*(?:Error|Exception)$", re.MULTILINE)
 
 
-def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, is_drained: bool) -> None:
+def run_audit(
+    settings: Settings,
+    hops: Sequence[str] = HOPS,
+    *,
+    is_once: bool,
+    is_drained: bool,
+    is_new_lineage: bool = False,
+) -> None:
     """Run the queries until stopped, or through what is there.
 
     Args:
@@ -47,49 +55,55 @@ def run_audit(settings: Settings, hops: Sequence[str] = HOPS, *, is_once: bool, 
         hops: which queries to run here; the others may run in other applications.
         is_once: work through what is there and end.
         is_drained: `is_once`, and close the last seconds too: for input that has ended.
+        is_new_lineage: queries whose checkpoint is lost go on behind what their tables hold.
 
     Raises:
         UserError: a server, topic, table or jar is missing, or a query failed; one line.
     """
-    require_topic(settings)
-    make_governor(
-        settings, RuleBook(), LeaderBook()
-    )  # what JUDGE would stumble over, said before Spark starts
-    create_tables(settings)
-    for hop in hops:
-        _require_checkpoint(settings, hop)
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
+    stop = StopRequest(_say)
+    metrics = AuditMetrics(settings)
+    hops = _prepared(settings, hops)
     with ExitStack() as stack:
+        stack.callback(stop.end)
+        stack.enter_context(metrics.served())
         for hop in hops:
             stack.enter_context(driver_lock(settings.checkpoints, hop))
+        begun = require_lineage(settings, hops, is_new=is_new_lineage)
         watcher = Watcher(settings)
-        if "judge" in hops:
-            for finding in callback_findings(settings):
-                _say(f"warning: {finding.evidence}: {finding.advice}")
-            watcher.start()
-            stack.callback(watcher.stop)
+        if "judge" in hops or "judge_jmx" in hops:
+            _watch(settings, watcher, stack)
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
+        stop.hold_jvm(session)
+        if "episodes" in begun:
+            rebuild_all_violations(session, settings)
         try:
             if is_once or is_drained:
-                _run_once(session, settings, hops, watcher, stop, is_drained=is_drained)
+                _run_once(session, settings, hops, watcher, stop, metrics, is_drained=is_drained)
             else:
-                _run_on(session, settings, hops, watcher, stop)
+                _run_on(session, settings, hops, watcher, stop, metrics)
         except Py4JNetworkError as error:
             raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
 
 
-def _require_checkpoint(settings: Settings, hop: str) -> None:
-    """Rows without a checkpoint would all be read again: refuse to double them."""
-    checkpoint = Path(settings.checkpoints) / hop / "metadata"
-    if "://" in settings.checkpoints or checkpoint.exists() or not has_rows(settings, TARGETS[hop]):
-        return
-    raise UserError(
-        f"checkpoint {checkpoint.parent} is missing, but table {TARGETS[hop]} has rows that would be written "
-        "twice: restore the checkpoint, or give tables: and checkpoints: new paths"
-    )
+def _prepared(settings: Settings, hops: Sequence[str]) -> list[str]:
+    """What a query would stumble over, said before Spark starts; the queries whose source there is."""
+    require_topics(settings)
+    wanted = wanted_hops(settings, hops)
+    if not wanted:
+        raise UserError(
+            "--only: nothing to run, because kafka.topic or kafka.jmx_topic of these queries is empty"
+        )
+    make_governor(settings, RuleBook(), LeaderBook())
+    create_tables(settings)
+    return wanted
+
+
+def _watch(settings: Settings, watcher: Watcher, stack: ExitStack) -> None:
+    for finding in callback_findings(settings):
+        _say(f"warning: {finding.evidence}: {finding.advice}")
+    watcher.start()
+    stack.callback(watcher.stop)
 
 
 def _run_once(
@@ -97,42 +111,60 @@ def _run_once(
     settings: Settings,
     hops: Sequence[str],
     watcher: Watcher,
-    stop: threading.Event,
+    stop: StopRequest,
+    metrics: AuditMetrics,
     *,
     is_drained: bool,
 ) -> None:
     for hop in hops:
-        if stop.is_set():
+        if stop.is_asked:
             return
         if hop == "measure" and is_drained:
             close_all_windows(settings)
         query = start_hop(session, settings, hop, is_once=True)
-        _wait(settings, [query], watcher, stop)
+        _wait(settings, [query], watcher, stop, metrics)
 
 
 def _run_on(
-    session: SparkSession, settings: Settings, hops: Sequence[str], watcher: Watcher, stop: threading.Event
+    session: SparkSession,
+    settings: Settings,
+    hops: Sequence[str],
+    watcher: Watcher,
+    stop: StopRequest,
+    metrics: AuditMetrics,
 ) -> None:
     queries = [start_hop(session, settings, hop, is_once=False) for hop in hops]
     _say(f"auditing {settings.cluster_id}: {', '.join(hops)}; stop with Ctrl-C")
-    _wait(settings, queries, watcher, stop)
+    _wait(settings, queries, watcher, stop, metrics)
 
 
-def _wait(settings: Settings, queries: list[StreamingQuery], watcher: Watcher, stop: threading.Event) -> None:
+def _wait(
+    settings: Settings,
+    queries: list[StreamingQuery],
+    watcher: Watcher,
+    stop: StopRequest,
+    metrics: AuditMetrics,
+) -> None:
     """Wait until all queries have ended or `stop` is set, and say how they get on; any failure ends all."""
     progress = {str(query.name): Progress() for query in queries}
     reported_s = time.monotonic()
+    metrics.look_at_tables(progress)
     while not stop.wait(_POLL_S):
         watcher.check()
         is_active = any(query.isActive for query in queries)
         for query in queries:
-            _raise_failure(settings, query)
-            progress[str(query.name)].update(query)
+            if not stop.is_asked:  # a signal to all processes ends Spark's workers too, and a query with them
+                _raise_failure(settings, query)
+            progress[str(query.name)].update(query, time.time())
+        metrics.update(progress, {str(query.name): query.isActive for query in queries})
         if not is_active:
             break
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
+            metrics.look_at_tables(progress)
             _say("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
+    if stop.is_asked:
+        stop.silence_spark()
     for query in queries:
         query.stop()
     for name, done in progress.items():

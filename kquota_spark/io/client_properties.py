@@ -28,6 +28,10 @@ PYTHON_NAMES = {
 }
 """What kafka-python calls the properties that say how to connect."""
 
+_OF_LIBRDKAFKA = {
+    "sasl.username", "sasl.password", "sasl.mechanisms",
+    "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+}  # fmt: skip
 _STORES = {"truststore": "ssl_cafile", "keystore": "ssl_certfile"}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
@@ -99,6 +103,63 @@ def python_options(properties: Mapping[str, str]) -> dict[str, Any]:
     if properties.get("ssl.endpoint.identification.algorithm") == "":
         options["ssl_check_hostname"] = False
     return options
+
+
+def connection_options(options: Mapping[str, str]) -> dict[str, str]:
+    """How to connect, from consumer properties in Java's or librdkafka's spelling, in librdkafka's."""
+    known = {name: value for name, value in options.items() if name in PYTHON_NAMES}
+    known |= {f"sasl.{name}": value for name, value in jaas_login(options).items()}
+    if options.get("ssl.truststore.type", "").upper() == "PEM":
+        known["ssl.ca.location"] = options.get("ssl.truststore.location", "")
+    if options.get("ssl.keystore.type", "").upper() == "PEM":
+        # Java reads the key and the certificates from one file, librdkafka from one or two.
+        known |= dict.fromkeys(
+            ("ssl.certificate.location", "ssl.key.location"), options["ssl.keystore.location"]
+        )
+    return known
+
+
+def is_for_java_only(options: Mapping[str, str]) -> bool:
+    """Whether a login or a store of certificates is in a form that only the Java client reads."""
+    has_login = "sasl.jaas.config" not in options or len(jaas_login(options)) == 2
+    stores = [store for store in _STORES if f"ssl.{store}.location" in options]
+    return not has_login or any(options.get(f"ssl.{store}.type", "").upper() != "PEM" for store in stores)
+
+
+def java_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Consumer properties for Spark's Java client, from those that librdkafka takes.
+
+    A user name and password become a JAAS line, PEM files the stores of TLS, so that one set of options serves
+    the shipper, the checks and the job.
+
+    Raises:
+        UserError: certificate and key are in two files.
+    """
+    java = {name: value for name, value in options.items() if name not in _OF_LIBRDKAFKA}
+    if "sasl.mechanisms" in options:
+        java["sasl.mechanism"] = options["sasl.mechanisms"]
+    if "ssl.ca.location" in options:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": options["ssl.ca.location"]}
+    certificate, key = (options.get(f"ssl.{name}.location") for name in ("certificate", "key"))
+    if certificate != key:
+        raise UserError(
+            "kafka.options: ssl.certificate.location and ssl.key.location differ: Spark's client reads both from one "
+            "PEM file: join the two files, and name the result in both"
+        )
+    if certificate is not None:
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
+    user, password = options.get("sasl.username"), options.get("sasl.password")
+    if user is not None and password is not None:
+        is_plain = java.get("sasl.mechanism", "PLAIN") == "PLAIN"
+        module = "plain.PlainLoginModule" if is_plain else "scram.ScramLoginModule"
+        login = f"username={_quoted(user)} password={_quoted(password)}"
+        java["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
+    return java
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def jaas_login(properties: Mapping[str, str]) -> dict[str, str]:

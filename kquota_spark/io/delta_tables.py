@@ -1,23 +1,30 @@
-"""Creates the Delta tables of the audit as declared in `schema/`, before the first query starts."""
+"""Creates the Delta tables of the audit as declared in `schema/`, and extends those of an older release."""
 
 from __future__ import annotations
 
-from deltalake import DeltaTable
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.storage import delta_table, storage_options
+from kquota_spark.io.tables import query
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
+from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 
-_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS)
+_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES)
+_FIRST_VERSION = 1
 
 
 def create_tables(settings: Settings) -> None:
-    """Create what is missing; tables that are there stay as they are.
+    """Create what is missing, and add the columns that tables of an older release do not have.
 
     Raises:
-        UserError: a table cannot be created or has another schema than this release writes.
+        UserError: a table cannot be created or extended, or a newer release made it.
     """
     for declared in _WRITTEN_BY_THE_JOB:
         path = f"{settings.tables.rstrip('/')}/{declared.name}"
@@ -26,25 +33,68 @@ def create_tables(settings: Settings) -> None:
                 path,
                 schema=declared.arrow_schema(),
                 mode="ignore",
+                storage_options=storage_options(settings),
                 partition_by=list(declared.partition_by),
                 name=declared.name,
                 description=declared.grain,
                 configuration={
                     "delta.checkpointInterval": "100",
                     "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
+                    VERSION_PROPERTY: str(SCHEMA_VERSION),
                 },
+                raise_if_key_not_exists=False,
             )
+            _extend(table, declared, path)
         except (DeltaError, OSError) as error:
             reason = str(error).splitlines()[0]
             raise UserError(f"table {declared.name} cannot be created at {path}: {reason}") from error
-        found = [field.name for field in table.schema().fields]
-        if found != declared.names:
-            raise UserError(
-                f"table {declared.name} at {path} has other columns than this release writes: "
-                "give tables: another path, or use the release that made it"
-            )
 
 
-def has_rows(settings: Settings, name: str) -> bool:
-    """Whether anything was ever written to a table."""
-    return DeltaTable(f"{settings.tables.rstrip('/')}/{name}").version() > 0
+def _extend(table: DeltaTable, declared: Table, path: str) -> None:
+    version = _version(table)
+    if version > SCHEMA_VERSION:
+        raise UserError(
+            f"table {declared.name} at {path} was made by a newer release (schema {version}, this one writes "
+            f"{SCHEMA_VERSION}): use that release, or give tables: another path"
+        )
+    wanted = {field.name: field for field in Schema.from_arrow(declared.arrow_schema()).fields}
+    found = {field.name: field for field in table.schema().fields}
+    if any(name not in wanted or field.type != wanted[name].type for name, field in found.items()):
+        raise UserError(
+            f"table {declared.name} at {path} has other columns than this release writes: "
+            "give tables: another path, or use the release that made it"
+        )
+    if missing := [field for name, field in wanted.items() if name not in found]:
+        table.alter.add_columns(missing)
+    if version < SCHEMA_VERSION:
+        # Last: a start that is cut off before this does it again.
+        table.alter.set_table_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)
+
+
+def _version(table: DeltaTable) -> int:
+    text = table.metadata().configuration.get(VERSION_PROPERTY)
+    return int(text) if text is not None and text.isdecimal() else _FIRST_VERSION
+
+
+ARCHIVED = "file:"
+"""How the topic of a row begins that `kquota backfill` took from a file."""
+_FROM_KAFKA = "select 1 from requests where topic not like 'file:%' limit 1"
+
+
+def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
+    """Whether a table holds anything that the job could write again; archived files are nothing of that.
+
+    Args:
+        settings: where the tables are.
+        name: of the table.
+        source: what only counts, `log` or `jmx`, in a table that two queries write; None for all.
+    """
+    table = delta_table(settings, name)
+    if pa.table(table.get_add_actions()).num_rows == 0:
+        return False
+    if name == REQUESTS.name:
+        return bool(query(settings, [name], _FROM_KAFKA).rows)
+    if source is None:
+        return True
+    rows = table.to_pyarrow_dataset().scanner(columns=["source"], filter=pc.field("source") == source)
+    return bool(rows.head(1).num_rows)

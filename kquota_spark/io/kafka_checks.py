@@ -7,13 +7,14 @@ Nothing is created or changed; the topic is looked up in the list, so that it is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.io.check import Check, Status, fail, ok, warn
-from kquota_spark.io.client_properties import PYTHON_NAMES, jaas_login
+from kquota_spark.io.client_properties import PYTHON_NAMES, connection_options
+from kquota_spark.io.kafka import missing_jmx_topic, missing_topics
 from kquota_spark.io.log_topic_checks import arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
 
@@ -25,6 +26,10 @@ _QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", _CALLBACK)
 _TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy")
 
 
+Place = tuple[str, int]
+"""A topic and the number of a partition of it."""
+
+
 class Consumed(NamedTuple):
     """How far INGEST has read one partition."""
 
@@ -32,21 +37,12 @@ class Consumed(NamedTuple):
     last_timestamp_ms: int
 
 
-def connection_options(options: Mapping[str, str]) -> dict[str, str]:
-    """How to connect, from consumer properties in Java's or librdkafka's spelling, in librdkafka's."""
-    known = {name: value for name, value in options.items() if name in PYTHON_NAMES}
-    known |= {f"sasl.{name}": value for name, value in jaas_login(options).items()}
-    if options.get("ssl.truststore.type", "").upper() == "PEM":
-        known["ssl.ca.location"] = options.get("ssl.truststore.location", "")
-    return known
-
-
-def kafka_checks(settings: Settings, consumed: Mapping[int, Consumed] | None, now_ms: int) -> list[Check]:
+def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> list[Check]:
     """Everything about Kafka; one line if it does not answer.
 
     Args:
         settings: whose cluster.
-        consumed: what the tables hold of the log topic, by partition; None before the first run.
+        consumed: what the tables hold of the log topics, by partition; None before the first run.
         now_ms: this machine's clock.
     """
     from kafka.errors import KafkaError
@@ -59,12 +55,19 @@ def kafka_checks(settings: Settings, consumed: Mapping[int, Consumed] | None, no
             checks += [_version(admin, broker_id, settings.broker) for broker_id in brokers]
             for broker_id in brokers:
                 checks += _quota_settings(admin, broker_id, settings)
+            existing = admin.list_topics()
+            if settings.kafka.jmx_topic:
+                checks.append(_jmx_topic(settings, existing))
+            if not settings.kafka.has_log:
+                return checks
             checks += [_request_logger(admin, broker_id) for broker_id in brokers]
-            if settings.kafka.topic not in admin.list_topics():
-                return [*checks, _no_topic(settings)]
-            checks.append(_retention(admin, settings, consumed, now_ms))
+            missing = missing_topics(settings, existing)
+            if missing is not None:
+                return [*checks, fail("log topic", *missing)]
+            topics = settings.kafka.log_topics(existing)
+            checks += [_retention(admin, topic, consumed, now_ms) for topic in topics]
         connection = connection_options(settings.kafka.options)
-        return checks + arrival_checks(settings, connection, brokers, consumed)
+        return checks + arrival_checks(settings, topics, connection, brokers, consumed)
     except (KafkaError, OSError, ValueError, AssertionError) as error:
         # The name of the error only: a message of a client might quote its configuration.
         advice = "check kafka.bootstrap_servers and kafka.options, and that the broker runs"
@@ -164,14 +167,13 @@ def _request_logger(admin: Any, broker_id: int) -> Check:
     return fail("request log", f"broker {broker_id}: kafka.request.logger is {level}, expected DEBUG", advice)
 
 
-def _no_topic(settings: Settings) -> Check:
-    topic = settings.kafka.topic
-    advice = f"create it (kafka-topics.sh --create --topic {topic}), or check kafka.topic"
-    return fail("log topic", f"{topic} does not exist", advice)
+def _jmx_topic(settings: Settings, existing: Collection[str]) -> Check:
+    missing = missing_jmx_topic(settings, existing)
+    return fail("JMX topic", *missing) if missing else ok("JMX topic", f"{settings.kafka.jmx_topic} is there")
 
 
-def _retention(admin: Any, settings: Settings, consumed: Mapping[int, Consumed] | None, now_ms: int) -> Check:
-    topic, what = settings.kafka.topic, "log topic"
+def _retention(admin: Any, topic: str, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> Check:
+    what = "log topic"
     found = _described(admin, "TOPIC", topic, _TOPIC_KEYS)
     retention, size, policy = (found.get(key) for key in _TOPIC_KEYS)
     if retention is None:
@@ -182,8 +184,9 @@ def _retention(admin: Any, settings: Settings, consumed: Mapping[int, Consumed] 
             what, f"{topic}: cleanup.policy is {policy}", "set it to delete: compaction removes lines"
         )
     needed_ms = _LEAST_RETENTION_MS
-    if consumed:
-        lag_ms = max(now_ms - min(partition.last_timestamp_ms for partition in consumed.values()), 0)
+    read_ms = [read.last_timestamp_ms for place, read in (consumed or {}).items() if place[0] == topic]
+    if read_ms:
+        lag_ms = max(now_ms - min(read_ms), 0)
         needed_ms = max(needed_ms, _LAG_FACTOR * lag_ms)
         evidence += f", ingest is {lag_ms // 1_000:,} s behind"
     if 0 <= int(retention) < needed_ms:

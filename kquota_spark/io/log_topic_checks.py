@@ -1,6 +1,6 @@
-"""What arrives in the log topic right now: lines that can be read, heartbeats, and the clocks behind them.
+"""What arrives in the log topics right now: lines that can be read, heartbeats, and the clocks behind them.
 
-confluent-kafka reads it: shippers compress, and kafka-python needs a further package for each codec.
+confluent-kafka reads them: shippers compress, and kafka-python needs a further package for each codec.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Broker, Settings
+from kquota_spark.formats.broker_ids import HEADER
+from kquota_spark.formats.log_messages import HEARTBEAT, LogMessages
 from kquota_spark.formats.request_log import RequestLogParser, Unreadable
 from kquota_spark.io.check import Check, fail, ok, warn
+from kquota_spark.io.kafka import message_format
 
 if TYPE_CHECKING:
-    from kquota_spark.io.kafka_checks import Consumed
+    from kquota_spark.io.kafka_checks import Consumed, Place
 
 _TIMEOUT_S = 5.0
 _LOOK_BACK_MS = 5_000
@@ -25,16 +28,16 @@ _FRESH_MS = 60_000
 _CLOCK_MS = 2_000
 _ZONE_MS = 900_000
 """Time zones differ by quarters of an hour; anything less is delay."""
-_HEARTBEAT = b'{"kquota_heartbeat":'
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the log topic; `broker` is its header or key, as text."""
+    """One message of a log topic; `named` is its header or key, as far as the settings ask for them."""
 
     value: bytes
-    broker: str
+    named: bytes | None
     timestamp_ms: int
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +50,23 @@ class _Range:
 
 def arrival_checks(
     settings: Settings,
+    topics: Sequence[str],
     options: Mapping[str, str],
     brokers: Sequence[int],
-    consumed: Mapping[int, Consumed] | None,
+    consumed: Mapping[Place, Consumed] | None,
 ) -> list[Check]:
-    """Read the last seconds of the topic and judge them.
+    """Read the last seconds of the topics and judge them.
 
     Args:
-        settings: whose topic.
+        settings: whose topics.
+        topics: which, all of them existing.
         options: connection properties as librdkafka spells them.
         brokers: ids of the cluster's brokers.
-        consumed: what the tables hold of the topic, by partition; None before the first run.
+        consumed: what the tables hold of the topics, by partition; None before the first run.
     """
     from confluent_kafka import Consumer, KafkaException
 
-    topic = settings.kafka.topic
+    shown = ", ".join(topics)
     try:
         consumer = Consumer(
             {
@@ -74,76 +79,91 @@ def arrival_checks(
             logger=logging.Logger("kafka", logging.CRITICAL + 1),
         )
         try:
-            ranges = _ranges(consumer, topic)
+            ranges = _ranges(consumer, topics)
             checks = _expired(ranges, consumed)
             now_ms = time.time_ns() // 1_000_000
-            messages = _last_messages(consumer, topic, ranges, now_ms)
+            messages = _last_messages(consumer, settings.kafka.broker_from, ranges, now_ms)
         finally:
             consumer.close()
     except KafkaException as error:
-        evidence = f"{topic} cannot be read ({error.args[0].name()})"
-        return [fail("lines", evidence, "allow kafka.client_id's user to read and describe the topic")]
+        evidence = f"{shown} cannot be read ({error.args[0].name()})"
+        return [fail("lines", evidence, "allow kafka.client_id's user to read and describe it")]
     if not messages:
         advice = "start kquota ship (or Filebeat, Fluent Bit) on the brokers"
-        return [*checks, fail("lines", f"{topic} is empty", advice)]
-    return checks + message_checks(messages, settings.broker.log_time_zone, brokers, now_ms)
+        return [*checks, fail("lines", f"{shown} is empty", advice)]
+    reader = LogMessages(message_format(settings))
+    return checks + message_checks(messages, reader, settings.broker, brokers, now_ms)
 
 
 def message_checks(
-    messages: Sequence[Message], log_time_zone: str, brokers: Sequence[int], now_ms: int
+    messages: Sequence[Message],
+    reader: LogMessages,
+    of: Broker,
+    brokers: Sequence[int],
+    now_ms: int,
 ) -> list[Check]:
-    """Judge the newest messages of the topic (at least one)."""
-    return [*_fresh(messages, now_ms), *_readable(messages, log_time_zone), _beats(messages, brokers, now_ms)]
+    """Judge the newest messages of the topics (at least one)."""
+    return [
+        *_fresh(messages, now_ms),
+        *_readable(messages, reader, of),
+        _beats(messages, reader, brokers, now_ms),
+    ]
 
 
-def _ranges(consumer: Any, topic: str) -> dict[int, _Range]:
+def _ranges(consumer: Any, topics: Sequence[str]) -> dict[Place, _Range]:
     from confluent_kafka import TopicPartition
 
-    numbers = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
-    places = {number: TopicPartition(topic, number) for number in sorted(numbers)}
+    places = [
+        (topic, number)
+        for topic in topics
+        for number in sorted(consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
+    ]
     return {
-        number: _Range(*consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S))
-        for number, place in places.items()
+        place: _Range(*consumer.get_watermark_offsets(TopicPartition(*place), timeout=_TIMEOUT_S))
+        for place in places
     }
 
 
-def _expired(ranges: Mapping[int, _Range], consumed: Mapping[int, Consumed] | None) -> list[Check]:
+def _expired(ranges: Mapping[Place, _Range], consumed: Mapping[Place, Consumed] | None) -> list[Check]:
     lost = {
-        partition: offsets.first - consumed[partition].last_offset - 1
-        for partition, offsets in ranges.items()
-        if consumed and partition in consumed and offsets.first > consumed[partition].last_offset + 1
+        place: offsets.first - consumed[place].last_offset - 1
+        for place, offsets in ranges.items()
+        if consumed and place in consumed and offsets.first > consumed[place].last_offset + 1
     }
     if not lost:
         return []
-    where = ", ".join(f"partition {partition}: {count:,}" for partition, count in sorted(lost.items()))
+    where = ", ".join(f"{topic} partition {number}: {count:,}" for (topic, number), count in lost.items())
     return [
         fail("ingest", f"lines expired before ingest read them ({where})", "raise retention.ms of the topic")
     ]
 
 
-def _last_messages(consumer: Any, topic: str, ranges: Mapping[int, _Range], now_ms: int) -> list[Message]:
+def _last_messages(
+    consumer: Any, broker_from: Sequence[str], ranges: Mapping[Place, _Range], now_ms: int
+) -> list[Message]:
     """Messages of the last seconds; where there are none, the last one of each partition."""
     from confluent_kafka import TopicPartition
 
-    asked = [TopicPartition(topic, number, now_ms - _LOOK_BACK_MS) for number in ranges]
-    starts = [
-        # A negative offset stands for the end: nothing is as young as that.
-        place
-        if place.offset >= 0
-        else TopicPartition(topic, place.partition, ranges[place.partition].end - 1)
-        for place in consumer.offsets_for_times(asked, timeout=_TIMEOUT_S)
-        if ranges[place.partition].end > ranges[place.partition].first
-    ]
+    asked = [TopicPartition(*place, now_ms - _LOOK_BACK_MS) for place in ranges]
+    starts = []
+    for found in consumer.offsets_for_times(asked, timeout=_TIMEOUT_S):
+        offsets = ranges[found.topic, found.partition]
+        if offsets.end > offsets.first:
+            # A negative offset stands for the end: nothing is as young as that.
+            offset = found.offset if found.offset >= 0 else offsets.end - 1
+            starts.append(TopicPartition(found.topic, found.partition, offset))
     consumer.assign(starts)
-    open_partitions = {place.partition for place in starts}
+    still_open = {(place.topic, place.partition) for place in starts}
     messages: list[Message] = []
     deadline_s = time.monotonic() + _TIMEOUT_S
-    while open_partitions and len(messages) < _MOST_MESSAGES and time.monotonic() < deadline_s:
+    while still_open and len(messages) < _MOST_MESSAGES and time.monotonic() < deadline_s:
         for message in consumer.consume(1_000, timeout=0.5):
             if message.error() is None:
-                messages.append(Message(message.value() or b"", _broker(message), message.timestamp()[1]))
-                if message.offset() + 1 >= ranges[message.partition()].end:
-                    open_partitions.discard(message.partition())
+                place = message.topic(), message.partition()
+                named, time_ms = _named(message, broker_from), message.timestamp()[1]
+                messages.append(Message(message.value() or b"", named, time_ms, place[0]))
+                if message.offset() + 1 >= ranges[place].end:
+                    still_open.discard(place)
     return messages
 
 
@@ -165,14 +185,19 @@ def _fresh(messages: Iterable[Message], now_ms: int) -> list[Check]:
     ]
 
 
-def _readable(messages: Iterable[Message], log_time_zone: str) -> list[Check]:
-    parser = RequestLogParser(log_time_zone)
+def _readable(messages: Iterable[Message], reader: LogMessages, of: Broker) -> list[Check]:
+    parser = RequestLogParser(of.log_time_zone)
+    parsers = {broker_id: RequestLogParser(zone) for broker_id, zone in of.zones_by_broker.items()}
     read, reasons, offset_ms = 0, dict[str, int](), 0
     for message in messages:
-        if message.value.startswith(_HEARTBEAT):
+        if message.value.startswith(HEARTBEAT):
             continue
         try:
-            request = parser.parse(message.value)
+            line, fields = reader.opened(message.value)
+            broker_id = reader.broker_id(message.named, fields, message.topic)
+            if broker_id is None:
+                raise Unreadable(reader.no_broker)
+            request = parsers.get(broker_id, parser).parse(line, message.timestamp_ms)
         except Unreadable as error:
             reasons[str(error)] = reasons.get(str(error), 0) + 1
         else:
@@ -187,14 +212,19 @@ def _readable(messages: Iterable[Message], log_time_zone: str) -> list[Check]:
         return [*checks, ok("format", text)]
     reason = max(reasons, key=lambda text: reasons[text])
     evidence = f"{sum(reasons.values()):,} of {read + sum(reasons.values()):,} recent lines: {reason}"
-    advice = "ship the file of kafka.request.logger as it is, one line a message"
+    advice = "ship kafka.request.logger's file, one line a message, in an envelope of kafka.envelope or none"
+    if reason == reader.no_broker:
+        advice = "let the shipper say the broker, or set kafka.broker_from and kafka.broker_ids"
     return [*checks, (warn if read else fail)("format", evidence, advice)]
 
 
-def _beats(messages: Iterable[Message], brokers: Sequence[int], now_ms: int) -> Check:
-    recent = [message for message in messages if message.timestamp_ms >= now_ms - 2 * _LOOK_BACK_MS]
-    seen = {message.broker for message in recent if message.value.startswith(_HEARTBEAT)}
-    silent = [str(broker) for broker in brokers if str(broker) not in seen]
+def _beats(messages: Iterable[Message], reader: LogMessages, brokers: Sequence[int], now_ms: int) -> Check:
+    seen = {
+        reader.broker_id(message.named, {}, message.topic)
+        for message in messages
+        if message.timestamp_ms >= now_ms - 2 * _LOOK_BACK_MS and message.value.startswith(HEARTBEAT)
+    }
+    silent = [str(broker) for broker in brokers if broker not in seen]
     if silent:
         evidence = f"none in the last seconds from broker {', '.join(silent)}"
         advice = "seconds of a quiet broker then close late: start kquota ship there, or its heartbeat"
@@ -202,6 +232,9 @@ def _beats(messages: Iterable[Message], brokers: Sequence[int], now_ms: int) -> 
     return ok("heartbeats", f"from broker {', '.join(map(str, brokers))}")
 
 
-def _broker(message: Any) -> str:
-    named = [value for name, value in message.headers() or () if name == "broker_id"]
-    return ((named[0] if named else message.key()) or b"").decode("utf-8", "replace")
+def _named(message: Any, broker_from: Sequence[str]) -> bytes | None:
+    """The header or key that says the broker, as INGEST takes it."""
+    headers = [value for name, value in message.headers() or () if name == HEADER]
+    given = {"header": headers[0] if headers else None, "key": message.key()}
+    found = [given[source] for source in given if source in broker_from and given[source] is not None]
+    return found[0] if found else None

@@ -17,7 +17,7 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, fail, ok, warn
-from kquota_spark.io.kafka_checks import Consumed, kafka_checks
+from kquota_spark.io.kafka_checks import Consumed, Place, kafka_checks
 from kquota_spark.io.tables import local_path, open_tables
 
 _ZOOKEEPER_MOST_S = 8.0
@@ -25,8 +25,8 @@ _JAVA_MOST_S = 5.0
 _LEAST_JAVA = 17
 _JAVA_VERSION = re.compile(r'version "(\d+)')
 _CONSUMED = """
-select "partition", max(kafka_offset), max(kafka_timestamp_ms) from requests
-where cluster_id = ? and topic = ? group by all
+select topic, "partition", max(kafka_offset), max(kafka_timestamp_ms) from requests
+where cluster_id = ? and topic is not null group by all
 """
 
 
@@ -124,11 +124,11 @@ def _node(client: Any, path: str) -> Check:
     return ok("quota nodes", f"{path} can be read, {len(names):,} children")
 
 
-def _consumed(settings: Settings) -> dict[int, Consumed] | None:
+def _consumed(settings: Settings) -> dict[Place, Consumed] | None:
     """How far ingest has come, if it has ever run."""
     try:
         with open_tables(settings, "requests") as tables:
-            found = tables.query(_CONSUMED, [settings.cluster_id, settings.kafka.topic]).rows
+            found = tables.query(_CONSUMED, [settings.cluster_id]).rows
     except UserError:
         return None
-    return {partition: Consumed(offset, timestamp_ms) for partition, offset, timestamp_ms in found}
+    return {(topic, number): Consumed(offset, time_ms) for topic, number, offset, time_ms in found}

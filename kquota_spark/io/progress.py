@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kquota_spark.pipeline.observed import OBSERVATION
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+Report = Mapping[str, Any]
+"""A progress report as Spark writes it in JSON (`StreamingQueryProgress.json`)."""
+
+_NEWEST = "newest_ms"
 
 
 @dataclass(slots=True)
@@ -17,19 +27,78 @@ class Progress:
     batch_s: float = 0.0
     first_rows: int = 0
     first_s: float = 0.0
-    last_batch: int = -1
+    reported: str = ""
+    """Timestamp of the newest report; numbers of batches will not do: a waiting query reports with the next one's."""
+    batches: int = 0
+    last_batch_s: float = 0.0
+    last_seen_s: float | None = None
+    """When it last ended a batch or was found waiting for rows, epoch seconds."""
+    watermark_s: float | None = None
+    newest_s: float | None = None
+    """Newest event time that it has written, epoch seconds."""
+    dropped: int = 0
+    """Rows behind the watermark, as Spark counts them: groups of a micro-batch, not lines."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """Sums of `pipeline.observed`, by name."""
+    end_offset: Mapping[str, Any] = field(default_factory=dict)
+    """Up to where it has read its source, in the form of the source."""
+    latest_offset: Mapping[str, Any] = field(default_factory=dict)
+    """The end of its source as it saw it, where the source says it (Kafka)."""
 
-    def update(self, query: StreamingQuery) -> None:
+    def update(self, query: StreamingQuery, now_s: float) -> None:
         """Add the reports that have not been counted yet."""
-        for report in query.recentProgress:
-            if report["batchId"] <= self.last_batch:
-                continue
-            self.last_batch = report["batchId"]
-            rows, seconds = report["numInputRows"], report["durationMs"].get("triggerExecution", 0) / 1_000
-            if self.rows == 0 and rows:
-                self.first_rows, self.first_s = rows, seconds
-            self.rows += rows
-            self.batch_s += seconds
+        for report in _reports_after(query, self.reported):
+            self.add(report)
+        if self.reported and not query.status["isTriggerActive"]:
+            self.last_seen_s = now_s
+
+    def add(self, report: Report) -> None:
+        """Add one report."""
+        self.reported = report["timestamp"]
+        rows, seconds = report["numInputRows"], report["durationMs"].get("triggerExecution", 0) / 1_000
+        if self.rows == 0 and rows:
+            self.first_rows, self.first_s = rows, seconds
+        self.rows += rows
+        self.batch_s += seconds
+        if "addBatch" in report["durationMs"]:
+            self.batches += 1
+            self.last_batch_s = seconds
+        self.last_seen_s = _epoch_s(report["timestamp"]) + seconds
+        if watermark := report.get("eventTime", {}).get("watermark"):
+            self.watermark_s = _epoch_s(watermark)
+        self.dropped += sum(state["numRowsDroppedByWatermark"] for state in report.get("stateOperators", ()))
+        self._add_counts(report.get("observedMetrics", {}).get(OBSERVATION, {}))
+        for source in report["sources"]:
+            self.end_offset = _mapping(source.get("endOffset"))
+            self.latest_offset = _mapping(source.get("latestOffset"))
+
+    def _add_counts(self, counts: Mapping[str, int | None]) -> None:
+        for name, value in counts.items():
+            if name == _NEWEST:
+                if value is not None:
+                    self.newest_s = max(value / 1_000, self.newest_s or 0.0)
+            else:
+                self.counted[name] = self.counted.get(name, 0) + (value or 0)
+
+    @property
+    def offsets_behind(self) -> int | None:
+        """Kafka offsets between what it has read and the newest, over all partitions; None without a Kafka source."""
+        if not self.latest_offset:
+            return None
+        return sum(
+            max(0, int(latest) - int(self.end_offset.get(topic, {}).get(partition, 0)))
+            for topic, partitions in self.latest_offset.items()
+            for partition, latest in partitions.items()
+        )
+
+    def versions_behind(self, version: int) -> int | None:
+        """Commits of its source table that it has not read whole; None without a Delta source.
+
+        Args:
+            version: newest version of the source table.
+        """
+        reached = self.end_offset.get("reservoirVersion")
+        return max(0, version - int(reached) + 1) if reached is not None else None
 
     @property
     def warm_rows_per_s(self) -> float | None:
@@ -42,3 +111,28 @@ class Progress:
         warm = self.warm_rows_per_s
         tail = "" if warm is None else f" ({warm:,.0f} a second after the first batch)"
         return f"{self.rows:,} rows read in {self.batch_s:.1f} s{tail}"
+
+
+def _reports_after(query: StreamingQuery, timestamp: str) -> Iterator[Report]:
+    """Later reports, oldest first.
+
+    Read as JSON and from the newest back: `query.recentProgress` makes some fifty calls into the JVM for each of up to
+    a hundred reports.
+    """
+    found: list[Report] = []
+    for report in reversed(query._jsq.recentProgress()):
+        if report.timestamp() <= timestamp:
+            break
+        found.append(json.loads(report.json()))
+    return reversed(found)
+
+
+def _mapping(offset: Any) -> Mapping[str, Any]:
+    """An offset as a mapping; sources may give it as text, or not at all."""
+    if isinstance(offset, str):
+        offset = json.loads(offset)
+    return offset if isinstance(offset, dict) else {}
+
+
+def _epoch_s(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()

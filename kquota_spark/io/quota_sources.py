@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.formats.znodes import ROOTS, View, name_nodes
+from kquota_spark.formats.znodes import REQUIRED_ROOTS, View, name_nodes
+from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import local_path, query
-from kquota_spark.model.entities import Entity
+from kquota_spark.model.entities import AnyEntity, Entity
 from kquota_spark.model.leaders import LeaderBook
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, RuleStretch, stretches
 
@@ -23,7 +24,8 @@ _RETRY_S = 0.1
 _KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
 _RULES = f"""
 select cluster_id, level, entity, {_KEY_COLUMNS}, epoch_ms(valid_from) as valid_from,
-       epoch_ms(valid_to) as valid_to, version, epoch_ms(known_through) as known_through
+       epoch_ms(valid_to) as valid_to, version, epoch_ms(certain_from) as certain_from,
+       epoch_ms(known_through) as known_through
 from quota_rules
 """  # noqa: S608 - names of ours
 
@@ -85,7 +87,7 @@ def from_zookeeper(
     except UserError as error:
         raise UserError(str(error).replace("quotas.zookeeper_connect", named)) from error
     where = f"ZooKeeper {quotas.zookeeper_connect}"
-    for root in ROOTS:
+    for root in REQUIRED_ROOTS:
         if root in view.unreadable:
             advice = f"check the chroot of {named} and the rights of its nodes"
             raise UserError(f"{where}: {view.unreadable[root]}: {advice}")
@@ -145,7 +147,7 @@ def from_tables(settings: Settings) -> QuotaHistory:
     known_through_ms = max(known, default=BEGINNING_MS)
     return QuotaHistory(
         where,
-        RuleBook(stretch_of(row) for row in mine if row["level"] > 0),
+        RuleBook(stretch_of(row) for row in mine if row["level"]),
         known_through_ms=None if known_through_ms >= END_MS else known_through_ms,
         cluster_id=cluster_id,
         leaders=_leaders(replace(settings, cluster_id=cluster_id)),
@@ -171,7 +173,7 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
     Raises:
         UserError: the source cannot be read.
     """
-    if _has_rules(settings.tables):
+    if _has_rules(settings):
         return from_tables(settings)
     quotas = settings.quotas
     if quotas.source == "zookeeper":
@@ -181,7 +183,7 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
     return from_file(Path(quotas.file))
 
 
-def _in_force(entity: Entity, key: QuotaKey, value: float, version: int | None) -> QuotaChange:
+def _in_force(entity: AnyEntity, key: AnyKey, value: float, version: int | None) -> QuotaChange:
     """A quota of which only the present is known."""
     return QuotaChange(entity, key, value, None, BEGINNING_MS, version or 0)
 
@@ -218,16 +220,17 @@ def _whole_view(quotas: Quotas) -> View:
 
 def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
     """The stretch in a row of `quota_rules`, times in epoch ms."""
-    values = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
-    return RuleStretch(
-        Entity.parse(row["entity"]), values, row["valid_from"], row["valid_to"], row["version"]
-    )
+    values: dict[AnyKey, float] = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
+    entity = Entity.parse(row["entity"])
+    times_ms = row["valid_from"], row["valid_to"]
+    return RuleStretch(entity, values, *times_ms, row["version"], row["certain_from"])
 
 
-def _has_rules(root: str) -> bool:
-    local = local_path(root)
+def _has_rules(settings: Settings) -> bool:
+    local = local_path(settings.tables)
     if local is not None:
         return (local / "quota_rules" / "_delta_log").is_dir()
     from deltalake import DeltaTable
 
-    return bool(DeltaTable.is_deltatable(f"{root.rstrip('/')}/quota_rules"))
+    where = f"{settings.tables.rstrip('/')}/quota_rules"
+    return bool(DeltaTable.is_deltatable(where, storage_options(settings)))

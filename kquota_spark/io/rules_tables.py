@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kquota_spark.errors import UserError
-from kquota_spark.model.entities import DEFAULT, Entity, Name
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, Name, parse_entity
+from kquota_spark.model.quota_types import parse_key
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 
 _log = logging.getLogger(__name__)
 
-Source = Literal["zookeeper", "file"]
+Source = Literal["zookeeper", "admin", "file"]
 
 _TIDY_INTERVAL_S = 600
 _COMMIT_ATTEMPTS = 10
@@ -47,7 +47,7 @@ class NodeProblem:
     """A node that could not be read as quotas; `node` is its path below /config."""
 
     node: str
-    entity: Entity | None
+    entity: AnyEntity | None
     problem: str
     changed_at_ms: int
     version: int
@@ -60,13 +60,22 @@ class RulesTables:
         UserError: the tables cannot be opened or created.
     """
 
-    def __init__(self, root: str, cluster_id: str, *, source: Source, apply_lag_ms: int) -> None:
+    def __init__(
+        self,
+        root: str,
+        cluster_id: str,
+        *,
+        source: Source,
+        apply_lag_ms: int,
+        storage: dict[str, str] | None = None,
+    ) -> None:
         self._cluster_id = cluster_id
+        self._storage = storage
         self._source: Source = source
         self._apply_lag_ms = apply_lag_ms
         self._mine = f"cluster_id = {_quoted(cluster_id)}"
-        self._changes_table = _open(root, QUOTA_CHANGES)
-        self._rules_table = _open(root, QUOTA_RULES)
+        self._changes_table = _open(root, QUOTA_CHANGES, storage)
+        self._rules_table = _open(root, QUOTA_RULES, storage)
         self._tidied_at_s = time.monotonic()
         self.changes, self.problems = self._read_changes()
         self.known_through_ms = self._read_known_through()
@@ -142,25 +151,30 @@ class RulesTables:
             except CommitFailedError:
                 if attempt == _COMMIT_ATTEMPTS:
                     raise
-                table = DeltaTable(table.table_uri)
+                table = DeltaTable(table.table_uri, storage_options=self._storage)
             else:
                 break
         return table
 
     def _read_changes(self) -> tuple[list[QuotaChange], dict[str, tuple[int, str]]]:
         mine = [("cluster_id", "=", self._cluster_id), ("source", "=", self._source)]
-        columns = ["entity", "key", "value", "previous_value", "changed_at", "version", "problem"]
+        columns = [
+            "entity",
+            "key",
+            "value",
+            "previous_value",
+            "changed_at",
+            "version",
+            "changed_before",
+            "problem",
+        ]
         changes: list[QuotaChange] = []
         problems: dict[str, tuple[int, str]] = {}
         for row in _rows(self._changes_table, columns, mine):
             if row["key"] is not None:
-                key = QuotaKey(row["key"])
-                entity = Entity.parse(row["entity"])
-                changes.append(
-                    QuotaChange(
-                        entity, key, row["value"], row["previous_value"], row["changed_at"], row["version"]
-                    )
-                )
+                edited = parse_entity(row["entity"]), parse_key(row["key"])
+                columns_of_edit = (row[name] for name in columns[2:7])
+                changes.append(QuotaChange(*edited, *columns_of_edit))
             elif row["version"] >= problems.get(row["entity"], (0, ""))[0]:
                 problems[row["entity"]] = (row["version"], row["problem"])
         return changes, problems
@@ -180,6 +194,7 @@ class RulesTables:
             "version": change.version,
             "source": self._source,
             "observed_at": observed_at_ms,
+            "changed_before": change.changed_before_ms,
         }
 
     def _problem_row(self, problem: NodeProblem, observed_at_ms: int) -> dict[str, Any]:
@@ -202,6 +217,7 @@ class RulesTables:
                 "cluster_id": self._cluster_id,
                 "valid_from": rule.valid_from_ms,
                 "valid_to": rule.valid_to_ms,
+                "certain_from": rule.certain_from_ms,
                 "version": rule.version,
                 "source": self._source,
             }
@@ -217,16 +233,23 @@ class RulesTables:
         }
 
 
-def _open(root: str, table: Table) -> DeltaTable:
+def _open(root: str, table: Table, storage: dict[str, str] | None) -> DeltaTable:
     uri = f"{root.rstrip('/')}/{table.name}"
     try:
-        return DeltaTable.create(
+        opened = DeltaTable.create(
             uri,
             table.arrow_schema(),
             mode="ignore",
             partition_by=list(table.partition_by),
             configuration=dict(_PROPERTIES[table.name]),
+            storage_options=storage,
         )
+        # An earlier release had fewer columns: their rows read as null in the new ones.
+        held = {field.name for field in opened.schema().fields}
+        declared = Schema.from_arrow(table.arrow_schema()).fields
+        if added := [field for field in declared if field.name not in held]:
+            opened.alter.add_columns(added)
+        return opened
     except (DeltaError, OSError) as error:
         reason = str(error).partition("\n")[0]
         msg = f"{uri}: cannot be opened as a Delta table: {reason}"
@@ -256,13 +279,11 @@ def _arrow(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _entity_columns(entity: Entity) -> dict[str, Any]:
-    return {
-        "entity": str(entity),
-        "level": entity.level,
-        "user": _name_or_none(entity.user),
-        "client_id": _name_or_none(entity.client_id),
-    }
+def _entity_columns(entity: AnyEntity) -> dict[str, Any]:
+    columns = {"entity": str(entity), "level": entity.level}
+    if isinstance(entity, Entity):
+        columns |= {"user": _name_or_none(entity.user), "client_id": _name_or_none(entity.client_id)}
+    return columns
 
 
 def _name_or_none(name: Name) -> str | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.kafka import java_options
+from kquota_spark.io.client_properties import java_options
+from kquota_spark.io.kafka import admin_client, asked_topics
+from kquota_spark.io.storage import hadoop_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,9 +36,11 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     if SparkConf().get("spark.master", "local")[:5] == "local":
         # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in hadoop_options(settings).items():
+        builder = builder.config(f"spark.hadoop.{name}", value)
     session = (
-        SparkSession.builder.appName(app_name)
-        .config("spark.log.level", "ERROR")
+        builder.config("spark.log.level", "ERROR")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.sql.session.timeZone", "UTC")
@@ -79,14 +86,28 @@ def _require_jars(session: SparkSession) -> None:
             raise UserError(message) from error
 
 
-def request_log(session: SparkSession, settings: Settings) -> DataFrame:
-    """The log topic as a stream, headers included."""
+def request_log(
+    session: SparkSession, settings: Settings, offsets: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+) -> DataFrame:
+    """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
+    subscription = settings.kafka.subscription
+    return _messages(session, settings, subscription, _starting_offsets(settings, offsets))
+
+
+def jmx_messages(session: SparkSession, settings: Settings) -> DataFrame:
+    """The topic of JMX samples as a stream, from its beginning."""
+    return _messages(session, settings, ("subscribe", settings.kafka.jmx_topic), "earliest")
+
+
+def _messages(
+    session: SparkSession, settings: Settings, subscription: tuple[str, str], starting_offsets: str
+) -> DataFrame:
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
         .option("kafka.client.id", settings.kafka.client_id)
-        .option("subscribe", settings.kafka.topic)
-        .option("startingOffsets", "earliest")
+        .option(*subscription)
+        .option("startingOffsets", starting_offsets)
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)
         # A topic of one partition would otherwise keep one core busy and the others idle.
@@ -97,16 +118,35 @@ def request_log(session: SparkSession, settings: Settings) -> DataFrame:
     return reader.load()
 
 
+def _starting_offsets(settings: Settings, offsets: Mapping[str, Mapping[str, int]]) -> str:
+    """Spark wants every partition named: -2 is the beginning of one that has not been read."""
+    if not offsets:
+        return "earliest"
+    found = asked_topics(admin_client(settings), settings)
+    return json.dumps(
+        {
+            topic: {
+                str(number): offsets.get(topic, {}).get(str(number), -2) for number in found[topic].partitions
+            }
+            for topic in settings.kafka.log_topics(found)
+        }
+    )
+
+
 NO_LIMIT = 2**31 - 1
 
 
 def table_stream(
-    session: SparkSession, settings: Settings, name: str, max_files: int | None = None
+    session: SparkSession,
+    settings: Settings,
+    name: str,
+    max_files: int | None = None,
+    first_version: int = 0,
 ) -> DataFrame:
-    """A table as a stream from its first version on: in order of its commits, never as an unordered snapshot."""
+    """A table as a stream from a version on: in order of its commits, never as an unordered snapshot."""
     return (
         session.readStream.format("delta")
-        .option("startingVersion", 0)
+        .option("startingVersion", first_version)
         .option("skipChangeCommits", "true")
         .option("maxFilesPerTrigger", max_files or settings.stream.max_files_per_trigger)
         .load(table_path(settings, name))
@@ -121,3 +161,8 @@ def table(session: SparkSession, settings: Settings, name: str) -> DataFrame:
 def table_path(settings: Settings, name: str) -> str:
     """Where a table is."""
     return f"{settings.tables.rstrip('/')}/{name}"
+
+
+def sql_literal(text: str) -> str:
+    """A text as Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -15,12 +15,13 @@ from deltalake.exceptions import DeltaError
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.formats.znodes import ROOTS, Node, View, has_data, name_nodes
+from kquota_spark.formats.znodes import REQUIRED_ROOTS, Node, View, has_data, name_nodes
 from kquota_spark.io.rules_tables import NodeProblem, RulesTables
+from kquota_spark.io.storage import storage_options
 from kquota_spark.io.watch_leaders import LeaderWatcher
 from kquota_spark.io.zookeeper import QuotaTree
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.entities import AnyEntity, IpEntity
+from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.model.rules import QuotaChange
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ def now_ms() -> int:
 class Recorded:
     """The last known state of an entity."""
 
-    values: Mapping[QuotaKey, float] = field(default_factory=dict)
+    values: Mapping[AnyKey, float] = field(default_factory=dict)
     changed_at_ms: int = 0
     version: int = 0
 
@@ -58,10 +59,10 @@ class Ledger:
     """The state of all entities as recorded, and its difference to a view of ZooKeeper."""
 
     def __init__(self, changes: Iterable[QuotaChange], problems: Mapping[str, tuple[int, str]]) -> None:
-        self._recorded: dict[Entity, Recorded] = {}
+        self._recorded: dict[AnyEntity, Recorded] = {}
         self._problems = dict(problems)
         # Versions that brought no edit of a quota (a password, the same value again) are in no table.
-        self._seen: dict[Entity, int] = {}
+        self._seen: dict[AnyEntity, int] = {}
         for change in sorted(changes, key=lambda change: (change.changed_at_ms, change.version)):
             self._apply(change)
 
@@ -85,7 +86,7 @@ class Ledger:
         self._problems.update({found.node: (found.version, found.problem) for found in edits.problems})
         return edits
 
-    def _compare_node(self, path: str, entity: Entity, node: Node, edits: Edits) -> None:
+    def _compare_node(self, path: str, entity: AnyEntity, node: Node, edits: Edits) -> None:
         recorded = self._recorded.get(entity, Recorded())
         if node.version < max(recorded.version, self._seen.get(entity, 0)):
             edits.refused.append(path)
@@ -94,7 +95,7 @@ class Ledger:
         if node.payload.problem is not None:
             problem = node.payload.problem
             self._add_problem(NodeProblem(path, entity, problem, node.changed_at_ms, node.version), edits)
-        for key in QuotaKey:
+        for key in IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey:
             value, previous = node.payload.values.get(key), recorded.values.get(key)
             if key in node.payload.left_alone or _is_same(value, previous):
                 continue
@@ -103,7 +104,7 @@ class Ledger:
             edits.changes.append(QuotaChange(entity, key, value, previous, changed_at_ms, node.version))
 
     def _compare_removed(
-        self, entity: Entity, recorded: Recorded, version: int, observed_at_ms: int, edits: Edits
+        self, entity: AnyEntity, recorded: Recorded, version: int, observed_at_ms: int, edits: Edits
     ) -> None:
         if version < max(recorded.version, self._seen.get(entity, 0)):
             # The parent has not changed since: this server has never had the node.
@@ -179,8 +180,9 @@ class Watcher:
         self._leaders.start()
         lag_ms = quotas.apply_lag if quotas.source == "zookeeper" else 0
         self._tables = RulesTables(
-            self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=lag_ms
-        )
+            self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=lag_ms,
+            storage=storage_options(self._settings),
+        )  # fmt: skip
         if quotas.source == "file":
             self._written(
                 lambda: self._tables.write_file(read_quota_file(Path(quotas.file)), self._clock_ms())
@@ -219,7 +221,7 @@ class Watcher:
         while True:
             asked_at_ms = self._clock_ms()
             view = tree.read()
-            if view is not None and not any(root in view.unreadable for root in ROOTS):
+            if view is not None and not any(root in view.unreadable for root in REQUIRED_ROOTS):
                 break
             if time.monotonic() > deadline_s:
                 raise self._no_snapshot(view)
@@ -232,7 +234,7 @@ class Watcher:
         if view is None:
             within_s = self._settings.quotas.connect_timeout / 1_000
             return UserError(f"{where} did not answer within {within_s:g} s: its quotas could not be read")
-        reason = next(view.unreadable[root] for root in ROOTS if root in view.unreadable)
+        reason = next(view.unreadable[root] for root in REQUIRED_ROOTS if root in view.unreadable)
         advice = "check the chroot in quotas.zookeeper_connect and the rights of its nodes"
         return UserError(f"{where}: {reason}: {advice}")
 

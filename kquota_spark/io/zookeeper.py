@@ -29,10 +29,11 @@ from kazoo.protocol.states import Callback, KeeperState, WatchedEvent
 
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes import (
+    REQUIRED_ROOTS,
     ROOTS,
     Node,
     View,
-    decode_quota_node,
+    decode_node,
     has_children,
     has_data,
 )
@@ -242,7 +243,7 @@ class QuotaTree:
         try:
             if data is not None:
                 payload, stat = data.get(timeout=self._timeout_s)
-                self._put(path, Node(decode_quota_node(payload), stat.mtime, stat.mzxid))
+                self._put(path, Node(decode_node(path, payload), stat.mtime, stat.mzxid))
             if children is not None:
                 new = self._take_children(path, *children.get(timeout=self._timeout_s))
         except NoNodeError:
@@ -271,7 +272,8 @@ class QuotaTree:
         return [f"{path}/{name}" for name in sorted(wanted - before)]
 
     def _await_root(self, path: str) -> None:
-        self._unreadable[path] = f"/config/{path} does not exist"
+        if path in REQUIRED_ROOTS:
+            self._unreadable[path] = f"/config/{path} does not exist"
         with suppress(NoAuthError):
             if self._client.exists_async(f"/config/{path}", watch=self._on_event).get(
                 timeout=self._timeout_s

@@ -15,7 +15,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from kquota_spark.config.settings import Quotas
 from kquota_spark.errors import UserError
-from kquota_spark.formats.znodes import ROOTS, Node, View, decode_quota_node, name_nodes
+from kquota_spark.formats.znodes import REQUIRED_ROOTS, Node, View, decode_node, name_nodes
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.resolve import candidates
 
@@ -32,7 +32,7 @@ def view_of_client(quotas: Quotas, user: str, client_id: str) -> View:
     with _connected(quotas) as client:
         client.sync("/config")
         unreadable: dict[str, str] = {}
-        for root in ROOTS:
+        for root in REQUIRED_ROOTS:
             with suppress(NoAuthError):  # it exists
                 if client.exists(f"/config/{root}") is None:
                     unreadable[root] = f"/config/{root} does not exist"
@@ -87,4 +87,4 @@ def _node(client: KazooClient, path: str, unreadable: dict[str, str]) -> Node | 
     except NoAuthError:
         unreadable[path] = f"no right to read /config/{path}"
         return None
-    return Node(decode_quota_node(data), stat.mtime, stat.mzxid)
+    return Node(decode_node(path, data), stat.mtime, stat.mzxid)

@@ -61,6 +61,8 @@ def enabled_types(
     bits = EnabledTypes.CLIENT_ID if has_static_default else EnabledTypes.NONE
     present: set[Entity] = set()
     for change in changes:
+        if not isinstance(change.entity, Entity):
+            continue
         if metadata is QuotaMetadata.KRAFT and change.key is not quota_type.key:
             continue
         if is_sticky:

@@ -89,12 +89,20 @@ class IpEntity:
             msg = f"{self.ip!r} is no address or host name"
             raise ValueError(msg)
 
+    @property
+    def level(self) -> None:
+        """None: ips are not in the precedence of users and client ids."""
+        return
+
     def __str__(self) -> str:
         """Canonical name: the path below /config, e.g. `ips/10.0.0.1` or `ips/<default>`."""
         return f"ips/{self.ip.value if isinstance(self.ip, Default) else self.ip}"
 
 
-def parse_entity(text: str) -> Entity | IpEntity:
+AnyEntity = Entity | IpEntity
+
+
+def parse_entity(text: str) -> AnyEntity:
     """The entity of a canonical name; `str` is the way back.
 
     Raises:

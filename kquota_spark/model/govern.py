@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.quota_types import AnyKey, QuotaKey, QuotaType
 from kquota_spark.model.replay import Governing
 from kquota_spark.model.resolve import STATIC_DEFAULT_LEVEL, Bucket, Resolution, candidates, resolve
 from kquota_spark.model.rules import RuleBook, RuleStretch
@@ -81,7 +81,7 @@ class RuleGovernor:
             if stretch is not None:
                 stretches[entity] = stretch
 
-        def quotas_of(entity: Entity) -> Mapping[QuotaKey, float] | None:
+        def quotas_of(entity: Entity) -> Mapping[AnyKey, float] | None:
             stretch = stretches.get(entity)
             return stretch.values if stretch and stretch.values else None
 

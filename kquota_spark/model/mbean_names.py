@@ -18,6 +18,7 @@ USER_TAG, CLIENT_ID_TAG = "user", "client-id"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_\-%. \t]*")
 _PROPERTY = re.compile(r'([^=,:*?\n]+)=("(?:[^"\\*?\n]|\\["\\*?n])*"|[^"=,:*?\n]*)(,|\Z)')
+_QUOTED = re.compile(r'"(?:[^"\\*?\n]|\\["\\*?n])*"')
 _TO_ESCAPE = re.compile(r'["\\*?\n]')
 _ESCAPED = re.compile(r"\\(.)")
 
@@ -55,7 +56,7 @@ def parse_mbean_name(text: str) -> MBeanName:
         key, value, comma = found.groups()
         if key in tags:
             raise _error(text, f"{key} stands in it twice")
-        tags[key] = _unquoted(value)
+        tags[key] = unquoted(value)
         end = found.end()
     if comma or not colon or re.search(r"[*?\n]", domain):
         raise _error(text, "expected domain:key=value,...")
@@ -80,17 +81,24 @@ def tagged_bucket(tags: Mapping[str, str]) -> Bucket | None:
     return Bucket(desanitise(tags.get(USER_TAG, "")), tags.get(CLIENT_ID_TAG, ""))
 
 
+def unquoted(value: str) -> str:
+    """The value of a property as the broker put it in. One that begins with a quote was quoted by JMX.
+
+    Raises:
+        ValueError: it was quoted, and a part of it is gone.
+    """
+    if not value.startswith('"'):
+        return value
+    if _QUOTED.fullmatch(value) is None:
+        raise ValueError(value)
+    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value[1:-1])
+
+
 def _quoted(value: str) -> str:
     if _PLAIN.fullmatch(value):
         return value
     escaped = _TO_ESCAPE.sub(lambda found: "\\n" if found[0] == "\n" else f"\\{found[0]}", value)
     return f'"{escaped}"'
-
-
-def _unquoted(value: str) -> str:
-    if not value.startswith('"'):
-        return value
-    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value[1:-1])
 
 
 def _error(text: str, problem: str) -> ValueError:

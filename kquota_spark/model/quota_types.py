@@ -10,6 +10,9 @@ from enum import Enum, StrEnum
 IP_QUOTA_KEY = "connection_creation_rate"
 """The one key of ip entities, connections per second (KIP-612)."""
 
+CONNECTION = "connection"
+"""What tables call the type of quota that ip entities set; it has no manager and no request."""
+
 
 class QuotaKey(Enum):
     """Configuration keys of user and client-id entities; the value is Kafka's spelling."""
@@ -18,6 +21,24 @@ class QuotaKey(Enum):
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     REQUEST_PERCENTAGE = "request_percentage"
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+
+
+class IpQuotaKey(Enum):
+    """Configuration keys of ip entities; the value is Kafka's spelling."""
+
+    CONNECTION_CREATION_RATE = IP_QUOTA_KEY
+
+
+AnyKey = QuotaKey | IpQuotaKey
+
+
+def parse_key(text: str) -> AnyKey:
+    """The key of Kafka's spelling.
+
+    Raises:
+        ValueError: there is no such key.
+    """
+    return IpQuotaKey(text) if text == IP_QUOTA_KEY else QuotaKey(text)
 
 
 class QuotaType(StrEnum):

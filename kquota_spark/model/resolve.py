@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from kquota_spark.model.enabled_types import EnabledTypes
 from kquota_spark.model.entities import DEFAULT, LEVELS, Entity, Name
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quota_types import AnyKey, QuotaKey
 
 Tags = tuple[tuple[str, str], ...]
-QuotasOf = Callable[[Entity], Mapping[QuotaKey, float] | None]
+_Quotas = Mapping[QuotaKey, float] | Mapping[AnyKey, float] | None
+QuotasOf = Callable[[Entity], _Quotas]
 """The quotas that an entity carries; None if there is no such entity."""
 
 STATIC_DEFAULT_LEVEL = 9
@@ -151,7 +152,7 @@ def resolve(
         enabled: the broker's bit set.
         static_default: the broker's own default for this key (0.9 to 2.8), None if not set.
     """
-    found: list[tuple[int, Entity | None, Mapping[QuotaKey, float] | None]] = [
+    found: list[tuple[int, Entity | None, _Quotas]] = [
         (entity.level, entity, quotas_of(entity)) for entity in candidates(user, client_id)
     ]
     carrying = {entity for _, entity, quotas in found if quotas is not None and key in quotas}
@@ -172,7 +173,7 @@ def resolve(
 def _step(
     level: int,
     entity: Entity | None,
-    quotas: Mapping[QuotaKey, float] | None,
+    quotas: _Quotas,
     key: QuotaKey,
     governing: int | None,
 ) -> Step:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 from kquota_spark.model.decision import Stretch, judge_bucket
 from kquota_spark.model.points import PointKind
@@ -30,7 +31,7 @@ LEAST_FACTOR = 10
 (that in a log of 270 produces), mostly above 100 times. With the right ring but windows or limits that are not the
 broker's, the other ring came out better by 4.8 times at most, mostly by less than 2."""
 
-_OTHER = {RingVariant.UP_TO_3_7: RingVariant.FROM_3_8, RingVariant.FROM_3_8: RingVariant.UP_TO_3_7}
+OTHER_VARIANT = {RingVariant.UP_TO_3_7: RingVariant.FROM_3_8, RingVariant.FROM_3_8: RingVariant.UP_TO_3_7}
 _BROKER = {
     RingVariant.UP_TO_3_7: "a broker before 3.8",
     RingVariant.FROM_3_8: "a broker of 3.8 or later",
@@ -68,21 +69,58 @@ def likely_variant(buckets: Iterable[Sequence[Stretch]], config: RateConfig) -> 
         buckets: the stretches of each bucket; produce counts, what a fetch had read is not always known.
         config: as configured.
     """
-    sample = list(_sample(buckets))
-    configured = _verdicts(sample, config)
-    if sum(verdict.is_wrong for verdict in configured if verdict.outcome in _COMPARED) < LEAST_WRONG:
+    sample = sample_of(buckets)
+    configured = verdicts_of(sample, config)
+    if not is_worth_a_look(configured):
         return None
-    variant = _OTHER[config.variant]
-    other = _verdicts(sample, replace(config, variant=variant))
+    variant = OTHER_VARIANT[config.variant]
+    found = compare(configured, verdicts_of(sample, replace(config, variant=variant)))
+    return (
+        RingEvidence(variant, found.wrong, found.wrong_with_other, found.compared)
+        if found.is_better
+        else None
+    )
+
+
+class Comparison(NamedTuple):
+    """Wrong verdicts with what is configured and with something else, of those about which both are certain."""
+
+    wrong: int
+    wrong_with_other: int
+    compared: int
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the other one leaves next to nothing to explain."""
+        return self.wrong >= max(LEAST_WRONG, LEAST_FACTOR * self.wrong_with_other)
+
+
+def is_worth_a_look(configured: Iterable[Verdict]) -> bool:
+    """Whether there is more to explain than one sample that opened late."""
+    return sum(verdict.is_wrong for verdict in configured if verdict.outcome in _COMPARED) >= LEAST_WRONG
+
+
+def compare(configured: Iterable[Verdict], other: Iterable[Verdict]) -> Comparison:
+    """Count over verdicts on the same requests in the same order."""
     both = [
         (ours.is_wrong, theirs.is_wrong)
         for ours, theirs in zip(configured, other, strict=True)
         if ours.outcome in _COMPARED and theirs.outcome in _COMPARED
     ]
-    wrong, wrong_with_other = sum(ours for ours, _ in both), sum(theirs for _, theirs in both)
-    if wrong < LEAST_WRONG or wrong < LEAST_FACTOR * wrong_with_other:
-        return None
-    return RingEvidence(variant, wrong, wrong_with_other, len(both))
+    return Comparison(sum(ours for ours, _ in both), sum(theirs for _, theirs in both), len(both))
+
+
+def sample_of(buckets: Iterable[Sequence[Stretch]]) -> list[list[Stretch]]:
+    """The part of the buckets that is judged again."""
+    return list(_sample(buckets))
+
+
+def verdicts_of(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list[Verdict]:
+    """Judge a sample with a ring."""
+    verdicts: list[Verdict] = []
+    for bucket in sample:
+        judge_bucket(BucketReplay(config), bucket, verdicts)
+    return verdicts
 
 
 def _sample(buckets: Iterable[Sequence[Stretch]]) -> Iterator[list[Stretch]]:
@@ -116,10 +154,3 @@ def _tells(stretch: Stretch) -> bool:
     limit, has_request_quota = stretch.governing.limit_per_s, stretch.governing.has_request_quota
     is_produce = stretch.points[0].kind == PointKind.PRODUCE
     return bool(limit) and is_produce and not has_request_quota
-
-
-def _verdicts(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    for bucket in sample:
-        judge_bucket(BucketReplay(config), bucket, verdicts)
-    return verdicts

@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.entities import AnyEntity, Entity
+from kquota_spark.model.quota_types import AnyKey
 
 BEGINNING_MS = 0
 """Stands for minus infinity: no Kafka log is older than 1970."""
@@ -22,28 +22,35 @@ END_MS = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class QuotaChange:
-    """One edit of one key of one entity; `value` is None when the key was removed."""
+    """One edit of one key of one entity; `value` is None when the key was removed.
 
-    entity: Entity
-    key: QuotaKey
+    `changed_before_ms` is for a source that is polled: the edit came after `changed_at_ms`, when it was not there
+    yet, and before this, when it was. None: it came at `changed_at_ms`.
+    """
+
+    entity: AnyEntity
+    key: AnyKey
     value: float | None
     previous: float | None
     changed_at_ms: int
     version: int
+    changed_before_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RuleStretch:
     """All quotas of one entity from `valid_from_ms` until `valid_to_ms`, exclusive; None is the end of time.
 
-    No values means that the entity had no quotas then. `version` is None before the first edit.
+    No values means that the entity had no quotas then. `version` is None before the first edit. Until
+    `certain_from_ms`, unless that is None, the stretch before may still have been in force.
     """
 
-    entity: Entity
-    values: Mapping[QuotaKey, float]
+    entity: AnyEntity
+    values: Mapping[AnyKey, float]
     valid_from_ms: int
     valid_to_ms: int | None
     version: int | None
+    certain_from_ms: int | None = None
 
 
 def stretches(changes: Iterable[QuotaChange], *, apply_lag_ms: int = 0) -> list[RuleStretch]:
@@ -52,42 +59,46 @@ def stretches(changes: Iterable[QuotaChange], *, apply_lag_ms: int = 0) -> list[
     Edits of one entity are ordered by time, then version. Of several edits in one millisecond the last one
     counts: the stretches between them would be empty.
     """
-    edits: dict[Entity, list[QuotaChange]] = {}
+    edits: dict[AnyEntity, list[QuotaChange]] = {}
     for change in changes:
         edits.setdefault(change.entity, []).append(change)
     return [
         stretch
-        for entity in sorted(edits, key=lambda entity: (entity.level, str(entity)))
+        for entity in sorted(edits, key=lambda entity: (entity.level or 0, str(entity)))
         for stretch in _stretches_of(entity, edits[entity], apply_lag_ms)
     ]
 
 
-def _stretches_of(entity: Entity, edits: list[QuotaChange], apply_lag_ms: int) -> list[RuleStretch]:
+def _stretches_of(entity: AnyEntity, edits: list[QuotaChange], apply_lag_ms: int) -> list[RuleStretch]:
     found = [RuleStretch(entity, {}, BEGINNING_MS, None, None)]
     for edit in sorted(edits, key=lambda edit: (edit.changed_at_ms, edit.version)):
         last = found[-1]
         # An edit "at the beginning" of a quota file has always been in force, whatever the lag.
         start_ms = edit.changed_at_ms + apply_lag_ms if edit.changed_at_ms > BEGINNING_MS else BEGINNING_MS
+        certain_ms = None if edit.changed_before_ms is None else edit.changed_before_ms + apply_lag_ms
         values = {key: value for key, value in last.values.items() if key is not edit.key}
         if edit.value is not None:
             values[edit.key] = edit.value
         if start_ms > last.valid_from_ms:
             found[-1] = replace(last, valid_to_ms=start_ms)
-            found.append(RuleStretch(entity, values, start_ms, None, edit.version))
+            found.append(RuleStretch(entity, values, start_ms, None, edit.version, certain_ms))
         else:
-            found[-1] = replace(last, values=values, version=edit.version)
+            # Edits of one poll: the latest that either can have come.
+            certain_ms = max(filter(None, (certain_ms, last.certain_from_ms)), default=None)
+            found[-1] = replace(last, values=values, version=edit.version, certain_from_ms=certain_ms)
     return found
 
 
 class RuleBook:
-    """Stretches in memory, looked up by entity and time. Iterates over its entities."""
+    """Stretches of users and client ids in memory, looked up by entity and time. Iterates over its entities."""
 
     __slots__ = ("_starts", "_stretches")
 
     def __init__(self, rules: Iterable[RuleStretch] = ()) -> None:
         self._stretches: dict[Entity, list[RuleStretch]] = {}
         for rule in rules:
-            self._stretches.setdefault(rule.entity, []).append(rule)
+            if isinstance(rule.entity, Entity):
+                self._stretches.setdefault(rule.entity, []).append(rule)
         for found in self._stretches.values():
             found.sort(key=lambda rule: rule.valid_from_ms)
         self._starts = {

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
-import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kquota_spark.formats.broker_ids import HEADER
+from kquota_spark.formats.envelopes import Fields
+from kquota_spark.formats.log_messages import HEARTBEAT, LogMessages, MessageFormat
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
 from kquota_spark.formats.stored_text import storable_text
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
@@ -19,9 +21,6 @@ from kquota_spark.schema.tables import REQUESTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-HEARTBEAT = b'{"kquota_heartbeat":'
-_BROKER_ID = re.compile(rb"\d{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,9 @@ class IngestSettings:
     allowed_clock_skew_ms: int
     allowed_lateness_ms: int
     raw_text_limit_bytes: int
+    messages: MessageFormat = field(default_factory=MessageFormat)
+    log_time_zones: Mapping[int, str] = field(default_factory=dict)
+    """Of single brokers, where it is not `log_time_zone`."""
 
 
 class _Beat(msgspec.Struct):
@@ -51,27 +53,29 @@ def to_requests(messages: DataFrame, settings: IngestSettings) -> DataFrame:
         messages: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
         settings: see `IngestSettings`.
     """
+    given = {"header": f"get(headers.value, array_position(headers.key, '{HEADER}') - 1)", "key": "key"}
+    named = [given[source] for source in settings.messages.broker_from if source in given]
     picked = messages.selectExpr(
         "topic",
         "partition",
         "offset",
         "unix_millis(timestamp) AS timestamp_ms",
         "value",
-        "coalesce(get(headers.value, array_position(headers.key, 'broker_id') - 1), key) AS broker",
+        f"coalesce({', '.join([*named, 'cast(NULL AS binary)'])}) AS broker",
     )
     return picked.mapInArrow(_parser(settings), REQUESTS.ddl).select(*REQUESTS.names)
 
 
 def _parser(settings: IngestSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parser = RequestLogParser(settings.log_time_zone)
+        reader = MessageReader(settings)
         for batch in batches:
             if batch.num_rows == 0:
                 continue
             # Tens of thousands of live tuples and no cycles among them: looking for some costs 30 %.
             gc.disable()
             try:
-                parsed = parsed_batch(batch, parser, settings)
+                parsed = parsed_batch(batch, reader)
             finally:
                 gc.enable()
             yield parsed
@@ -80,22 +84,17 @@ def _parser(settings: IngestSettings) -> Callable[[Iterable[pa.RecordBatch]], It
 
 
 _LINE_COLUMNS = ("kind", "broker_id", "is_out_of_time", "reason", "raw_text", *Request._fields)
-"""What a line gives, in the order of the tuples that `_line` makes; the rest comes from the message."""
+"""What a line gives, in the order of the tuples that `MessageReader` makes; the rest comes from the message."""
 
+_MESSAGE_COLUMNS = ("value", "broker", "topic", "timestamp_ms")
 _NO_REQUEST = (None,) * len(Request._fields)
+_NO_FIELDS: Fields = {}
 
 
-def parsed_batch(batch: pa.RecordBatch, parser: RequestLogParser, settings: IngestSettings) -> pa.RecordBatch:
+def parsed_batch(batch: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
     """Parse one batch of messages; a line that cannot be read becomes a row with its reason."""
-    lines = [
-        _line(value or b"", broker, timestamp_ms, parser, settings)
-        for value, broker, timestamp_ms in zip(
-            batch.column("value").to_pylist(),
-            batch.column("broker").to_pylist(),
-            batch.column("timestamp_ms").to_pylist(),
-            strict=True,
-        )
-    ]
+    given: list[list[Any]] = [batch.column(name).to_pylist() for name in _MESSAGE_COLUMNS]
+    lines = [reader.read(*message) for message in zip(*given, strict=True)]
     schema = REQUESTS.arrow_schema()
     columns: dict[str, Any] = {
         name: pa.array(values, schema.field(name).type)
@@ -106,7 +105,7 @@ def parsed_batch(batch: pa.RecordBatch, parser: RequestLogParser, settings: Inge
         "partition": batch.column("partition"),
         "kafka_offset": batch.column("offset"),
         "kafka_timestamp_ms": batch.column("timestamp_ms"),
-        "cluster_id": pa.repeat(settings.cluster_id, len(lines)),
+        "cluster_id": pa.repeat(reader.settings.cluster_id, len(lines)),
     }
     time_ms = pc.coalesce(columns["record_time_ms"], columns["kafka_timestamp_ms"])
     columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())
@@ -115,38 +114,70 @@ def parsed_batch(batch: pa.RecordBatch, parser: RequestLogParser, settings: Inge
     )
 
 
-def _line(
-    value: bytes, broker: bytes | None, timestamp_ms: Any, parser: RequestLogParser, settings: IngestSettings
-) -> tuple[Any, ...]:
-    if broker is None or _BROKER_ID.fullmatch(broker) is None:
-        reason = "no broker id in header broker_id or key (expected a number)"
-        return _unreadable(value, None, reason, settings)
-    broker_id = int(broker)
-    if value.startswith(HEARTBEAT):
-        return _heartbeat(value, broker_id, timestamp_ms, settings)
-    try:
-        request = parser.parse(value)
-    except Unreadable as reason:
-        return _unreadable(value, broker_id, str(reason), settings)
-    # Compared with the message's own time, never with now(): a re-run gives the same answer.
-    is_out_of_time = request.record_time_ms > timestamp_ms + settings.allowed_clock_skew_ms
-    return ("request", broker_id, is_out_of_time, None, None, *request)
+class MessageReader:
+    """Turns one message into what `_LINE_COLUMNS` names; never raises for what is in it."""
 
+    def __init__(self, settings: IngestSettings) -> None:
+        self.settings = settings
+        self._messages = LogMessages(settings.messages)
+        self._takes_lines = self._messages.takes_lines
+        self._parser = RequestLogParser(settings.log_time_zone)
+        self._parsers = {
+            broker_id: RequestLogParser(zone) for broker_id, zone in settings.log_time_zones.items()
+        }
 
-def _heartbeat(value: bytes, broker_id: int, timestamp_ms: int, settings: IngestSettings) -> tuple[Any, ...]:
-    """A shipper's word that all lines before a time have been sent; the last one closes every window."""
-    try:
-        beat = msgspec.json.decode(value, type=_Heartbeat).kquota_heartbeat
-    except msgspec.DecodeError:
-        return _unreadable(value, broker_id, "heartbeat that is not as kquota ship writes it", settings)
-    is_out_of_time = beat.time_ms > timestamp_ms + settings.allowed_clock_skew_ms
-    closing_ms = settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
-    times = (beat.time_ms, beat.time_ms + closing_ms)
-    return ("heartbeat", broker_id, is_out_of_time, None, None, *times, *_NO_REQUEST[2:])
+    def read(
+        self, value: bytes | None, broker: bytes | None, topic: str, timestamp_ms: int
+    ) -> tuple[Any, ...]:
+        """The row of one message.
 
+        Args:
+            value: of the message.
+            broker: its header or key, as far as the settings ask for them.
+            topic: where it was.
+            timestamp_ms: its time; no line of it was written later.
+        """
+        value = value or b""
+        line, fields = value, _NO_FIELDS
+        # A line of the log begins with its time in brackets, and a message mostly is one.
+        if value[:1] != b"[" or not self._takes_lines:
+            if value.startswith(HEARTBEAT):
+                return self._heartbeat(value, broker, topic, timestamp_ms)
+            try:
+                line, fields = self._messages.opened(value)
+            except Unreadable as reason:
+                return self._unreadable(value, self._messages.broker_id(broker, fields, topic), str(reason))
+        broker_id = self._messages.broker_id(broker, fields, topic)
+        if broker_id is None:
+            return self._unreadable(line, None, self._messages.no_broker)
+        parser = self._parsers.get(broker_id, self._parser) if self._parsers else self._parser
+        seen_ms = timestamp_ms
+        if fields and parser.is_shown_twice(line):
+            seen_ms = min(timestamp_ms, self._messages.read_ms(fields) or timestamp_ms)
+        try:
+            request = parser.parse(line, seen_ms)
+        except Unreadable as reason:
+            return self._unreadable(line, broker_id, str(reason))
+        # Compared with the message's own time, never with now(): a re-run gives the same answer.
+        is_out_of_time = request.record_time_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
+        return ("request", broker_id, is_out_of_time, None, None, *request)
 
-def _unreadable(
-    value: bytes, broker_id: int | None, reason: str, settings: IngestSettings
-) -> tuple[Any, ...]:
-    text = storable_text(value, settings.raw_text_limit_bytes)
-    return ("unreadable", broker_id, False, reason, text, *_NO_REQUEST)
+    def _heartbeat(
+        self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int
+    ) -> tuple[Any, ...]:
+        """A shipper's word that all lines before a time have been sent; the last one closes every window."""
+        broker_id = self._messages.broker_id(broker, _NO_FIELDS, topic)
+        if broker_id is None:
+            return self._unreadable(value, None, self._messages.no_broker)
+        try:
+            beat = msgspec.json.decode(value, type=_Heartbeat).kquota_heartbeat
+        except msgspec.DecodeError:
+            return self._unreadable(value, broker_id, "heartbeat that is not as kquota ship writes it")
+        is_out_of_time = beat.time_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
+        closing_ms = self.settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
+        times = (beat.time_ms, beat.time_ms + closing_ms)
+        return ("heartbeat", broker_id, is_out_of_time, None, None, *times, *_NO_REQUEST[2:])
+
+    def _unreadable(self, line: bytes, broker_id: int | None, reason: str) -> tuple[Any, ...]:
+        text = storable_text(line, self.settings.raw_text_limit_bytes)
+        return ("unreadable", broker_id, False, reason, text, *_NO_REQUEST)

@@ -17,10 +17,12 @@ from kquota_spark.model.decision import Decision, Stretch, judge_bucket
 from kquota_spark.model.points import Point
 from kquota_spark.model.replay import BucketReplay, Governing
 from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.schema.columns import Column
 from kquota_spark.schema.tables import DECISIONS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
 
 KEYS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _FROM_DECISION = (
@@ -43,8 +45,12 @@ _FROM_AGREEMENT = {
 }
 _FORM = 3
 """Version of the state's form; another release that cannot read it says so."""
-_OUTPUT = tuple(column for column in DECISIONS.columns if column.name not in ("event_date", "second"))
-_OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in _OUTPUT) + ", second_ms bigint"
+DECIDED = (
+    *(column for column in DECISIONS.columns if column.name not in ("event_date", "second")),
+    Column("second_ms", "bigint", "start of the second"),
+)
+"""Columns as they come from the workers."""
+_OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in DECIDED)
 
 
 def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -> DataFrame:
@@ -55,27 +61,33 @@ def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -
         config: sample ring of the brokers.
         judge_lateness: watermark delay; generous, because rows behind it vanish before the processor.
     """
-    sent = governed.withWatermark("second", judge_lateness).select(
-        # Without tags of a callback the last one is null and left out.
-        F.to_json(F.array_compact(F.array(*(F.col(name).cast("string") for name in KEYS)))).alias("bucket"),
-        F.to_json(_sent()).alias("sent"),
-        "second",
-    )
+    sent = governed.withWatermark("second", judge_lateness).transform(as_sent)
     judged = sent.groupBy("bucket").transformWithState(
         statefulProcessor=_BucketProcessor(config),
         outputStructType=_OUTPUT_DDL,
         outputMode="Append",
         timeMode="EventTime",
     )
-    return judged.withColumns(
-        {
-            "second": F.timestamp_millis("second_ms"),
-            "event_date": F.to_date(F.timestamp_millis("second_ms")),
-        }
-    ).select(*DECISIONS.names)
+    return judged.transform(as_decisions)
 
 
-class _Sent(msgspec.Struct, gc=False):
+def as_decisions(decided: DataFrame) -> DataFrame:
+    """Rows of `decisions` from rows of `DECIDED`."""
+    second = F.timestamp_millis("second_ms")
+    return decided.withColumns({"second": second, "event_date": F.to_date(second)}).select(*DECISIONS.names)
+
+
+def as_sent(governed: DataFrame) -> DataFrame:
+    """Governed rows as they travel to the workers: bucket, `sent` (see `Sent`) and second."""
+    return governed.select(
+        # Without tags of a callback the last one is null and left out.
+        F.to_json(F.array_compact(F.array(*(F.col(name).cast("string") for name in KEYS)))).alias("bucket"),
+        F.to_json(_sent()).alias("sent"),
+        "second",
+    )
+
+
+class Sent(msgspec.Struct, gc=False):
     """A governed row as it comes to the worker: one JSON text.
 
     In the row form every cell costs 2 microseconds to hand over and every number of an array another 0.1;
@@ -98,18 +110,19 @@ class _Sent(msgspec.Struct, gc=False):
     known_through_ms: int | None = None
 
 
-_decoded_row = msgspec.json.Decoder(_Sent).decode
+received = msgspec.json.Decoder(Sent).decode
+"""A governed row, from the text of its column `sent`."""
 
 
-def _sent() -> Column:
-    """The struct that `_Sent` reads."""
+def _sent() -> SparkColumn:
+    """The struct that `Sent` reads."""
     made = {
         "points": F.expr(
             f"array({', '.join(f'CAST(points.{name} AS ARRAY<BIGINT>)' for name in Point._fields)})"
         ),
         "limit_per_s": F.col("limit_per_s").cast("string"),
     }
-    return F.struct(*(made.get(name, F.col(name)).alias(name) for name in _Sent.__struct_fields__))
+    return F.struct(*(made.get(name, F.col(name)).alias(name) for name in Sent.__struct_fields__))
 
 
 class _BucketProcessor(StatefulProcessor):
@@ -131,13 +144,13 @@ class _BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         stored = self._state.get()
         replay = BucketReplay(self._config) if stored is None else decoded(bytes(stored[0]), self._config)
-        received = [_decoded_row(row.sent) for row in rows]
-        decisions = judge_bucket(replay, map(_stretch, received))
+        rows_sent = [received(row.sent) for row in rows]
+        decisions = judge_bucket(replay, map(stretch_of, rows_sent))
         self._state.update((encoded(replay),))
         if stored is None:
             self._handle.registerTimer(self._forget_at_ms(replay))
         for decision in decisions:
-            yield _row(key, decision, received[0].known_through_ms, self._config)
+            yield Row(**decision_values(key[0], decision, rows_sent[0].known_through_ms, self._config))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
         stored = self._state.get()
@@ -159,7 +172,8 @@ class _BucketProcessor(StatefulProcessor):
 _point = partial(tuple.__new__, Point)
 
 
-def _stretch(sent: _Sent) -> Stretch:
+def stretch_of(sent: Sent) -> Stretch:
+    """What `judge_bucket` takes."""
     limit = None if sent.limit_per_s is None else float(sent.limit_per_s)
     governing = Governing(limit, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota)
     points = list(map(_point, zip(*sent.points, strict=True)))
@@ -168,17 +182,21 @@ def _stretch(sent: _Sent) -> Stretch:
     )
 
 
-def _row(key: Any, decision: Decision, known_through_ms: int | None, config: RateConfig) -> Row:
+def decision_values(
+    bucket: str, decision: Decision, known_through_ms: int | None, config: RateConfig
+) -> dict[str, Any]:
+    """The columns of `DECIDED`."""
     is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
-    cluster_id, broker_id, *names = msgspec.json.decode(key[0])
+    cluster_id, broker_id, *names = msgspec.json.decode(bucket)
     values: dict[str, Any] = dict(zip_longest(KEYS, (cluster_id, int(broker_id), *names)))
     values.update({name: getattr(decision, name) for name in _FROM_DECISION})
     values.update({name: getattr(decision.agreement, source) for name, source in _FROM_AGREEMENT.items()})
     values["is_rules_behind"] = is_behind
     values["is_certain"] = decision.is_certain and not is_behind
     values["model_variant"] = config.name
+    values["source"] = "log"
     values["second_ms"] = decision.second_ms
-    return Row(**values)
+    return values
 
 
 def encoded(replay: BucketReplay) -> bytes:

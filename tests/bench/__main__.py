@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,8 @@ from tests.bench.reconcile import expected_decided, last_commit_s, problems, req
 
 LINES = int(os.environ.get("BENCH_LINES", "2000000"))
 WARM_UP = int(os.environ.get("BENCH_WARM_UP", "3000000"))
+MASTER = os.environ.get("BENCH_MASTER", "")
+"""Instead of conf/spark-defaults.conf's, e.g. local-cluster[2,1,2048]: two executors in processes of their own."""
 TOPIC = "kquota.bench"
 _ROOT = Path(__file__).parents[2]
 _LATENESS_S = 10
@@ -73,6 +76,7 @@ def main() -> int:
             found = problems(root / "tables", WARM_UP + LINES)
             audit_s = last_commit_s(root / "tables" / "decisions") - started_s
     result = {
+        "master": MASTER or "local[*]",
         "lines": LINES,
         "parse_floor_lines_per_s": round(WARM_UP / floor),
         "audit_lines_per_s": round(LINES / audit_s),
@@ -117,7 +121,17 @@ def _load(cluster: Cluster, messages: Iterable[Line]) -> None:
 def spark_submit(script: str, config: Path) -> list[str]:
     """The command line of a script of this repository."""
     command = Path(sys.executable).with_name("spark-submit")
-    return [str(command), script, "--config", str(config)]
+    return [str(command), *(_on_master(MASTER) if MASTER else ()), script, "--config", str(config)]
+
+
+def _on_master(master: str) -> list[str]:
+    options = ["--master", master]
+    if match := re.fullmatch(r"local-cluster\[\d+,\d+,(\d+)\]", master):
+        options += ["--executor-memory", f"{match[1]}m"]
+    # While the job is held nobody hears from the executors.
+    for name in ("spark.network.timeout", "spark.worker.timeout"):
+        options += ["--conf", f"{name}={_WITHIN_S * 2}"]
+    return options
 
 
 def _environment() -> dict[str, str]:

@@ -32,7 +32,7 @@ def main() -> int:
     messages = (
         session.read.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
-        .option("subscribe", settings.kafka.topic)
+        .option(*settings.kafka.subscription)
         .option("includeHeaders", "true")
         .load()
     )

@@ -29,7 +29,7 @@ from kquota_spark.io.quota_sources import (
 )
 from kquota_spark.io.watch import Watcher
 from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import END_MS, RuleBook
 
@@ -111,7 +111,7 @@ def kquota(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
 
-def in_force(book: RuleBook) -> dict[Entity, dict[QuotaKey, float]]:
+def in_force(book: RuleBook) -> dict[Entity, dict[AnyKey, float]]:
     """All quotas at the end of time, entities without any left out."""
     last = {entity: book.at(entity, END_MS) for entity in book}
     return {entity: dict(stretch.values) for entity, stretch in last.items() if stretch and stretch.values}

@@ -50,7 +50,7 @@ def test_the_most_specific_level_wins(spark: SparkSession, settings: Settings) -
 def test_each_level_wins_when_those_above_it_are_gone(spark: SparkSession, settings: Settings) -> None:
     # Rule n is removed at T0 + n s: in second n the levels up to n are gone, level n + 1 governs.
     removals = [
-        change(edit.entity.user, edit.entity.client_id, None, T0_MS + level * 1_000)
+        replace(edit, value=None, changed_at_ms=T0_MS + level * 1_000, version=T0_MS + level * 1_000)
         for level, edit in enumerate(ALL_LEVELS, 1)
     ]
     write_rules(settings, *ALL_LEVELS, *removals)
@@ -149,7 +149,7 @@ def test_without_any_rule_nothing_is_lost(spark: SparkSession, settings: Setting
 
 
 def test_an_empty_client_id_reaches_no_client_quota(spark: SparkSession, settings: Settings) -> None:
-    clients = [edit for edit in ALL_LEVELS if edit.entity.client_id is not None]
+    clients = [edit for edit in ALL_LEVELS if "clients/" in str(edit.entity)]
     write_rules(settings, *clients, change("carol", None, 3.0))
     rows = [asked(T0_MS, client_id=""), asked(T0_MS, user="carol", client_id="")]
     assert [answer for _, answer in governed(spark, settings, rows)] == [

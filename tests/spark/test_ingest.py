@@ -172,7 +172,8 @@ def test_the_broker_is_the_header_or_the_key_and_nobody_else(spark: SparkSession
             "broker_id": None,
             "kafka_offset": 0,
             "kind": "unreadable",
-            "reason": "no broker id in header broker_id or key (expected a number)",
+            "reason": "no broker id in header broker_id, key or a field of the envelope "
+            "(expected a number, or a name in kafka.broker_ids)",
             "raw_text": LINE[:40].decode(),
         }
 

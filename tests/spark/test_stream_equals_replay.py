@@ -12,15 +12,10 @@ from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.io.drain import close_all_windows
-from kquota_spark.io.offline import replay_files
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.rules import RuleBook, stretches
-from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.ingest import IngestSettings, parsed_batch
-from kquota_spark.pipeline.judge import _FROM_AGREEMENT, _FROM_DECISION
+from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed_batch
 from tests.spark.conftest import CLUSTER, rows_of, run_hop, settings_at, write_rules
+from tests.spark.replayed_decisions import differences, replayed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,35 +54,9 @@ def _ingest(settings: Settings, commits: int) -> None:
     ingest = IngestSettings(CLUSTER, "UTC", 60_000, settings.stream.allowed_lateness, 4_096)
     for start in range(0, len(messages), size):
         batch = pa.RecordBatch.from_pylist(messages[start : start + size])
-        rows = parsed_batch(batch, RequestLogParser(), ingest)
+        rows = parsed_batch(batch, MessageReader(ingest))
         write_deltalake(f"{settings.tables}/requests", pa.Table.from_batches([rows]), mode="append")
     close_all_windows(settings)
-
-
-def _replayed() -> list[dict[str, Any]]:
-    book = RuleBook(stretches(read_quota_file(CAPTURE / "quotas.yaml")))
-    found = replay_files(LOGS, RuleGovernor(book), RateConfig())
-    rows = []
-    for key, decisions in found.decisions.items():
-        for decision in decisions:
-            row: dict[str, Any] = {
-                "broker_id": key.broker_id,
-                "quota_type": key.quota_type.value,
-                "bucket_user": key.bucket.user,
-                "bucket_client_id": key.bucket.client_id,
-                "second": decision.second_ms,
-                "is_certain": decision.is_certain,
-            }
-            row.update({name: getattr(decision, name) for name in _FROM_DECISION})
-            row.update({to: getattr(decision.agreement, name) for to, name in _FROM_AGREEMENT.items()})
-            rows.append(row)
-    return sorted(rows, key=_place)
-
-
-def _place(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(
-        row[name] for name in ("broker_id", "quota_type", "bucket_user", "bucket_client_id", "second")
-    )
 
 
 @pytest.mark.parametrize("commits", [1, 7])
@@ -98,9 +67,8 @@ def test_decisions_equal_the_replay_whatever_the_batches(
     write_rules(settings_at(tmp_path), *read_quota_file(CAPTURE / "quotas.yaml"))
     for hop in ("measure", "judge"):
         run_hop(spark, settings, hop)
-    expected = _replayed()
-    found = sorted(rows_of(settings, "decisions"), key=_place)
-    assert [{name: row[name] for name in expected[0]} for row in found] == expected
+    found = rows_of(settings, "decisions")
+    assert differences(replayed(LOGS, CAPTURE / "quotas.yaml"), found) == []
     # 21,696 counted requests of the capture: 17,270 produces and 4,426 fetches; none is lost, none is late.
     assert sum(row["requests"] for row in found) == 21_696
     assert sum(row["late"] for row in found) == 0

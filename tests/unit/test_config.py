@@ -10,7 +10,16 @@ import pytest
 import yaml
 
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.settings import Broker, Duration, Kafka, Quotas, Settings, Ship, Stream
+from kquota_spark.config.settings import (
+    Broker,
+    Duration,
+    EnvelopeFields,
+    Kafka,
+    Quotas,
+    Settings,
+    Ship,
+    Stream,
+)
 from kquota_spark.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf" / "kquota.yaml"
@@ -32,16 +41,60 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
     return [line.removeprefix(f"{path}: ") for line in lines]
 
 
+SECTIONS = (
+    "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics, "
+    "collect"
+)
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),
-    ("kafka: {topics: a}", "kafka.topics: unknown key, did you mean topic?"),
+    ("kafka: {topix: a}", "kafka.topix: unknown key, did you mean topic?"),
+    ("kafka: {topics: a}", "kafka.topics: 'a', expected a list"),
+    (
+        "kafka: {topic: a, topics: [b]}",
+        "kafka.topics: stands beside topic, expected one of topic, topics, topic_pattern: delete the others",
+    ),
+    (
+        "kafka: {topics: [b], topic_pattern: c.*}",
+        "kafka.topic_pattern: stands beside topics, expected one of topic, topics, topic_pattern: delete the others",
+    ),
+    (
+        "kafka: {topic: ''}",
+        "kafka.topic: no topic, expected one of topic, topics, topic_pattern, or jmx_topic",
+    ),
+    (
+        "kafka: {topic_pattern: 'a('}",
+        "kafka.topic_pattern: 'a(' is no regular expression (missing ), unterminated subpattern at position 1)",
+    ),
+    (
+        "kafka: {broker_in_topic: 'log-\\d+'}",
+        "kafka.broker_in_topic: 'log-\\\\d+' has 0 groups, expected one in brackets for the broker's id or name",
+    ),
+    (
+        "kafka: {envelope: fluentbit}",
+        "kafka.envelope: 'fluentbit', expected one of auto, raw, filebeat, fluent-bit, vector, logstash, rsyslog, json",
+    ),
+    (
+        "kafka: {envelope_fields: {msg: a}}",
+        "kafka.envelope_fields.msg: unknown key, did you mean message?",
+    ),
+    (
+        "kafka: {broker_from: [host]}",
+        "kafka.broker_from[0]: 'host', expected one of header, key, field, topic",
+    ),
+    (
+        "kafka: {broker_from: []}",
+        "kafka.broker_from: empty, expected one or more of header, key, field, topic",
+    ),
+    ("kafka: {broker_ids: [a]}", "kafka.broker_ids: a list, expected a mapping of names to whole numbers"),
+    ("kafka: {broker_ids: {a.b: x}}", "kafka.broker_ids.a.b: 'x', expected a whole number"),
+    ("kafka: {broker_ids: {a.b: -1}}", "kafka.broker_ids.a.b: -1, expected the id of a broker, 0 or more"),
     (
         "zzz: 1",
-        "zzz: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship",
+        f"zzz: unknown key, expected one of {SECTIONS}",
     ),
     (
         "1: 1",
-        "1: unknown key, expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship",
+        f"1: unknown key, expected one of {SECTIONS}",
     ),
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),
@@ -52,6 +105,7 @@ MISTAKES = [
     ("broker: {quota_window_num: 1.5}", "broker.quota_window_num: 1.5, expected a whole number"),
     ("broker: {quota_window_num: 0}", "broker.quota_window_num: 0, expected 1 or more"),
     ("stream: {max_files_per_trigger: -1}", "stream.max_files_per_trigger: -1, expected 1 or more"),
+    ("metrics: {port: 70000}", "metrics.port: 70000, expected 0 to 65535"),
     ("stream: {trigger: 10}", f"stream.trigger: 10, {DURATION}"),
     ("stream: {trigger: 10 sec}", f"stream.trigger: '10 sec', {DURATION}"),
     ("stream: {trigger: -10 s}", f"stream.trigger: '-10 s', {DURATION}"),
@@ -70,6 +124,14 @@ MISTAKES = [
     (
         "broker: {log_time_zone: ../etc/passwd}",
         "broker.log_time_zone: '../etc/passwd' is no time zone, expected a name such as UTC or Europe/Berlin",
+    ),
+    (
+        "broker: {log_time_zones: {3: CEST}}",
+        "broker.log_time_zones.3: 'CEST' is no time zone, expected a name such as UTC or Europe/Berlin",
+    ),
+    (
+        "broker: {log_time_zones: {kafka-3: UTC}}",
+        "broker.log_time_zones.kafka-3: 'kafka-3' is no broker id, expected a number",
     ),
     ("kafka: fast", "kafka: 'fast', expected a mapping of keys"),
     ("kafka:", "kafka: nothing, expected a mapping of keys"),
@@ -154,13 +216,19 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path, text: str) -> None:
 def test_every_kind_of_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KQUOTA_TEST_ROOT", "/data")
     monkeypatch.setenv("KQUOTA_TEST_LAG", "1.5 s")
-    text = """
+    text = r"""
 tables: ${KQUOTA_TEST_ROOT}/tables${KQUOTA_TEST_ROOT}
 kafka:
   max_lines_per_trigger: 7
   options: {a: true, b: 5, c: 1.5, d: text, e: false}
+  topics: [one, two]
+  envelope: filebeat
+  envelope_fields: {broker: kubernetes.pod_name}
+  broker_from: [field]
+  broker_ids: {kafka-0: 1, 17: 2}
+  broker_in_topic: log-(\d+)
 quotas: {source: file, apply_lag: "${KQUOTA_TEST_LAG}", session_timeout: 250ms}
-broker: {version: "3.7", log_time_zone: Europe/Berlin}
+broker: {version: "3.7", log_time_zone: Europe/Berlin, log_time_zones: {3: UTC}}
 stream: {trigger: 2 min, judge_lateness: 1 h, episode_gap: 1 d, allowed_lateness: 1 ms}
 ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
 """
@@ -169,9 +237,15 @@ ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
         kafka=Kafka(
             max_lines_per_trigger=7,
             options={"a": "true", "b": "5", "c": "1.5", "d": "text", "e": "false"},
+            topics=("one", "two"),
+            envelope="filebeat",
+            envelope_fields=EnvelopeFields(broker="kubernetes.pod_name"),
+            broker_from=("field",),
+            broker_ids={"kafka-0": 1, "17": 2},
+            broker_in_topic=r"log-(\d+)",
         ),
         quotas=Quotas(source="file", apply_lag=Duration(1_500), session_timeout=Duration(250)),
-        broker=Broker(version="3.7", log_time_zone="Europe/Berlin"),
+        broker=Broker(version="3.7", log_time_zone="Europe/Berlin", log_time_zones={"3": "UTC"}),
         stream=Stream(
             trigger=Duration(120_000), judge_lateness=Duration(3_600_000), episode_gap=Duration(86_400_000),
             allowed_lateness=Duration(1),

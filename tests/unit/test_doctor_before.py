@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.io.kafka_checks import connection_options
+from kquota_spark.config.settings import Broker
+from kquota_spark.formats.log_messages import LogMessages, MessageFormat
+from kquota_spark.io.client_properties import connection_options
 from kquota_spark.io.log_topic_checks import Message, message_checks
 from tests.unit.table_rows import T0_MS, run
 
@@ -99,12 +101,14 @@ _BEAT = b'{"kquota_heartbeat":{"time_ms":1795239600000}}'
 def _of_messages(
     *messages: Message, zone: str = "UTC", now_ms: int = T0_MS + 500
 ) -> list[tuple[str, str, str]]:
-    checks = message_checks(messages, zone, [1, 2], now_ms)
+    checks = message_checks(
+        messages, LogMessages(MessageFormat()), Broker(log_time_zone=zone), [1, 2], now_ms
+    )
     return [(check.status.value, check.what, check.evidence) for check in checks]
 
 
 def test_a_log_topic_that_is_well() -> None:
-    messages = (Message(_LINE, "1", T0_MS), Message(_BEAT, "1", T0_MS), Message(_BEAT, "2", T0_MS + 100))
+    messages = (Message(_LINE, b"1", T0_MS), Message(_BEAT, b"1", T0_MS), Message(_BEAT, b"2", T0_MS + 100))
     assert _of_messages(*messages) == [
         ("ok", "lines", "the newest message is 0.4 s old"),
         ("ok", "clock", "this machine and the newest message differ by 400 ms"),
@@ -114,7 +118,7 @@ def test_a_log_topic_that_is_well() -> None:
 
 
 def test_a_log_topic_in_the_wrong_zone_with_garbage_and_a_silent_broker() -> None:
-    messages = (Message(_LINE, "1", T0_MS), Message(b"garbage", "1", T0_MS), Message(_BEAT, "1", T0_MS))
+    messages = (Message(_LINE, b"1", T0_MS), Message(b"garbage", b"1", T0_MS), Message(_BEAT, b"1", T0_MS))
     # 05:40 in Tokyo is 20:40 UTC of the day before.
     assert _of_messages(*messages, zone="Asia/Tokyo") == [
         ("ok", "lines", "the newest message is 0.5 s old"),
@@ -126,8 +130,30 @@ def test_a_log_topic_in_the_wrong_zone_with_garbage_and_a_silent_broker() -> Non
 
 
 def test_a_log_topic_that_stands_still_or_is_ahead() -> None:
-    old = _of_messages(Message(_BEAT, "1", T0_MS), now_ms=T0_MS + 90_000)
+    old = _of_messages(Message(_BEAT, b"1", T0_MS), now_ms=T0_MS + 90_000)
     assert old[0] == ("warn", "lines", "the newest message is 90.0 s old")
     assert old[-1] == ("warn", "heartbeats", "none in the last seconds from broker 1, 2")
-    ahead = _of_messages(Message(_LINE, "1", T0_MS), now_ms=T0_MS - 7_000)
+    ahead = _of_messages(Message(_LINE, b"1", T0_MS), now_ms=T0_MS - 7_000)
     assert ahead[1] == ("warn", "clock", "the newest message is 7.0 s ahead of this machine's clock")
+
+
+def test_a_log_topic_in_envelopes_that_do_not_say_the_broker() -> None:
+    filebeat = json.dumps({"message": _LINE.decode(), "host": {"name": "kafka-1"}}).encode()
+    beats = (Message(_BEAT, b"1", T0_MS), Message(_BEAT, b"2", T0_MS))
+    checks = message_checks(
+        (Message(filebeat, None, T0_MS), *beats), LogMessages(MessageFormat()), Broker(), [1, 2], T0_MS
+    )
+    assert [(check.status.value, check.what, check.evidence, check.advice) for check in checks][2:3] == [
+        (
+            "fail",
+            "format",
+            (
+                "1 of 1 recent lines: no broker id in header broker_id, key or a field of the envelope "
+                "(expected a number, or a name in kafka.broker_ids)"
+            ),
+            "let the shipper say the broker, or set kafka.broker_from and kafka.broker_ids",
+        )
+    ]
+    named = LogMessages(MessageFormat(broker_ids={"kafka-1": 1}))
+    checks = message_checks((Message(filebeat, None, T0_MS), *beats), named, Broker(), [1, 2], T0_MS)
+    assert checks[2].evidence == "1 recent lines can be read"

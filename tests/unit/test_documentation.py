@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import duckdb
 import pytest
@@ -23,6 +24,8 @@ from tests.unit.table_rows import decision, second, usage, violation, write_tabl
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "kquota_spark" / "docs").glob("*.md"))]
+EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 NOTEBOOK = ROOT / "notebooks" / "violations.ipynb"
 _BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(
@@ -35,7 +38,7 @@ _NAMES_OF_OTHERS = {"kquota_spark.zip"}
 
 
 def blocks(language: str) -> list[str]:
-    return [text for name, text in _BLOCK.findall(README) if name == language]
+    return [text for name, text in _BLOCK.findall(EVERYTHING) if name == language]
 
 
 def command_lines() -> Iterator[str]:
@@ -61,7 +64,7 @@ def test_the_readme_shows_every_reading_command() -> None:
 
 
 def test_options_in_running_text_are_options_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    for command, rest in re.findall(r"`kquota (\w+)([^`\n]*)`", README):
+    for command, rest in re.findall(r"`kquota (\w+)([^`\n]*)`", EVERYTHING):
         with pytest.raises(SystemExit) as ended:
             parser().parse_args([command, "--help"])
         assert ended.value.code == 0, command
@@ -78,16 +81,28 @@ def test_options_of_the_job_are_options_of_the_job() -> None:
 
 
 def test_every_path_of_the_readme_exists() -> None:
-    paths = {*_PATH.findall(README), *_LINK.findall(README)} - _NAMES_OF_OTHERS
+    paths = {*_PATH.findall(EVERYTHING)} - _NAMES_OF_OTHERS
     assert {"conf/kquota.yaml", "jobs/audit.py", "LICENSE"} <= paths
-    missing = sorted(path for path in paths if not list(ROOT.glob(path)))
-    assert not missing
+    assert not sorted(path for path in paths if not list(ROOT.glob(path)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    links = _LINK.findall(page.read_text(encoding="utf-8"))
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    assert {f"kquota_spark/docs/{page.name}" for page in PAGES[1:]} <= {*_LINK.findall(README)}
 
 
 def test_every_make_target_of_the_readme_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z]+):", makefile, re.MULTILINE)
-    lines = [*re.findall(r"`make ([a-z ]+)`", README), *re.findall(r"^make ([a-z ]+)$", README, re.MULTILINE)]
+    lines = [
+        *re.findall(r"`make ([a-z ]+)`", EVERYTHING),
+        *re.findall(r"^make ([a-z ]+)$", EVERYTHING, re.MULTILINE),
+    ]
     named = {word for line in lines for word in line.split()}
     assert {"demo", "test", "bench"} <= named <= set(targets)
 
@@ -97,17 +112,16 @@ def test_the_readme_names_every_table() -> None:
 
 
 def test_no_address_of_a_machine_is_in_the_readme() -> None:
-    assert not re.search(r"/(?:home|root|work|tmp)/", README)
+    assert not re.search(r"/(?:home|root|work|tmp)/", EVERYTHING)
 
 
 def test_the_settings_of_the_readme_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KQUOTA_PASSWORD", "secret")
-    shown = blocks("yaml")
-    assert len(shown) == 1
     path = tmp_path / "kquota.yaml"
-    path.write_text(shown[0], encoding="utf-8")
-    settings = load_settings(path)
-    assert (settings.cluster_id, settings.broker.version) == ("payments", "3.6")
+    for number, shown in enumerate(blocks("yaml")):
+        path.write_text(dedent(shown), encoding="utf-8")
+        settings = load_settings(path)
+        assert settings.cluster_id == "payments", number
     assert settings.kafka.options["sasl.password"] == "secret"
 
 
@@ -181,7 +195,7 @@ def test_the_python_of_the_readme_runs(
 
 def public_names() -> list[tuple[str, str]]:
     """Module and name of each entry of the table of public names."""
-    section = README.partition("## The model as a library")[2].partition("\n## ")[0]
+    section = (ROOT / "kquota_spark/docs/model.md").read_text(encoding="utf-8")
     found = []
     for module, names in re.findall(r"`((?:model|formats)\.\w+)`: ((?:`\w+`(?:, )?)+)", section):
         found += [(module, name) for name in re.findall(r"`(\w+)`", names)]

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.formats.log_clock import LogClock, has_fetch_waited, has_produce_waited, record_time_ms
+from kquota_spark.formats.log_clock import (
+    LogClock,
+    SkippedTime,
+    has_fetch_waited,
+    has_produce_waited,
+    record_time_ms,
+)
 
 NOON_UTC_MS = 1_732_104_000_000  # 2024-11-20 12:00:00 UTC
 
@@ -35,6 +41,52 @@ def test_utc() -> None:
 )
 def test_europe_berlin(text: bytes, in_utc: bytes) -> None:
     assert LogClock("Europe/Berlin").epoch_ms(text) == LogClock().epoch_ms(in_utc)
+
+
+# 2026-10-25 in Berlin: 03:00 CEST (01:00 UTC) becomes 02:00 CET.
+@pytest.mark.parametrize(
+    ("text", "seen_in_utc", "in_utc"),
+    [
+        (b"2026-10-25 01:59:59,999", b"2026-10-25 05:00:00,000", b"2026-10-24 23:59:59,999"),
+        (b"2026-10-25 02:00:00,000", b"2026-10-25 00:00:00,005", b"2026-10-25 00:00:00,000"),
+        (b"2026-10-25 02:00:00,000", b"2026-10-25 01:00:00,005", b"2026-10-25 01:00:00,000"),
+        (b"2026-10-25 02:30:00,500", b"2026-10-25 00:30:02,000", b"2026-10-25 00:30:00,500"),
+        (b"2026-10-25 02:30:00,500", b"2026-10-25 01:30:02,000", b"2026-10-25 01:30:00,500"),
+        # 59 minutes after the first, one before the second: no line is written more than a minute ahead
+        (b"2026-10-25 02:30:00,500", b"2026-10-25 01:29:00,499", b"2026-10-25 00:30:00,500"),
+        (b"2026-10-25 02:30:00,500", b"2026-10-25 01:29:00,500", b"2026-10-25 01:30:00,500"),
+        (b"2026-10-25 02:59:59,999", b"2026-10-25 02:00:00,000", b"2026-10-25 01:59:59,999"),
+        (b"2026-10-25 03:00:00,000", b"2026-10-25 02:00:00,001", b"2026-10-25 02:00:00,000"),
+    ],
+)
+def test_the_hour_that_berlin_shows_twice(text: bytes, seen_in_utc: bytes, in_utc: bytes) -> None:
+    clock, utc = LogClock("Europe/Berlin"), LogClock()
+    for _ in range(2):  # from the zone, then from the cache
+        assert clock.epoch_ms(text, utc.epoch_ms(seen_in_utc)) == utc.epoch_ms(in_utc)
+    is_between = b"2026-10-25 02:00" <= text < b"2026-10-25 03:00"
+    assert clock.is_shown_twice(text) == LogClock("Europe/Berlin").is_shown_twice(text) == is_between
+    assert not utc.is_shown_twice(text)
+
+
+# 2026-03-29 in Berlin: 02:00 CET (01:00 UTC) becomes 03:00 CEST.
+def test_the_hour_that_berlin_skips_is_refused() -> None:
+    clock, utc = LogClock("Europe/Berlin"), LogClock()
+    assert clock.epoch_ms(b"2026-03-29 01:59:59,999") == utc.epoch_ms(b"2026-03-29 00:59:59,999")
+    for text in (b"2026-03-29 02:00:00,000", b"2026-03-29 02:30:00,500", b"2026-03-29 02:59:59,999"):
+        for _ in range(2):
+            with pytest.raises(SkippedTime):
+                clock.epoch_ms(text, utc.epoch_ms(b"2026-03-29 01:30:00,000"))
+        assert not clock.is_shown_twice(text)
+    assert clock.epoch_ms(b"2026-03-29 03:00:00,000") == utc.epoch_ms(b"2026-03-29 01:00:00,000")
+
+
+def test_half_an_hour_is_shown_twice_on_lord_howe() -> None:
+    # 2026-04-05: 02:00 at +11:00 (15:00 UTC) becomes 01:30 at +10:30.
+    clock, utc = LogClock("Australia/Lord_Howe"), LogClock()
+    text, seen_ms = b"2026-04-05 01:45:00,000", utc.epoch_ms(b"2026-04-04 15:15:00,010")
+    assert clock.epoch_ms(text) == utc.epoch_ms(b"2026-04-04 14:45:00,000")
+    assert clock.epoch_ms(text, seen_ms) == utc.epoch_ms(b"2026-04-04 15:15:00,000")
+    assert not clock.is_shown_twice(b"2026-04-05 01:29:59,999")
 
 
 def test_zones_that_are_no_whole_hours() -> None:

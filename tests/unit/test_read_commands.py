@@ -23,6 +23,7 @@ _VIOLATIONS_TABLE = """\
 05:40:00     5 s       1  produce  user alice    u/ali…  1.0 MB/s  1.2 MB/s  123.5 %    12.3 s    42
 3 violations, newest first; times in UTC on 2026-11-21
 rule: u/ user, c/ client id, * the default
+agreement 100.00 % of 3 certain verdicts
 """
 _DECISIONS_TABLE = """\
     time  broker  type     bucket         rule        limit      rate     used  throttle  reqs  sure
@@ -32,7 +33,13 @@ _DECISIONS_TABLE = """\
 3 decisions, newest first; times in UTC on 2026-11-21
 throttle: longest of the second, by the replay / in the broker's log
 rule: u/ user, c/ client id, * the default
+agreement 100.00 % of 3 certain verdicts
 """
+
+_AGREEMENT = (
+    '"agreement": {"agreement_percent": 100.0, "requests_judged": 3, "requests_agreeing": 3, '
+    '"false_positive": 0, "false_negative": 0, "uncertain": 0}, '
+)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +94,14 @@ def test_violations_are_shown_newest_first_and_hostile_names_stay_on_their_line(
 def test_open_violations_as_json(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("violations", "--tables", str(root), "--open", "--output", "json") == 0
     assert capsys.readouterr().out == (
-        '{"command": "kquota violations", "version": 1, "rows": [\n'
+        '{"command": "kquota violations", "version": 1, ' + _AGREEMENT + '"rows": [\n'
         '{"cluster_id": "demo", "episode_id": "e60", "broker_id": 2, "quota_type": "fetch", '
         '"bucket_user": "bob", "bucket_client_id": "", "bucket_tags": null, '
         '"start_time": "2026-11-21T05:41:00Z", "end_time": null, "last_second": "2026-11-21T05:41:00Z", '
         '"is_open": true, "level": 3, '
         '"rule": "users/<default>", "limit_per_s": 1000000.0, "peak_rate_per_s": 1234567.0, '
         '"peak_quota_used_percent": 512.0, "violated_seconds": 5, "throttled_ms": 950, '
-        '"throttled_requests": 0, "users": ["bob"], "client_ids": ["etl"]}\n'
+        '"throttled_requests": 0, "source": "log", "users": ["bob"], "client_ids": ["etl"]}\n'
         "]}\n"
     )
 
@@ -148,8 +155,8 @@ def test_decisions_as_csv_with_raw_numbers_and_no_formula(
     assert capsys.readouterr().out == (
         "cluster_id,broker_id,quota_type,bucket_user,bucket_client_id,bucket_tags,second,level,rule,"
         "rule_version,limit_per_s,rate_per_s,quota_used_percent,amount,requests,throttle_ms,observed_throttle_ms,"
-        "throttled_requests,observed_throttled_requests,late,is_certain,is_rules_behind,users,client_ids\n"
-        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,false,false,"
+        "throttled_requests,observed_throttled_requests,late,is_certain,is_rules_behind,source,users,client_ids\n"
+        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,false,false,log,"
         '"[""bob""]","[""=cmd()""]"\n'
     )
 
@@ -171,21 +178,22 @@ def test_usage_adds_tiles_up_and_measures_every_mean_over_the_same_time(
         "alice  etl        produce       1  4.0 MB     10006  1.3 MB/s  4.0 MB/s     16.0 s\n"
         "bob    日本語     fetch         2   500 B         1   167 B/s   500 B/s       0 ms\n"
         "2 clients, most bytes first; mean over 3 s from 2026-11-21 05:40:00 UTC, peak: highest second\n"
+        "agreement 100.00 % of 3 certain verdicts\n"
     )
 
 
 def test_usage_by_second(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("usage", "--tables", str(root), "--by-second", "--user", "alice", "--output", "json") == 0
     assert capsys.readouterr().out == (
-        '{"command": "kquota usage --by-second", "version": 1, "rows": [\n'
+        '{"command": "kquota usage --by-second", "version": 1, ' + _AGREEMENT + '"rows": [\n'
         '{"cluster_id": "demo", "broker_id": 1, "quota_type": "produce", '
         '"user": "alice", "client_id": "etl", '
         '"second": "2026-11-21T05:40:01Z", "amount": 4000000, "requests": 10005, "duplicates": 0, '
-        '"rate_per_s": 4000000.0, "observed_throttle_ms": 16000},\n'
+        '"rate_per_s": 4000000.0, "observed_throttle_ms": 16000, "source": "log"},\n'
         '{"cluster_id": "demo", "broker_id": 1, "quota_type": "produce", '
         '"user": "alice", "client_id": "etl", '
         '"second": "2026-11-21T05:40:00Z", "amount": 1000, "requests": 1, "duplicates": 0, '
-        '"rate_per_s": 1000.0, "observed_throttle_ms": 0}\n'
+        '"rate_per_s": 1000.0, "observed_throttle_ms": 0, "source": "log"}\n'
         "]}\n"
     )
 
@@ -198,6 +206,7 @@ def test_usage_since_leaves_older_seconds_out_of_sums_and_means(
         "user   client id  type     broker   bytes  requests      mean      peak  throttled\n"
         "alice  etl        produce       1  4.0 MB     10005  2.0 MB/s  4.0 MB/s     16.0 s\n"
         "1 client, most bytes first; mean over 2 s from 2026-11-21 05:40:01 UTC, peak: highest second\n"
+        "agreement 100.00 % of 2 certain verdicts (all clients)\n"
     )
 
 
@@ -216,7 +225,9 @@ def test_nothing_found_is_told_from_nothing_processed(
     assert run("decisions", "--tables", str(tmp_path), "--since", "10m") == 0
     assert capsys.readouterr().out == (
         "no usage: the table usage is empty, has the audit processed anything yet?\n"
-        '{"command": "kquota violations", "version": 1, "rows": []}\n'
+        '{"command": "kquota violations", "version": 1, "agreement": {"agreement_percent": null, '
+        '"requests_judged": 0, "requests_agreeing": 0, "false_positive": 0, "false_negative": 0, '
+        '"uncertain": 0}, "rows": []}\n'
         "no decisions match --since 10m: "
         "the table decisions is empty, has the audit processed anything yet?\n"
     )

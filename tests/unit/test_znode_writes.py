@@ -18,7 +18,7 @@ from kquota_spark.formats.znode_writes import (
 )
 from kquota_spark.formats.znodes import QuotaPayload, decode_quota_node
 from kquota_spark.model.entities import DEFAULT, Entity, IpEntity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quota_types import AnyKey, QuotaKey
 
 _SETTINGS = settings(deadline=None, print_blob=True)
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -224,7 +224,7 @@ def test_a_change_is_that_of_a_map_and_foreign_keys_are_kept(
     data = with_quotas(ALICE, held, before) or EMPTY_NODE
     asked: dict[QuotaKey, float | None] = {**changes, **dict.fromkeys(removed)}
     data = with_quotas(ALICE, data, asked) or EMPTY_NODE
-    expected = {key: value for key, value in {**before, **asked}.items() if value is not None}
+    expected: dict[AnyKey, float] = {key: v for key, v in {**before, **asked}.items() if v is not None}
     assert decode_quota_node(data) == QuotaPayload(expected)
     config = json.loads(data)["config"]
     assert {key: value for key, value in config.items() if key not in NAMES} == foreign

@@ -1,0 +1,135 @@
+"""`kquota agreement`: how well verdicts agree with the brokers, and why not where they do not."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from kquota_spark.cli.agreement_line import percent_text
+from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.listing import bucket_text, counted, with_cluster
+from kquota_spark.cli.options import (
+    add_output_options,
+    add_settings_options,
+    limit_of,
+    settings_of,
+    time_argument,
+)
+from kquota_spark.cli.page import COLUMNS, wrapped
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show
+from kquota_spark.errors import UserError
+from kquota_spark.model.agreement_causes import LEAST_AGREEMENT_PERCENT
+from kquota_spark.reports.agreement import GROUPS, Span, by
+from kquota_spark.reports.agreement_evidence import Drop, drops
+
+_LEGEND = (
+    "false: throttled by the replay only + by the broker only; unsure: 2 ms could flip them (wrong ones)",
+    "left out: inferred + under a request quota + late; +-1 ms: throttle times; JMX: rates within 1 %",
+)
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `agreement`."""
+    about = "how well verdicts agree with the throttle and the JMX of the brokers, and why not"
+    parser = subparsers.add_parser("agreement", help=about, description=about)
+    add_settings_options(parser)
+    parser.add_argument(
+        "--by", choices=[name for name in GROUPS if name != "cluster"], default="broker",
+        help="a line for each of these (default broker)",
+    )  # fmt: skip
+    for names, about in (
+        (("--since", "--from"), "only from then on: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch ms"),
+        (("--to",), "only before then"),
+    ):
+        parser.add_argument(*names, type=time_argument, metavar="T", help=about)
+    add_output_options(parser)
+    parser.set_defaults(run=run_agreement)
+
+
+def run_agreement(options: argparse.Namespace) -> int:
+    """Show the agreement by group, and the causes of a drop by broker."""
+    settings = settings_of(options)
+    span = Span(
+        None if options.since is None else options.since.time_ms,
+        None if options.to is None else options.to.time_ms,
+    )
+    if span.from_ms is not None and span.to_ms is not None and span.from_ms >= span.to_ms:
+        raise UserError(f"--to {options.to.text}: not after --from {options.since.text}")
+    found = by(settings, options.by, span)
+    limit = limit_of(options)
+    rows = found.dicts()
+    rest = "" if limit is None or len(rows) <= limit else "; there are more: --limit 0 shows all"
+    dropped = drops(settings, span)
+    report = Report(
+        command="kquota agreement",
+        columns=found.columns,
+        rows=rows[:limit],
+        shown=with_cluster(rows, (*_KEYS[options.by], *_COUNTS)),
+        footer="\n".join([_footer(rows, options.by) + rest, *_LEGEND, *_cause_lines(dropped)]),
+        when_empty="no decisions in that time",
+        colour=_colour,
+        envelope={"causes": [_cause_row(drop, cause) for drop in dropped for cause in drop.causes]},
+    )
+    show(report, options.output)
+    return 0
+
+
+def _footer(rows: Sequence[Row], group: str) -> str:
+    judged = sum(row["requests_judged"] for row in rows)
+    agreeing = sum(row["requests_agreeing"] for row in rows)
+    whole = percent_text(100.0 * agreeing / judged if judged else None)
+    return f"agreement {whole} of {judged:,} certain verdicts, {counted(len(rows), group)}"
+
+
+def _cause_lines(dropped: Sequence[Drop]) -> list[str]:
+    lines: list[str] = []
+    for drop in dropped:
+        for cause in drop.causes:
+            text = (
+                f"broker {drop.broker_id} of {drop.cluster_id}, likely cause: {cause.cause.value}: "
+                f"{cause.evidence} -> {cause.advice}"
+            )
+            lines += wrapped(terminal_text(text), COLUMNS)
+    return lines
+
+
+def _cause_row(drop: Drop, cause: Any) -> dict[str, Any]:
+    return {
+        "cluster_id": drop.cluster_id,
+        "broker_id": drop.broker_id,
+        "cause": cause.cause.value,
+        "evidence": cause.evidence,
+        "advice": cause.advice,
+    }
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+_KEYS = {
+    "broker": (Shown("broker", lambda row: str(row["broker_id"])),),
+    "type": (Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),),
+    "bucket": (
+        Shown("broker", lambda row: str(row["broker_id"])),
+        Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),
+        Shown("bucket", bucket_text, is_text=True, keep=12),
+    ),
+    "day": (Shown("day", lambda row: row["event_date"], is_text=True, keep=10),),
+}
+_COUNTS = (
+    Shown("agree", lambda row: percent_text(row["agreement_percent"])),
+    Shown("judged", lambda row: str(row["requests_judged"])),
+    Shown("throttled", lambda row: str(row["judged_throttled"])),
+    Shown("false", lambda row: f"{row['false_positive']}+{row['false_negative']}"),
+    Shown("unsure", lambda row: f"{row['uncertain']} ({row['uncertain_wrong']})"),
+    Shown("left out", lambda row: f"{row['inferred']}+{row['excluded']}+{row['late']}"),
+    Shown("+-1 ms", lambda row: _share(row["throttle_within_1_ms"], row["throttles_compared"])),
+    Shown("JMX", lambda row: _share(row["jmx_within_1_percent"], row["jmx_compared"])),
+)
+
+
+def _colour(row: Row) -> Colour | None:
+    share = row["agreement_percent"]
+    return Colour.RED if share is not None and share < LEAST_AGREEMENT_PERCENT else None

@@ -1,0 +1,38 @@
+"""The agreement with the brokers at the foot of every table of results, and in the JSON envelope."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from kquota_spark.cli.render import Report
+from kquota_spark.io.tables import Tables
+from kquota_spark.reports.agreement import Span, percent, total
+
+_FILTERS = ("user", "client", "broker", "type", "throttled", "open")
+
+
+def with_agreement(report: Report, tables: Tables, options: argparse.Namespace) -> Report:
+    """A report that says how far its numbers can be trusted; as it is where nothing was judged.
+
+    The agreement is that of the whole cluster since --since, whatever else the rows are filtered by.
+    """
+    since = options.since
+    found = total(tables, Span(None if since is None else since.time_ms))
+    if found is None:
+        return report
+    share = percent(found)
+    envelope = {**report.envelope, "agreement": {"agreement_percent": share, **found}}
+    if share is None or not report.rows:
+        return replace(report, envelope=envelope)
+    is_filtered = any(getattr(options, name, None) not in (None, False) for name in _FILTERS)
+    whole = " (all clients)" if is_filtered else ""
+    line = f"agreement {percent_text(share)} of {found['requests_judged']:,} certain verdicts{whole}"
+    return replace(report, envelope=envelope, footer=f"{report.footer}\n{line}".lstrip("\n"))
+
+
+def percent_text(share: float | None) -> str:
+    """`99.93 %`; 100 only if not one verdict differs, `-` if nothing was judged."""
+    if share is None:
+        return "-"
+    return f"{min(share, 99.99) if share < 100 else share:.2f} %"

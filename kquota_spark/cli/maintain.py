@@ -1,0 +1,61 @@
+"""`kquota maintain`: deletes old dates, puts small files together, removes replaced files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+
+from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
+from kquota_spark.cli.render import Report, Row, Shown, show
+
+_COLUMNS = ("table", "action", "date", "files", "note")
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `maintain`."""
+    command = subparsers.add_parser(
+        "maintain",
+        help="delete old dates, compact closed ones, remove files that nobody reads; once a day",
+        description="Deletes dates beyond maintain.retention, puts the small files of closed dates together, and "
+        "removes files that were replaced longer than maintain.file_retention ago. May run beside the audit.",
+    )
+    add_settings_options(command)
+    command.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    command.add_argument(
+        "--output",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="form of the output (default table)",
+    )
+    command.set_defaults(run=run_maintain)
+
+
+def run_maintain(options: argparse.Namespace) -> int:
+    """Maintain the tables, and list what was done.
+
+    Raises:
+        UserError: a table cannot be read or written.
+    """
+    from kquota_spark.io.maintain import maintain
+    from kquota_spark.reports.agreement_rollup import roll_up_agreement
+
+    rows: list[Row] = []
+    for step in maintain(
+        settings_of(options), now_ms(), is_dry_run=options.dry_run, roll_ups=(roll_up_agreement,)
+    ):
+        rows.append(asdict(step))
+        if sys.stderr.isatty():
+            print(f"{step.table}: {step.action} {step.date}", file=sys.stderr)
+    footer = "nothing was changed: this is what would be done" if options.dry_run else ""
+    show(Report("kquota maintain", _COLUMNS, rows, shown=_SHOWN, footer=footer, is_cut=False), options.output)
+    return 0
+
+
+_SHOWN = (
+    Shown("table", lambda row: row["table"], is_text=True),
+    Shown("action", lambda row: row["action"], is_text=True),
+    Shown("date", lambda row: row["date"], is_text=True),
+    Shown("files", lambda row: f"{row['files']:,}"),
+    Shown("note", lambda row: row["note"], is_text=True),
+)

@@ -1,0 +1,133 @@
+"""What a streaming query's checkpoint says: how far it has read, and whether it is a whole one and the right one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.io.storage import s3_file_system
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
+
+SOURCES = {"measure": REQUESTS.name, "judge": USAGE.name, "episodes": DECISIONS.name}
+"""The table that each query of the log reads; `ingest` reads the log topic."""
+
+TARGETS = {
+    "ingest": REQUESTS.name,
+    "measure": USAGE.name,
+    "judge": DECISIONS.name,
+    "ingest_jmx": JMX_SAMPLES.name,
+    "measure_jmx": USAGE.name,
+    "judge_jmx": DECISIONS.name,
+    "episodes": VIOLATIONS.name,
+}
+"""The table that each query writes."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The directory of one query; read through Arrow's file systems, so that an object store does as well."""
+
+    files: fs.FileSystem
+    path: str
+
+    @classmethod
+    def of(cls, settings: Settings, hop: str) -> Checkpoint:
+        """The checkpoint of a query.
+
+        Raises:
+            OSError: Arrow knows no such file system.
+        """
+        return cls(*file_system(settings, f"{settings.checkpoints.rstrip('/')}/{hop}"))
+
+    @property
+    def exists(self) -> bool:
+        """Whether the query was ever started."""
+        return self._is_file("metadata")
+
+    @cached_property
+    def last_batch(self) -> int | None:
+        """The last micro-batch that Spark noted as done."""
+        return max(self._batches("commits"), default=None)
+
+    @cached_property
+    def planned_batches(self) -> list[int]:
+        """Micro-batches that were begun, as far as Spark keeps them."""
+        return sorted(self._batches("offsets"))
+
+    def source_offset(self, batch: int) -> dict[str, Any]:
+        """Where the source stood after a micro-batch.
+
+        Raises:
+            OSError: the file is not there.
+            ValueError: it is not as Spark writes it.
+        """
+        lines = self.read(f"offsets/{batch}").splitlines()
+        # A version, the batch's own settings, and one line for the one source of each query.
+        if len(lines) < 3 or not lines[0].startswith("v"):
+            raise ValueError("it is cut off")
+        found = json.loads(lines[2])
+        if not isinstance(found, dict):
+            raise ValueError("it is of another kind")
+        return found
+
+    def read(self, name: str) -> str:
+        """The text of a file.
+
+        Raises:
+            OSError: it is not there.
+        """
+        with self.files.open_input_stream(f"{self.path}/{name}") as stream:
+            return str(stream.read().decode("utf-8", "replace"))
+
+    def has_files(self, directory: str) -> bool:
+        """Whether a directory is there and holds something."""
+        selector = fs.FileSelector(f"{self.path}/{directory}", allow_not_found=True)
+        return bool(self.files.get_file_info(selector))
+
+    def _is_file(self, name: str) -> bool:
+        return bool(self.files.get_file_info(f"{self.path}/{name}").type == fs.FileType.File)
+
+    def _batches(self, directory: str) -> list[int]:
+        selector = fs.FileSelector(f"{self.path}/{directory}", allow_not_found=True)
+        names = [info.base_name for info in self.files.get_file_info(selector)]
+        return [int(name) for name in names if name.isdigit()]
+
+
+def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
+    """Where a path or URI is, for Arrow.
+
+    Raises:
+        OSError: Arrow knows no such file system.
+    """
+    if "://" not in place:
+        return fs.LocalFileSystem(), str(Path(place).absolute())
+    scheme, _, path = place.partition("://")
+    if scheme in ("s3", "s3a"):
+        return s3_file_system(settings), path
+    try:
+        files, path = fs.FileSystem.from_uri(place)
+    except (ValueError, NotImplementedError, ImportError) as error:
+        raise OSError(f"{place}: {error}") from error
+    return files, str(path)
+
+
+def read_below(settings: Settings, hop: str) -> int | None:
+    """All versions of the hop's source table below this one were read to their end and written.
+
+    None for a hop that has read nothing yet. Part of the version itself may have been read too.
+
+    Raises:
+        OSError: the checkpoint cannot be read.
+        ValueError: it is damaged.
+    """
+    checkpoint = Checkpoint.of(settings, hop)
+    if checkpoint.last_batch is None:
+        return None
+    return int(checkpoint.source_offset(checkpoint.last_batch)["reservoirVersion"])

@@ -1,0 +1,206 @@
+"""Restates a closed stretch: recomputes it from `requests` with the quotas that are known now.
+
+Late lines, seconds judged before an edit was known, tables written by an older release: the rows of the stretch
+are replaced by what a run that had never been late would have written. `usage` is written last: until then a
+restatement that was cut off is simply run again.
+
+Behind the stretch, decisions are replaced for as long as the new requests stay in a bucket's ring. The state of
+the running job is not touched: where that lasts to the end of what is closed, the caller is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from kquota_spark.config.ring import rate_config
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.checkpoints import read_below
+from kquota_spark.io.closed import closed_through_ms, seconds_of
+from kquota_spark.io.conflicts import retried
+from kquota_spark.io.hops import governed_usage
+from kquota_spark.io.rebuilt_violations import rebuild_violations
+from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
+from kquota_spark.io.tables import utc_text
+from kquota_spark.pipeline.judge import as_decisions, as_sent
+from kquota_spark.pipeline.measure import to_usage
+from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+_REACHES_MS = (600_000, 86_400_000)
+"""How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
+_TOUCHED = "second_ms < {tail_end_ms}"
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """What was done; times in epoch ms.
+
+    `cold_buckets` were in use without a pause for a day before the stretch, so that their samples may have opened
+    elsewhere. `unsettled_buckets` are still different where the closed seconds end: the job goes on there with
+    rings that lack the late requests.
+    """
+
+    from_ms: int
+    to_ms: int
+    decisions_to_ms: int
+    usage_rows: int
+    decision_rows: int
+    cold_buckets: int
+    unsettled_buckets: int
+
+
+def run_restate(settings: Settings, from_ms: int, to_ms: int) -> Restated:
+    """Start Spark, restate, stop.
+
+    Raises:
+        UserError: the stretch is empty or not closed yet, or a table cannot be read or written.
+    """
+    closed_ms = require_closed(settings, from_ms, to_ms)
+    session = spark_session(settings, f"kquota-restate {settings.cluster_id}")
+    try:
+        return restate(session, settings, from_ms // 1_000 * 1_000, -(-to_ms // 1_000) * 1_000, closed_ms)
+    finally:
+        session.stop()
+
+
+def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
+    """The end of what is closed.
+
+    Raises:
+        UserError: the stretch is empty, or reaches beyond it.
+    """
+    if to_ms <= from_ms:
+        raise UserError(f"nothing to restate: {utc_text(to_ms)} is not after {utc_text(from_ms)}")
+    closed_ms = closed_through_ms(settings)
+    if closed_ms is None:
+        raise UserError("nothing to restate: the audit has not judged a second yet")
+    if -(-to_ms // 1_000) * 1_000 > closed_ms:
+        raise UserError(
+            f"seconds from {utc_text(closed_ms)} on are open, the audit may still write them: restate up to there"
+        )
+    return closed_ms
+
+
+def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int, closed_ms: int) -> Restated:
+    """Restate whole seconds; see `Restated` and `run_restate`."""
+    # What a stretch needs in memory is read once; it is much smaller than the tables.
+    stream = settings.stream
+    requests = _mine(session, settings, REQUESTS.name, from_ms, to_ms).where(
+        f"record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
+    )
+    usage = to_usage(requests, f"{stream.allowed_lateness} milliseconds", stream.shuffle_partitions).persist()
+    rejudged, reach = _rejudged(session, settings, usage, from_ms, to_ms, closed_ms)
+    try:
+        tail_end_ms = _tail_end_ms(settings, rejudged, reach)
+        touched = rejudged.where(_TOUCHED.format(tail_end_ms=tail_end_ms))
+        decision_rows = _replace(
+            session, settings, DECISIONS.name, as_decisions(touched), from_ms, tail_end_ms
+        )
+        buckets = touched.groupBy("bucket_user", "bucket_client_id", "bucket_tags", "broker_id", "quota_type")
+        cold, unsettled = _counted(buckets.agg(F.first("is_warm"), F.first("differs_until_ms")).collect())
+    finally:
+        rejudged.unpersist()
+    below = read_below(settings, "episodes")
+    version = None if below is None else below - 1
+    retried(lambda: rebuild_violations(session, settings, from_ms, tail_end_ms, version))
+    usage_rows = _replace(session, settings, USAGE.name, usage, from_ms, to_ms)
+    usage.unpersist()
+    return Restated(from_ms, to_ms, tail_end_ms, usage_rows, decision_rows, cold, unsettled)
+
+
+def _counted(buckets: list[Row]) -> tuple[int, int]:
+    return sum(not row[-2] for row in buckets), sum(row[-1] is None for row in buckets)
+
+
+def _rejudged(
+    session: SparkSession, settings: Settings, usage: DataFrame, from_ms: int, to_ms: int, closed_ms: int
+) -> tuple[DataFrame, Reach]:
+    """All seconds of all buckets from the stretch to the end of the reach; kept in memory."""
+    config = rate_config(settings)
+    seconds = seconds_of(settings, USAGE.name)
+    beginning_ms = from_ms if seconds is None else seconds[0]
+    for reach_ms in _REACHES_MS:
+        reach = Reach(
+            from_ms,
+            to_ms,
+            from_ms - reach_ms,
+            min(to_ms + reach_ms, closed_ms),
+            from_ms - reach_ms <= beginning_ms,
+        )
+        kept = _seconds(session, settings, USAGE.name, reach.warm_from_ms, reach.tail_to_ms)
+        is_inside = f"unix_millis(second) >= {from_ms} AND unix_millis(second) < {to_ms}"
+        parts = {KEPT: kept.where(f"NOT ({is_inside})"), OLD: kept.where(is_inside), NEW: usage}
+        sent = (
+            as_sent(governed_usage(session, settings, rows)).withColumn("part", F.lit(part))
+            for part, rows in parts.items()
+        )
+        found = to_rejudged(reduce(lambda one, other: one.unionByName(other), sent), config, reach).persist()
+        is_open = found.where("differs_until_ms IS NULL").isEmpty() or reach.tail_to_ms == closed_ms
+        if is_open and found.where("NOT is_warm").isEmpty():
+            break
+        if reach_ms != _REACHES_MS[-1]:
+            found.unpersist()
+    return found, reach
+
+
+def _tail_end_ms(settings: Settings, rejudged: DataFrame, reach: Reach) -> int:
+    """Through when decisions are replaced: at least as long as a ring remembers."""
+    row = rejudged.agg(F.max(F.coalesce("differs_until_ms", F.lit(reach.tail_to_ms)))).head()
+    differs_until_ms = reach.to_ms if row is None or row[0] is None else int(row[0])
+    at_least_ms = reach.to_ms + rate_config(settings).horizon_ms
+    return max(reach.to_ms, min(max(differs_until_ms, at_least_ms), reach.tail_to_ms))
+
+
+def _mine(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
+    """Rows of this cluster on the dates of a stretch."""
+    return table(session, settings, name).where(
+        f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)}"
+    )
+
+
+def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
+    return _mine(session, settings, name, from_ms, to_ms).where(_second_of_log_within(name, from_ms, to_ms))
+
+
+def _dates(from_ms: int, to_ms: int) -> str:
+    # Not BETWEEN: Delta checks written rows against the condition of replaceWhere, and cannot resolve that one.
+    first, last = _utc(from_ms)[:10], _utc(to_ms - 1)[:10]
+    return f"event_date >= DATE '{first}' AND event_date <= DATE '{last}'"
+
+
+def _second_of_log_within(name: str, from_ms: int, to_ms: int) -> str:
+    """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
+    within = f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
+    has_source = any("source" in table.names for table in TABLES if table.name == name)
+    return f"{within} AND (source IS NULL OR source = 'log')" if has_source else within
+
+
+def _utc(time_ms: int) -> str:
+    return utc_text(time_ms).removesuffix(" UTC")
+
+
+def _replace(
+    session: SparkSession, settings: Settings, name: str, rows: DataFrame, from_ms: int, to_ms: int
+) -> int:
+    """Replace the rows of a stretch in one commit; how many there are now."""
+    predicate = (
+        f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)} AND "
+        f"{_second_of_log_within(name, from_ms, to_ms)}"
+    )
+    writer = rows.repartition("event_date").write.format("delta")
+    path = table_path(settings, name)
+    if _seconds(session, settings, name, from_ms, to_ms).isEmpty():
+        # The queries leave out commits that replace rows. A commit that only adds some has to say that they are
+        # not for them: the next hop would read these seconds a second time.
+        retried(lambda: writer.mode("append").option("dataChange", "false").save(path))
+    else:
+        retried(lambda: writer.mode("overwrite").option("replaceWhere", predicate).save(path))
+    return _seconds(session, settings, name, from_ms, to_ms).count()

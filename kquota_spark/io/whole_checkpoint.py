@@ -1,0 +1,75 @@
+"""Is a checkpoint whole, and that of this query over these tables? Asked before Spark starts, answered in a line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.checkpoints import SOURCES, Checkpoint
+from kquota_spark.io.storage import delta_table
+
+_WITH_STATE = ("measure", "judge")
+
+
+def require_whole(settings: Settings, hop: str) -> bool:
+    """Whether the query has a checkpoint.
+
+    Raises:
+        UserError: it has one that is half copied, of another query, or of other tables.
+    """
+    try:
+        checkpoint = Checkpoint.of(settings, hop)
+        is_there = checkpoint.exists
+        problem = _problem(settings, hop, checkpoint)
+    except (OSError, ValueError) as error:
+        problem = f"it cannot be read ({str(error).partition(chr(10))[0]})"
+    if problem:
+        raise UserError(
+            f"checkpoint {settings.checkpoints}/{hop}: {problem}: restore it, or move it away and start with "
+            "--new-lineage"
+        )
+    return is_there
+
+
+def _problem(settings: Settings, hop: str, checkpoint: Checkpoint) -> str:
+    last, planned = checkpoint.last_batch, checkpoint.planned_batches
+    if not checkpoint.exists:
+        return "its file metadata is missing, so it was not copied as a whole" if planned else ""
+    if last is None:
+        return ""  # nothing was done yet
+    if last not in planned or planned[-1] > last + 1:
+        missing = f"offsets/{last}" if last not in planned else f"commits/{planned[-1] - 1}"
+        return f"its file {missing} is missing, so it was not copied as a whole"
+    try:
+        offset = checkpoint.source_offset(last)
+        batch_settings = json.loads(checkpoint.read(f"offsets/{last}").splitlines()[1])
+    except ValueError as error:
+        return f"its file offsets/{last} cannot be read ({str(error).partition(chr(10))[0]})"
+    if hop in _WITH_STATE and not _has_state(checkpoint, batch_settings):
+        return "its folder state is missing or not whole"
+    return _foreign(settings, hop, offset)
+
+
+def _has_state(checkpoint: Checkpoint, batch_settings: dict[str, Any]) -> bool:
+    partitions = int(batch_settings["conf"]["spark.sql.shuffle.partitions"])
+    return all(checkpoint.has_files(f"state/0/{partition}") for partition in range(partitions))
+
+
+def _foreign(settings: Settings, hop: str, offset: dict[str, Any]) -> str:
+    """Whose it is, if not this query's: Kafka's offsets name topics, Delta's the id of the table."""
+    if hop == "ingest":
+        meant = settings.kafka.log_topics(offset)
+        if not offset.keys().isdisjoint(meant):
+            return ""
+        if "reservoirId" in offset:
+            return "it belongs to another query"
+        return f"it reads topic {', '.join(sorted(offset))}, and the settings say {settings.kafka.subscription[1]}"
+    name = SOURCES.get(hop)
+    if name is None:
+        return ""
+    source = delta_table(settings, name)
+    if offset.get("reservoirId") == str(source.metadata().id):
+        return ""
+    return f"it belongs to another query or to other tables: it does not read {settings.tables}/{name}"

@@ -1,0 +1,154 @@
+"""Whether the log of a broker looks like other window settings, or another clock, than the audit was given.
+
+As in `ring_check`, a sample is judged again with something else, and that is named only if it leaves next to nothing
+to explain: at least 20 wrong verdicts as configured, and at most a tenth of them otherwise. Windows are tried from a
+list of sizes and numbers that operators choose; the few best ones of a quick look, which knows no uncertainty, are
+judged in earnest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from kquota_spark.model.decision import Stretch
+from kquota_spark.model.govern import Governed, Governor
+from kquota_spark.model.points import Point, PointKind
+from kquota_spark.model.principals import Principal
+from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.resolve import Bucket
+from kquota_spark.model.ring_check import Comparison, compare, is_worth_a_look, sample_of, verdicts_of
+from kquota_spark.model.sampled_rate import RateConfig, RingVariant, SampleRing
+
+WINDOW_SIZES_MS = (1_000, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000)
+WINDOW_NUMS = (2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, 20, 21, 30, 31, 60, 61)
+_CONFIRMED = 3
+_SAME_MS = 1_000
+"""Clocks this near to each other are taken for the same: NTP keeps them so, and shipping takes some of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A row of `usage`: one second of one client."""
+
+    broker_id: int
+    quota_type: QuotaType
+    principal: Principal
+    client_id: str
+    second_ms: int
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What the log looks like instead."""
+
+    config: RateConfig
+    clock_ahead_ms: int
+    comparison: Comparison
+
+
+def stretches_of(
+    traffic: Sequence[Traffic], governor: Governor, *, clock_ahead_ms: int = 0
+) -> dict[tuple[int, QuotaType, Bucket], list[Stretch]]:
+    """Traffic by bucket, governed as of its time.
+
+    Args:
+        traffic: rows of usage.
+        governor: the quotas over time.
+        clock_ahead_ms: so far the broker's clock is ahead of the one that stamped the quotas.
+    """
+    kept: dict[tuple[int, QuotaType, Principal, str], Governed] = {}
+    found: dict[tuple[int, QuotaType, Bucket], list[Stretch]] = {}
+    for row in traffic:
+        parts: dict[int, tuple[Governed, list[Point]]] = {}
+        identity = (row.broker_id, row.quota_type, row.principal, row.client_id)
+        for point in row.points:
+            time_ms = point.record_time_ms - clock_ahead_ms
+            governed = kept.get(identity)
+            if governed is None or not governed.holds_at(time_ms):
+                governed = kept[identity] = governor.govern(*identity, time_ms)
+            parts.setdefault(governed.governing.valid_from_ms, (governed, []))[1].append(point)
+        for governed, points in parts.values():
+            end_ms = governed.governing.valid_to_ms
+            governing = governed.governing._replace(
+                valid_from_ms=governed.governing.valid_from_ms + clock_ahead_ms,
+                valid_to_ms=None if end_ms is None else end_ms + clock_ahead_ms,
+            )
+            stretch = Stretch(
+                row.second_ms, row.principal.name, row.client_id, governing, governed.level, governed.rule,
+                governed.rule_version, points,
+            )  # fmt: skip
+            found.setdefault((row.broker_id, row.quota_type, governed.bucket), []).append(stretch)
+    return found
+
+
+def likely_settings(
+    traffic: Sequence[Traffic], governor: Governor, config: RateConfig, clock_ahead_ms: int
+) -> Fit | None:
+    """The ring, window or clock that the log fits clearly better than what is configured; None if none does.
+
+    Args:
+        traffic: of one broker.
+        governor: the quotas over time.
+        config: as configured.
+        clock_ahead_ms: what the times of the lines say about the broker's clock; tried if it is a second or more.
+    """
+    sample = _sample(stretches_of(traffic, governor))
+    configured = verdicts_of(sample, config)
+    if not is_worth_a_look(configured):
+        return None
+    fits = [
+        Fit(other, 0, compare(configured, verdicts_of(sample, other)))
+        for other in _most_promising(sample, config)
+    ]
+    if abs(clock_ahead_ms) >= _SAME_MS:
+        shifted = _sample(stretches_of(traffic, governor, clock_ahead_ms=clock_ahead_ms))
+        # Other quotas may make other buckets, so the requests of both samples are matched one by one.
+        theirs = {verdict.point: verdict for verdict in verdicts_of(shifted, config)}
+        ours = [verdict for verdict in configured if verdict.point in theirs]
+        found = compare(ours, [theirs[verdict.point] for verdict in ours])
+        fits.append(Fit(config, clock_ahead_ms, found))
+    better = [fit for fit in fits if fit.comparison.is_better]
+    return min(better, key=lambda fit: fit.comparison.wrong_with_other, default=None)
+
+
+def _sample(buckets: Mapping[tuple[int, QuotaType, Bucket], list[Stretch]]) -> list[list[Stretch]]:
+    order: Callable[[tuple[int, QuotaType, Bucket]], tuple[int, str, str, str]] = lambda key: (  # noqa: E731
+        key[0], key[1].value, key[2].user, key[2].client_id,
+    )  # fmt: skip
+    return sample_of(buckets[key] for key in sorted(buckets, key=order))
+
+
+def _most_promising(sample: Sequence[Sequence[Stretch]], config: RateConfig) -> list[RateConfig]:
+    """Rings unlike the configured one with the fewest wrong verdicts at a quick look, the likeliest first."""
+    ordered = [sorted(_points(bucket)) for bucket in sample]
+    tried = {other: sum(_wrong(bucket, other) for bucket in ordered) for other in _rings() if other != config}
+    changes = {other: (other.variant is not config.variant) + (other.window_ms != config.window_ms)
+               + (other.num_samples != config.num_samples) for other in tried}  # fmt: skip
+    return sorted(tried, key=lambda other: (tried[other], changes[other]))[:_CONFIRMED]
+
+
+def _rings() -> Iterator[RateConfig]:
+    for variant, window_ms, num in product(RingVariant, WINDOW_SIZES_MS, WINDOW_NUMS):
+        yield replace(RateConfig(), variant=variant, window_ms=window_ms, num_samples=num)
+
+
+def _points(bucket: Sequence[Stretch]) -> Iterator[tuple[Point, float, bool]]:
+    for stretch in bucket:
+        limit, has_request_quota = stretch.governing.limit_per_s, stretch.governing.has_request_quota
+        for point in stretch.points:
+            yield point, (limit or 0.0) / 1_000.0, bool(limit) and not has_request_quota
+
+
+def _wrong(bucket: Sequence[tuple[Point, float, bool]], config: RateConfig) -> int:
+    totals, windows_ms = SampleRing(config).record_all(
+        [point.amount for point, _, _ in bucket], [point.record_time_ms for point, _, _ in bucket]
+    )
+    return sum(
+        is_compared
+        and point.kind == PointKind.PRODUCE
+        and (total > per_ms * window_ms) is not (point.observed_throttle_ms > 0)
+        for (point, per_ms, is_compared), total, window_ms in zip(bucket, totals, windows_ms, strict=True)
+    )

@@ -1,0 +1,152 @@
+"""REJUDGE: JUDGE over a stretch of the past, in batch, through the same replay.
+
+A bucket begins with an empty ring after its last pause that is longer than the ring remembers; what it was
+used for from there on warms the ring up. Behind the stretch it goes on until the ring is the same as it was
+without the new requests: each bucket is replayed twice there, with the stretch as it was and as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kquota_spark.model.decision import Decision, judge_bucket
+from kquota_spark.model.replay import BucketReplay
+from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.pipeline.judge import DECIDED, Sent, decision_values, decoded, encoded, received, stretch_of
+from kquota_spark.schema.columns import Column, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEPT, OLD, NEW = "kept", "old", "new"
+"""Parts of the input: outside of the stretch; inside as it was judged before; inside as it is now."""
+
+REJUDGED = Table(
+    "rejudged",
+    "one second of one bucket from the start of the stretch on",
+    (
+        *DECIDED,
+        Column("is_warm", "boolean", "the ring began after a pause of the bucket, or with the first request"),
+        Column(
+            "differs_until_ms", "bigint", "from here on the new requests make no difference; null if never"
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The stretch, and the time around it from which `KEPT` rows are there; epoch ms, ends exclusive."""
+
+    from_ms: int
+    to_ms: int
+    warm_from_ms: int
+    tail_to_ms: int
+    is_from_beginning: bool
+    """Nothing at all is older than `warm_from_ms`."""
+
+
+def to_rejudged(parts: DataFrame, config: RateConfig, reach: Reach) -> DataFrame:
+    """Rows of `REJUDGED`.
+
+    Args:
+        parts: governed usage as `pipeline.judge.as_sent` makes it, with the column `part`.
+        config: sample ring of the brokers.
+        reach: the stretch and its surroundings.
+    """
+    picked = parts.select("bucket", "sent", "part")
+    return picked.groupBy("bucket").applyInArrow(_bucket_judge(config, reach), REJUDGED.ddl)
+
+
+def _bucket_judge(config: RateConfig, reach: Reach) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+    def judge(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
+        return _rejudged_rows(key[0].as_py(), rows, config, reach)
+
+    return judge
+
+
+def _rejudged_rows(bucket: str, rows: pa.Table, config: RateConfig, reach: Reach) -> pa.Table:
+    parts: dict[str, list[Sent]] = {KEPT: [], OLD: [], NEW: []}
+    for row in rows.select(["part", "sent"]).to_pylist():
+        parts[row["part"]].append(received(row["sent"]))
+    judged = rejudged(parts[KEPT], parts[OLD], parts[NEW], config, reach)
+    known_through_ms = next(sent.known_through_ms for part in parts.values() for sent in part)
+    found = [
+        {
+            **decision_values(bucket, decision, known_through_ms, config),
+            "is_warm": judged.is_warm,
+            "differs_until_ms": judged.differs_until_ms,
+        }
+        for decision in judged.decisions
+    ]
+    return pa.Table.from_pylist(found, schema=REJUDGED.arrow_schema())
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudged:
+    """One bucket from the start of the stretch on; see `REJUDGED`."""
+
+    decisions: list[Decision]
+    is_warm: bool
+    differs_until_ms: int | None
+
+
+def rejudged(
+    kept: Iterable[Sent], old: Iterable[Sent], new: Iterable[Sent], config: RateConfig, reach: Reach
+) -> Rejudged:
+    """Judge one bucket again."""
+    around = sorted(kept, key=_second_ms)
+    before = [sent for sent in around if sent.second_ms < reach.from_ms]
+    start_ms, is_warm = _start(before, config, reach)
+    replay = BucketReplay(config)
+    judge_bucket(replay, (stretch_of(sent) for sent in before if sent.second_ms >= start_ms))
+    replay_before = decoded(encoded(replay), config)
+    decisions = judge_bucket(replay, map(stretch_of, new))
+    judge_bucket(replay_before, map(stretch_of, old))
+    differs_until_ms: int | None = None
+    last_ms = max(reach.from_ms, replay.folded_through_ms, replay_before.folded_through_ms)
+    if _memory(replay) == _memory(replay_before):
+        differs_until_ms = reach.to_ms
+    after = (sent for sent in around if sent.second_ms >= reach.to_ms)
+    for second_ms, group in groupby(after, key=_second_ms):
+        stretches = [stretch_of(sent) for sent in group]
+        if differs_until_ms is None and (
+            second_ms - last_ms >= config.horizon_ms or _memory(replay) == _memory(replay_before)
+        ):
+            differs_until_ms = second_ms
+        decisions += judge_bucket(replay, stretches)
+        if differs_until_ms is None:
+            judge_bucket(replay_before, stretches)
+        last_ms = second_ms + 1_000
+    if differs_until_ms is None and reach.tail_to_ms - last_ms >= config.horizon_ms:
+        differs_until_ms = max(last_ms, reach.to_ms)
+    return Rejudged(decisions, is_warm, differs_until_ms)
+
+
+def _second_ms(sent: Sent) -> int:
+    return sent.second_ms
+
+
+def _start(before: Sequence[Sent], config: RateConfig, reach: Reach) -> tuple[int, bool]:
+    """Where the warm-up begins, and whether the ring was empty there."""
+    start_ms, is_warm = reach.warm_from_ms, reach.is_from_beginning
+    last_ms = reach.warm_from_ms
+    for second_ms in (*(sent.second_ms for sent in before), reach.from_ms):
+        if second_ms - last_ms >= config.horizon_ms:
+            start_ms, is_warm = second_ms, True
+        last_ms = second_ms + 1_000
+    return start_ms, is_warm
+
+
+def _memory(replay: BucketReplay) -> object:
+    """All that a replay knows of the past; samples are a ring, so their numbering does not matter."""
+    rings = []
+    for ring in replay.rings:
+        current, *lists = ring.state
+        rings.append([values[current:] + values[:current] for values in lists])
+    return rings

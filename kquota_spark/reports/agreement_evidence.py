@@ -1,0 +1,179 @@
+"""Gathers what the tables say about a drop of agreement, and has part of the usage judged again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kquota_spark.config.governor import make_governor
+from kquota_spark.config.ring import rate_config
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.quota_sources import from_tables
+from kquota_spark.io.storage import delta_table
+from kquota_spark.io.tables import Tables
+from kquota_spark.model.agreement_causes import BrokerEvidence, LikelyCause, likely_causes
+from kquota_spark.model.callback_governor import CallbackGovernor
+from kquota_spark.model.points import Point
+from kquota_spark.model.principals import Principal
+from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.rules import BEGINNING_MS, END_MS
+from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.window_check import Fit, Traffic, likely_settings
+from kquota_spark.reports.agreement import Span, where_seconds
+
+_WARM_UP_MS, _LONGEST_MS = 130_000, 600_000
+"""Judged again is what was used from 130 s before the first wrong verdict on (the longest ring tried that is also
+common needs that), for 10 minutes."""
+_STEADY_MS = 60_000
+"""Lines that are all late by the same amount, give or take this, are late because of a clock."""
+
+_VERDICTS = """
+with first as (select cluster_id, broker_id, min(second) as start from decisions group by all)
+select cluster_id, broker_id, sum(requests)::bigint as requests, sum(requests_judged)::bigint as judged,
+       sum(false_positive)::bigint as false_positive, sum(false_negative)::bigint as false_negative,
+       sum(excluded)::bigint as excluded, sum(coalesce(late, 0))::bigint as late,
+       coalesce(sum(false_positive + false_negative) filter (is_rules_behind), 0)::bigint as wrong_rules_behind,
+       coalesce(sum(false_positive + false_negative)
+                filter (decisions.second < start + to_milliseconds(?)), 0)::bigint as wrong_at_start,
+       epoch_ms(max(decisions.second)) - epoch_ms(min(decisions.second)) + 1000 as duration_ms,
+       epoch_ms(min(decisions.second) filter (false_positive + false_negative > 0)) as first_wrong_ms
+from decisions join first using (cluster_id, broker_id)
+{where} group by cluster_id, broker_id order by cluster_id, broker_id
+"""
+_OFFSETS = """
+select coalesce(sum(missing), 0)::bigint as offsets_missing from (
+  select max(kafka_offset) - min(kafka_offset) + 1 - count(distinct kafka_offset) as missing
+  from requests where cluster_id = ? and (topic, "partition") in (
+    select distinct topic, "partition" from requests where cluster_id = ? and broker_id = ?)
+  group by topic, "partition"
+)
+"""
+# Clients that only produce, of one host: what else a client sends (heartbeats, metadata) may be filtered out.
+_LINES = r"""
+select coalesce(sum(expected), 0)::bigint as lines_expected, coalesce(sum(expected - seen), 0)::bigint as lines_missing
+from (
+  select max(correlation_id) - min(correlation_id) + 1 as expected, count(distinct correlation_id) as seen
+  from requests where cluster_id = ? and record_time_ms between ? and ? and kind = 'request'
+  group by "user", client_id, regexp_extract(connection, '^.*?:\d+-(.+?):\d+-', 1)
+  having count(*) filter (api_key = 0 and broker_id = ?) >= 0.9 * count(*)
+)
+"""
+_CLOCK = """
+select -min(behind_ms)::bigint as most_ahead_ms, max(behind_ms) - min(behind_ms) as spread_ms
+from (select kafka_timestamp_ms - log_time_ms as behind_ms from requests
+      where cluster_id = ? and record_time_ms between ? and ? and broker_id = ? and kind = 'request')
+"""
+_OTHERS = """
+select count(*) from requests where cluster_id = ? and record_time_ms between ? and ? and broker_id = ?
+  and kind = 'request' and observed_throttle_ms > 0 and api_key not in (0, 1, 19, 20, 37)
+  and not coalesce(is_forwarded, false)
+"""
+_JMX = """
+select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx
+from jmx_samples left join (
+  select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id from decisions
+  where bucket_tags is null and limit_per_s is not null
+) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id)
+where cluster_id = ? and sample_time_ms between ? and ? and broker_id = ?
+  and quota_type in ('produce', 'fetch') and byte_rate > 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A broker whose agreement has dropped, and why."""
+
+    cluster_id: str
+    broker_id: int
+    evidence: BrokerEvidence
+    causes: list[LikelyCause]
+
+
+def drops(settings: Settings, span: Span) -> list[Drop]:
+    """The brokers whose agreement has dropped, each with its likely causes."""
+    config = rate_config(settings)
+    with Tables(settings) as tables:
+        tables.open("decisions", span.from_ms)
+        has_requests = tables.open_if_there("requests")
+        has_jmx = tables.open_if_there("jmx_samples")
+        sql = _VERDICTS.format(where=where_seconds(span))
+        found = []
+        for row in tables.query(sql, [2 * config.horizon_ms]).dicts():
+            place = (row.pop("cluster_id"), row.pop("broker_id"))
+            first_wrong_ms = row.pop("first_wrong_ms")
+            if not BrokerEvidence(**row).has_dropped:
+                continue
+            of_lines = _of_lines(tables, place, span) if has_requests else {}
+            of_jmx = tables.query(_JMX, _during(place, span)).dicts()[0] if has_jmx else {}
+            evidence = BrokerEvidence(**row, **of_lines, **of_jmx)
+            fit = _fit(settings, config, place, first_wrong_ms, evidence.clock_ahead_ms)
+            found.append(Drop(*place, evidence, likely_causes(evidence, config, fit)))
+        return found
+
+
+def _of_lines(tables: Tables, place: tuple[str, int], span: Span) -> dict[str, Any]:
+    during = _during(place, span)
+    # Offsets and record times interleave, so gaps of the topic are looked for in all that there is of it.
+    row = tables.query(_OFFSETS, [place[0], *place]).dicts()[0] | tables.query(_LINES, during).dicts()[0]
+    row["other_throttled"] = tables.query(_OTHERS, during).rows[0][0]
+    most_ahead_ms, spread_ms = tables.query(_CLOCK, during).rows[0]
+    if most_ahead_ms is not None and (most_ahead_ms > 0 or spread_ms <= _STEADY_MS):
+        row["clock_ahead_ms"] = most_ahead_ms
+    return row
+
+
+def _during(place: tuple[str, int], span: Span) -> tuple[str, int, int, int]:
+    """Parameters of a query: cluster, first and last millisecond, broker."""
+    cluster_id, broker_id = place
+    from_ms = BEGINNING_MS if span.from_ms is None else span.from_ms
+    return cluster_id, from_ms, END_MS if span.to_ms is None else span.to_ms - 1, broker_id
+
+
+def _fit(
+    settings: Settings, config: RateConfig, place: tuple[str, int], first_wrong_ms: int, clock_ahead_ms: int
+) -> Fit | None:
+    try:
+        history = from_tables(settings)
+    except UserError:
+        return None  # without the quotas nothing can be judged again
+    traffic = list(_traffic(settings, place, first_wrong_ms - _WARM_UP_MS))
+    governor = make_governor(settings, history.book, history.leaders)
+    try:
+        return likely_settings(traffic, governor, config, clock_ahead_ms)
+    finally:
+        if isinstance(governor, CallbackGovernor):
+            governor.close()
+
+
+def _traffic(settings: Settings, place: tuple[str, int], from_ms: int) -> Iterable[Traffic]:
+    """Usage with its points, which DuckDB's views leave out."""
+    import pyarrow.dataset as ds
+    from deltalake.exceptions import DeltaError
+
+    start = datetime.fromtimestamp(from_ms / 1_000, UTC)
+    end = datetime.fromtimestamp((from_ms + _LONGEST_MS) / 1_000, UTC)
+    second = ds.field("second")
+    try:
+        table = delta_table(settings, "usage").to_pyarrow_dataset()
+        rows = table.to_table(
+            columns=["quota_type", "principal_type", "user", "client_id", "second", "points"],
+            filter=(ds.field("cluster_id") == place[0]) & (ds.field("broker_id") == place[1])
+            & (ds.field("event_date") >= start.date()) & (second >= start) & (second < end),
+        ).to_pylist()  # fmt: skip
+    except (DeltaError, OSError):
+        return []
+    return [
+        Traffic(
+            place[1],
+            QuotaType(row["quota_type"]),
+            Principal(row["principal_type"] or "User", row["user"]),
+            row["client_id"],
+            round(row["second"].timestamp() * 1_000),
+            [Point(**point) for point in row["points"]],
+        )
+        for row in rows
+        if row["points"] and row["quota_type"] == QuotaType.PRODUCE.value
+    ]

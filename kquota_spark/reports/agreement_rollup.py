@@ -1,0 +1,73 @@
+"""Keeps the agreement of closed days, for when their decisions are gone."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.storage import delta_table, storage_options
+from kquota_spark.reports import agreement
+from kquota_spark.schema.agreement_tables import AGREEMENT
+from kquota_spark.schema.tables import DECISIONS
+
+
+def roll_up_agreement(settings: Settings, day: date) -> int:
+    """Write the rows of one closed UTC day in place of those that are there; how many were written.
+
+    The same decisions give the same rows. Nothing is done while no file of the day's decisions is newer than what is
+    there, so this may be called for every day again and again, and a restatement counts at the next call. The caller
+    sees to it that the day is closed: decisions that come later are not counted until then.
+
+    Raises:
+        UserError: the decisions cannot be read, or the table cannot be written.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+    from deltalake.exceptions import DeltaError
+
+    written_ms = _newest_file_ms(settings, AGREEMENT.name, day)
+    if written_ms is not None and written_ms > (_newest_file_ms(settings, DECISIONS.name, day) or 0):
+        return 0
+    rows = agreement.of_day(settings, day)
+    if not rows:
+        return 0  # its decisions may be gone already: what was kept of them stays
+    path = f"{settings.tables.rstrip('/')}/{AGREEMENT.name}"
+    schema = AGREEMENT.arrow_schema()
+    try:
+        DeltaTable.create(
+            path,
+            schema=schema,
+            mode="ignore",
+            partition_by=list(AGREEMENT.partition_by),
+            name=AGREEMENT.name,
+            description=AGREEMENT.grain,
+            storage_options=storage_options(settings),
+        )
+        write_deltalake(
+            path,
+            pa.Table.from_pylist(rows, schema=schema),
+            mode="overwrite",
+            predicate=f"event_date = '{day.isoformat()}'",
+            storage_options=storage_options(settings),
+        )
+    except (DeltaError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"table {AGREEMENT.name} cannot be written at {path}: {reason}") from error
+    return len(rows)
+
+
+def _newest_file_ms(settings: Settings, name: str, day: date) -> int | None:
+    """When the newest file of a day was written, epoch ms; None without the table, or without any of that day."""
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        actions = delta_table(settings, name).get_add_actions(flatten=True)
+    except TableNotFoundError:
+        return None
+    if "partition.event_date" not in actions.schema.names:
+        return None
+    days, times = (
+        actions.column(column).to_pylist() for column in ("partition.event_date", "modification_time")
+    )
+    return max((time for of_day, time in zip(days, times, strict=True) if of_day == day), default=None)

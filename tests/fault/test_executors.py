@@ -1,0 +1,56 @@
+"""Executors in processes of their own, one of which is killed: the tables are those of one process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.embedded.cluster import Cluster
+from tests.fault.audited_topic import assert_equal_tables, configured, started
+from tests.fault.conftest import Run
+
+pytestmark = pytest.mark.integration
+
+ON_TWO_EXECUTORS = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g", "--driver-memory", "2g")
+
+
+def _executors(group: int) -> list[int]:
+    """Processes of Spark's executors in a process group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+            if b"CoarseGrainedExecutorBackend" in command and os.getpgid(int(entry.name)) == group:
+                found.append(int(entry.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return sorted(found)
+
+
+@pytest.mark.timeout(900)
+def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
+    cluster: Cluster, calm: Run, tmp_path: Path
+) -> None:
+    config = configured(tmp_path / "spread", cluster)
+    process = started(config, *ON_TWO_EXECUTORS)
+    try:
+        # The second micro-batch of INGEST has begun: both executors are at work.
+        second = tmp_path / "spread" / "checkpoints" / "ingest" / "offsets" / "1"
+        give_up_s = time.monotonic() + 180
+        while not second.exists() and time.monotonic() < give_up_s and process.poll() is None:
+            time.sleep(0.05)
+        executors = _executors(process.pid)
+        assert len(executors) == 2
+        os.kill(executors[0], signal.SIGKILL)
+        log = tmp_path / "spread" / "audit.log"
+        assert process.wait(400) == 0, log.read_text(encoding="utf-8")[-3_000:]
+    finally:
+        process.kill()
+        process.wait()
+    assert_equal_tables(calm.root, tmp_path / "spread")

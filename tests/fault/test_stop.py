@@ -1,0 +1,103 @@
+"""A stopped job ends in bounded time with exit code 0, and the next start brings the tables of an untroubled run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.io.driver_lock import driver_pid
+from kquota_spark.io.graceful_stop import STOP_S
+from tests.fault.audited_topic import assert_equal_tables, configured, finish, started
+from tests.fault.conftest import Run
+from tests.unit.exposition_format import parsed_exposition
+
+pytestmark = pytest.mark.integration
+
+SCRAPES = 200
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _stopped(config: Path, send: Callable[[subprocess.Popen[bytes]], None], after_s: float) -> int:
+    """Start the job, stop it so long after its first query began; the exit code, in bounded time."""
+    process = started(config)
+    try:
+        first = config.parent / "checkpoints" / "ingest" / "metadata"
+        give_up_s = time.monotonic() + 120
+        while not first.exists() and time.monotonic() < give_up_s:
+            time.sleep(0.1)
+        time.sleep(after_s)
+        assert process.poll() is None, "the job has ended before the signal: nothing was tested"
+        send(process)
+        return process.wait(STOP_S + 10)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.timeout(900)
+def test_sigterm_to_spark_submit_then_ctrl_c_leave_every_table_as_an_untroubled_run_does(
+    cluster: Cluster, calm: Run, tmp_path: Path
+) -> None:
+    seed = int(os.environ.get("KQUOTA_SEED", random.randrange(2**32)))
+    print(f"seed {seed} (KQUOTA_SEED repeats it)")
+    moments = random.Random(seed)
+    port = _free_port()
+    config = configured(tmp_path / "stopped", cluster, f"metrics: {{port: {port}}}")
+
+    # spark-submit's own pid is the JVM: what systemd and Kubernetes signal. Ctrl-C goes to the whole group.
+    signals: list[Callable[[subprocess.Popen[bytes]], None]] = [
+        lambda process: process.send_signal(signal.SIGTERM),
+        lambda process: os.killpg(process.pid, signal.SIGINT),
+    ]
+    pauses = [moments.uniform(0.0, 0.3) * calm.seconds for _ in signals]
+    print("stopped after", [f"{pause:.1f} s" for pause in pauses])
+    assert [_stopped(config, send, pause) for send, pause in zip(signals, pauses, strict=True)] == [0, 0]
+    assert "Exception" not in (tmp_path / "stopped" / "audit.log").read_text(encoding="utf-8")
+
+    texts: list[str] = []
+    scraper = threading.Thread(target=_scrape, args=(port, texts))
+    scraper.start()
+    finish(config)
+    scraper.join()
+    assert len(texts) == SCRAPES
+    assert parsed_exposition(texts[-1])["kquota_audit_up"] == {
+        (("cluster_id", "disturbed"), ("version", "0.1.0")): 1.0
+    }
+    assert_equal_tables(calm.root, tmp_path / "stopped")
+
+
+def _scrape(port: int, texts: list[str]) -> None:
+    give_up_s = time.monotonic() + 120
+    while len(texts) < SCRAPES and time.monotonic() < give_up_s:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                texts.append(answer.read().decode())
+        except OSError:
+            time.sleep(0.1)
+
+
+def test_a_driver_that_is_signalled_itself_ends_with_0(cluster: Cluster, tmp_path: Path) -> None:
+    config = configured(tmp_path / "signalled", cluster)
+
+    def to_the_driver(_: subprocess.Popen[bytes]) -> None:
+        pid = driver_pid(str(tmp_path / "signalled" / "checkpoints"), "ingest")
+        assert pid is not None
+        os.kill(pid, signal.SIGTERM)
+
+    assert _stopped(config, to_the_driver, 0.0) == 0

@@ -1,0 +1,125 @@
+"""No space left for a table or a checkpoint, or a worker killed: the query stops, and resumes when there is."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.io.audit import reason_of
+from kquota_spark.io.delta_tables import create_tables
+from tests.capture.tables_of_release import RULES, requests_within
+from tests.spark.conftest import WITHIN_S, rows_of, run_hop, settings_at, write_rules
+from tests.unit.table_rows import write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("only root may mount a file system")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _failure(session: SparkSession, settings: Settings, hop: str) -> str:
+    """The line that the job would print."""
+    from pyspark.errors import StreamingQueryException
+
+    from kquota_spark.io.hops import start_hop
+
+    query = start_hop(session, settings, hop, is_once=True)
+    with contextlib.suppress(StreamingQueryException):
+        query.awaitTermination(WITHIN_S)
+    failure = query.exception()
+    assert failure is not None
+    return reason_of(str(failure))
+
+
+def _fill(disk: Path) -> Path:
+    ballast = disk / "ballast"
+    with ballast.open("wb") as file:
+        try:
+            while True:
+                file.write(bytes(4_096))
+                file.flush()
+        except OSError:
+            return ballast
+
+
+def _begun(settings: Settings) -> Settings:
+    create_tables(settings)
+    write_rules(settings, *RULES)
+    write_table(Path(settings.tables), "requests", *requests_within(0, 10))
+    return settings
+
+
+@pytest.mark.parametrize("what", ["tables", "checkpoints"])
+def test_a_full_disk_stops_the_query_and_costs_no_row(
+    spark: SparkSession,
+    tmp_path: Path,
+    small_disk: Path,
+    what: str,
+) -> None:
+    calm = _begun(settings_at(tmp_path / "calm"))
+    full = settings_at(tmp_path / "full")
+    place = str(small_disk / what)
+    if what == "tables":
+        full = _begun(dataclasses.replace(full, tables=place))
+    else:
+        full = _begun(dataclasses.replace(full, checkpoints=place))
+    for settings in (calm, full):
+        run_hop(spark, settings, "measure")
+        write_table(Path(settings.tables), "requests", *requests_within(10, 20))
+    before = rows_of(full, "usage")
+    ballast = _fill(small_disk)
+    reason = _failure(spark, full, "measure")
+    assert "No space left on device" in reason
+    assert "\n" not in reason
+    assert rows_of(full, "usage") == before
+    ballast.unlink()
+    for settings in (calm, full):
+        run_hop(spark, settings, "measure")
+    assert len(rows_of(full, "usage")) > len(before)
+    assert rows_of(full, "usage") == rows_of(calm, "usage")
+
+
+def test_a_worker_that_dies_stops_the_query_and_costs_no_row(
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    def settings_of(name: str) -> Settings:
+        quotas = Quotas(
+            source="file",
+            callback="tests.spark.worker_killer:Killer",
+            callback_options={"killer.mark": str(tmp_path / f"{name}.mark")},
+        )
+        return _begun(dataclasses.replace(settings_at(tmp_path / name), quotas=quotas))
+
+    calm, killed = settings_of("calm"), settings_of("killed")
+    (tmp_path / "calm.mark").touch()
+    for settings in (calm, killed):
+        run_hop(spark, settings, "measure")
+    run_hop(spark, calm, "judge")
+    assert "\n" not in _failure(spark, killed, "judge")
+    assert DeltaTable(f"{killed.tables}/decisions").version() == 0
+    run_hop(spark, killed, "judge")
+    assert rows_of(calm, "decisions") == rows_of(killed, "decisions")
+    assert sum(row["requests"] for row in rows_of(killed, "decisions")) > 0

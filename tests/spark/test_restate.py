@@ -1,0 +1,121 @@
+"""A restated stretch equals a run that had never been late: usage, decisions and violations, row by row."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kquota_spark.config.settings import Settings
+from tests.spark.conftest import change, only, rows_of, run_hop, settings_at, write_rules
+from tests.unit.table_rows import T0_MS, heartbeat, request, write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+RULES = (change("alice", None, 1_000.0), change("bob", None, 700.0))
+HOPS = ("measure", "judge", "episodes")
+WRITTEN = ("usage", "decisions", "violations")
+SECONDS = 90
+
+
+def _requests(chance: random.Random) -> list[dict[str, Any]]:
+    """90 s of alice without a pause, bob with one of 20 s from second 30 on; both around their limits."""
+    rows: list[dict[str, Any]] = []
+    for second in range(SECONDS):
+        for user, size in (("alice", 1_100), ("bob", 800)):
+            if user == "bob" and 30 <= second < 50:
+                continue
+            for _ in range(chance.randrange(1, 4)):
+                time_ms = T0_MS + second * 1_000 + chance.randrange(1_000)
+                amount = chance.randrange(size)
+                rows.append(request(len(rows), time_ms, user=user, charged_bytes=amount))
+    return rows
+
+
+def _audited(spark: SparkSession, settings: Settings, *commits: list[dict[str, Any]]) -> None:
+    """One micro-batch a commit; each begins with a line of the next second and ends with a heartbeat."""
+    write_rules(settings, *RULES)
+    for rows in commits:
+        write_table(Path(settings.tables), "requests", *rows)
+        for hop in HOPS:
+            run_hop(spark, settings, hop)
+
+
+def _end(offset: int, second: int) -> dict[str, Any]:
+    return heartbeat(offset, T0_MS + second * 1_000 + 6_000)
+
+
+def _run(root: Path) -> Settings:
+    from kquota_spark.io.delta_tables import create_tables
+
+    settings = settings_at(root, max_files_per_trigger=100)
+    create_tables(settings)
+    return settings
+
+
+def test_late_lines_restated_equal_a_run_that_had_them_in_time(spark: SparkSession, tmp_path: Path) -> None:
+    from kquota_spark.io.restate import require_closed, restate
+
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rows = _requests(random.Random(seed))
+    # What comes late: all of seconds 20 to 24, 40 s after its time; bob's pause, with a request in it, too.
+    rows.append(request(len(rows), T0_MS + 40_500, user="bob", charged_bytes=90_000))
+    late = [row for row in rows if 20 <= (row["record_time_ms"] - T0_MS) // 1_000 < 25]
+    late.append(rows[-1])
+    on_time = [row for row in rows if row not in late]
+    until_61 = [row for row in on_time if row["record_time_ms"] < T0_MS + 61_000]
+    after_61 = [row for row in on_time if row["record_time_ms"] >= T0_MS + 61_000]
+    calm, troubled = _run(tmp_path / "calm"), _run(tmp_path / "late")
+    _audited(spark, calm, [*rows, _end(9_000, SECONDS)])
+    _audited(spark, troubled, [*until_61, _end(9_001, 60)], [*late, *after_61, _end(9_002, SECONDS)])
+    assert rows_of(troubled, "decisions") != rows_of(calm, "decisions")
+    assert sum(row["requests"] for row in rows_of(troubled, "usage")) == len(rows) - len(late)
+
+    closed_ms = require_closed(troubled, T0_MS + 20_000, T0_MS + 41_000)
+    assert closed_ms == T0_MS + SECONDS * 1_000
+    done = restate(spark, troubled, T0_MS + 20_000, T0_MS + 41_000, closed_ms)
+    for name in WRITTEN:
+        assert rows_of(troubled, name) == rows_of(calm, name), name
+    assert done.cold_buckets == 0
+    # The rings remember 12 s; the decisions behind the stretch are replaced for at least that long.
+    assert T0_MS + 53_000 <= done.decisions_to_ms <= closed_ms
+
+    # Nothing of it reaches the next query a second time.
+    for hop in HOPS[1:]:
+        run_hop(spark, troubled, hop)
+    for name in WRITTEN:
+        assert rows_of(troubled, name) == rows_of(calm, name), name
+
+
+def test_a_stretch_that_had_nothing_is_not_read_again_by_the_queries(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from kquota_spark.io.restate import require_closed, restate
+
+    settings = _run(tmp_path)
+    early = [request(0, T0_MS), request(1, T0_MS + 60_000), _end(2, 61)]
+    # 20,000 B in the second between: 2,000 B/s in ten seconds, twice alice's limit.
+    late = [request(3, T0_MS + 30_000, charged_bytes=20_000), request(4, T0_MS + 70_000), _end(5, 71)]
+    _audited(spark, settings, early, late)
+    assert only(rows_of(settings, "usage"), "second") == [(T0_MS,), (T0_MS + 60_000,), (T0_MS + 70_000,)]
+    closed_ms = require_closed(settings, T0_MS + 30_000, T0_MS + 31_000)
+    restate(spark, settings, T0_MS + 30_000, T0_MS + 31_000, closed_ms)
+    for hop in HOPS:
+        run_hop(spark, settings, hop)
+    judged = only(rows_of(settings, "decisions"), "second", "rate_per_s", "late")
+    assert judged == [
+        (T0_MS, 100.0, 0),
+        (T0_MS + 30_000, 2_000.0, 0),
+        (T0_MS + 60_000, 100.0, 0),
+        # The samples are from seconds 60 and 70: 2,000 B in ten seconds.
+        (T0_MS + 70_000, 200.0, 0),
+    ]
+    assert only(rows_of(settings, "violations"), "start_time", "end_time", "violated_seconds") == [
+        (T0_MS + 30_000, T0_MS + 31_000, 1)
+    ]
