@@ -45,7 +45,7 @@ class Cause(Enum):
     MARGIN = "rate within 2 ms of the limit"
     ORDER = "another request within 1 ms may have been recorded first"
     SAMPLE = "a sample may have opened or ended at another moment"
-    RULE_EDGE = "the quota changed within 100 ms"
+    RULE_EDGE = "the quota changed within 100 ms or the second"
 
 
 class Governing(NamedTuple):
@@ -224,10 +224,12 @@ def _could_swap(points: Sequence[Point], place: int, above: float) -> bool:
 
 
 def _mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: Sequence[Governing]) -> None:
+    """Mark requests next to an edit of their quota, or of the same second as one."""
     for place, (_, valid_from_ms, valid_to_ms, _) in enumerate(governing):
         if valid_from_ms or valid_to_ms is not None:
             time_ms = points[place][0]
-            if time_ms - valid_from_ms < RULE_EDGE_MS or (
-                valid_to_ms is not None and valid_to_ms - time_ms < RULE_EDGE_MS
+            second_ms = time_ms // 1_000 * 1_000
+            if valid_from_ms > min(time_ms - RULE_EDGE_MS, second_ms - 1) or (
+                valid_to_ms is not None and valid_to_ms < max(time_ms + RULE_EDGE_MS, second_ms + 1_000)
             ):
                 causes[place] = Cause.RULE_EDGE

@@ -165,8 +165,8 @@ def test_neighbours_of_another_second_are_left_out() -> None:
         (T0 - 100, None, None),
         (T0 - 99, None, Cause.RULE_EDGE),
         (T0, None, Cause.RULE_EDGE),
-        (0, T0 + 100, None),
-        (0, T0 + 99, Cause.RULE_EDGE),
+        (0, T0 + 1_000, None),  # the first moment of the next second
+        (0, T0 + 999, Cause.RULE_EDGE),
         (0, T0 + 1, Cause.RULE_EDGE),
         (0, None, None),
     ],
@@ -175,6 +175,16 @@ def test_edge_of_a_rule(valid_from_ms: int, valid_to_ms: int | None, cause: Caus
     found = only(point(0, 5_000), governing=Governing(1_000.0, valid_from_ms, valid_to_ms))
     assert found.cause is cause
     assert found.outcome is (Outcome.AGREES if cause is None else Outcome.UNCERTAIN)
+
+
+def test_an_edit_earlier_in_the_same_second() -> None:
+    governing = Governing(1_000.0, T0 + 200, None)
+    assert only(point(900, 5_000), governing=governing).cause is Cause.RULE_EDGE
+    assert only(point(1_000, 5_000), governing=governing).cause is None
+    # And the last 100 ms of the second before.
+    late = Governing(1_000.0, 0, T0 + 1_050)
+    assert only(point(949, 5_000), governing=late).cause is None
+    assert only(point(951, 5_000), governing=late).cause is Cause.RULE_EDGE
 
 
 @pytest.mark.parametrize(
