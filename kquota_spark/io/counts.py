@@ -18,7 +18,7 @@ _TOO_MANY_COPIES = 0.01
 _LINES = """
 select cluster_id, count(*) as lines, count(*) filter (kind = 'request') as requests,
        count(*) filter (kind = 'unreadable') as unreadable,
-       count(*) filter (kind = 'heartbeat') as heartbeats,
+       count(*) filter (kind = 'heartbeat') as heartbeats, count(*) filter (kind = 'gap') as gaps,
        count(*) filter (is_out_of_time) as out_of_time
 from requests where topic is not null group by cluster_id order by cluster_id
 """
@@ -109,11 +109,13 @@ def line_checks(tables: Tables) -> list[Check]:
 
 
 def _kinds(row: dict[str, Any]) -> Check:
-    known = row["requests"] + row["unreadable"] + row["heartbeats"]
+    known = row["requests"] + row["unreadable"] + row["heartbeats"] + row["gaps"]
     evidence = (
         f"{row['cluster_id']}: {row['lines']:,} lines = {row['requests']:,} requests + "
         f"{row['unreadable']:,} unreadable + {row['heartbeats']:,} heartbeats"
     )
+    if row["gaps"]:
+        evidence += f" + {row['gaps']:,} gaps that shippers told of"
     if known == row["lines"]:
         return ok("lines", evidence)
     evidence += f" + {row['lines'] - known:,} of no known kind"

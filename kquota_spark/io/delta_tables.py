@@ -12,11 +12,12 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.storage import delta_table, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 
-_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES)
+_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, LOG_GAPS)
 _FIRST_VERSION = 1
 
 

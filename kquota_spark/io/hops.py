@@ -38,8 +38,10 @@ from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
+from kquota_spark.pipeline.log_gaps import with_gaps
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
+from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
@@ -81,10 +83,13 @@ def _judged(session: SparkSession, settings: Settings) -> DataFrame:
 
 
 def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) -> DataFrame:
-    """Rows of `usage`, streaming or not, with what governs them: Kafka's resolution or the callback's."""
+    """Rows of `usage`, streaming or not, with what governs them, Kafka's resolution or the callback's, and gaps."""
     if settings.quotas.callback:
-        return with_callback_governing(usage, KnownLoader(settings))
-    return with_governing(usage, _rules(session, settings), static_defaults(settings))
+        governed = with_callback_governing(usage, KnownLoader(settings))
+    else:
+        governed = with_governing(usage, _rules(session, settings), static_defaults(settings))
+    gaps = table(session, settings, LOG_GAPS.name)
+    return with_gaps(governed, gaps, rate_config(settings).horizon_ms)
 
 
 def _rules(session: SparkSession, settings: Settings) -> DataFrame:

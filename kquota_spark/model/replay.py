@@ -46,6 +46,7 @@ class Cause(Enum):
     ORDER = "another request within 1 ms may have been recorded first"
     SAMPLE = "a sample may have opened or ended at another moment"
     RULE_EDGE = "the quota changed within 100 ms or the second"
+    GAP = "lines of the broker's log are missing here or shortly before"
 
 
 class Governing(NamedTuple):
@@ -53,12 +54,15 @@ class Governing(NamedTuple):
 
     `has_request_quota` says that a request_percentage covers the client too: the throttle that the broker
     logs is then the larger of two, so the bandwidth verdict cannot be compared with it.
+
+    `gaps` are stretches of time (epoch ms, the end exclusive) for which the log has not all that a ring remembers.
     """
 
     limit_per_s: float | None
     valid_from_ms: int = 0
     valid_to_ms: int | None = None
     has_request_quota: bool = False
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 class Verdict(NamedTuple):
@@ -224,8 +228,8 @@ def _could_swap(points: Sequence[Point], place: int, above: float) -> bool:
 
 
 def _mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: Sequence[Governing]) -> None:
-    """Mark requests next to an edit of their quota, or of the same second as one."""
-    for place, (_, valid_from_ms, valid_to_ms, _) in enumerate(governing):
+    """Mark requests next to an edit of their quota, or of the same second as one, or in a gap of the log."""
+    for place, (_, valid_from_ms, valid_to_ms, _, gaps) in enumerate(governing):
         if valid_from_ms or valid_to_ms is not None:
             time_ms = points[place][0]
             second_ms = time_ms // 1_000 * 1_000
@@ -233,3 +237,5 @@ def _mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: 
                 valid_to_ms is not None and valid_to_ms < max(time_ms + RULE_EDGE_MS, second_ms + 1_000)
             ):
                 causes[place] = Cause.RULE_EDGE
+        if gaps and any(from_ms <= points[place][0] < until_ms for from_ms, until_ms in gaps):
+            causes[place] = Cause.GAP

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,7 @@ def as_sent(governed: DataFrame) -> DataFrame:
     return governed.select(
         # Without tags of a callback the last one is null and left out.
         F.to_json(F.array_compact(F.array(*(F.col(name).cast("string") for name in KEYS)))).alias("bucket"),
-        F.to_json(_sent()).alias("sent"),
+        F.to_json(_sent(governed.columns)).alias("sent"),
         "second",
     )
 
@@ -108,13 +108,15 @@ class Sent(msgspec.Struct, gc=False):
     limit_per_s: str | None = None
     """As text: JSON has no infinity, and a double comes back from its shortest text without loss."""
     known_through_ms: int | None = None
+    gaps: list[tuple[int, int]] = []
+    """Of the broker's log, with what a ring remembers after each; see `pipeline.log_gaps`."""
 
 
 received = msgspec.json.Decoder(Sent).decode
 """A governed row, from the text of its column `sent`."""
 
 
-def _sent() -> SparkColumn:
+def _sent(columns: Sequence[str]) -> SparkColumn:
     """The struct that `Sent` reads."""
     made = {
         "points": F.expr(
@@ -122,7 +124,8 @@ def _sent() -> SparkColumn:
         ),
         "limit_per_s": F.col("limit_per_s").cast("string"),
     }
-    return F.struct(*(made.get(name, F.col(name)).alias(name) for name in Sent.__struct_fields__))
+    names = [name for name in Sent.__struct_fields__ if name in made or name in columns]
+    return F.struct(*(made.get(name, F.col(name)).alias(name) for name in names))
 
 
 class _BucketProcessor(StatefulProcessor):
@@ -175,7 +178,9 @@ _point = partial(tuple.__new__, Point)
 def stretch_of(sent: Sent) -> Stretch:
     """What `judge_bucket` takes."""
     limit = None if sent.limit_per_s is None else float(sent.limit_per_s)
-    governing = Governing(limit, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota)
+    governing = Governing(
+        limit, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, tuple(sent.gaps)
+    )
     points = list(map(_point, zip(*sent.points, strict=True)))
     return Stretch(
         sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version, points

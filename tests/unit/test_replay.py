@@ -177,6 +177,22 @@ def test_edge_of_a_rule(valid_from_ms: int, valid_to_ms: int | None, cause: Caus
     assert found.outcome is (Outcome.AGREES if cause is None else Outcome.UNCERTAIN)
 
 
+@pytest.mark.parametrize(
+    ("gaps", "cause"),
+    [
+        ((), None),
+        (((T0 - 5_000, T0),), None),
+        (((T0 - 5_000, T0 + 1),), Cause.GAP),
+        (((T0, T0 + 1),), Cause.GAP),
+        (((T0 - 9_000, T0 - 5_000), (T0 + 1, T0 + 5_000)), None),
+    ],
+)
+def test_a_gap_of_the_log(gaps: tuple[tuple[int, int], ...], cause: Cause | None) -> None:
+    found = only(point(0, 15_000, 5_000), governing=Governing(1_000.0, gaps=gaps))
+    assert (found.cause, found.throttle_ms) == (cause, 5_000)
+    assert found.outcome is (Outcome.AGREES if cause is None else Outcome.UNCERTAIN)
+
+
 def test_an_edit_earlier_in_the_same_second() -> None:
     governing = Governing(1_000.0, T0 + 200, None)
     assert only(point(900, 5_000), governing=governing).cause is Cause.RULE_EDGE
