@@ -19,6 +19,7 @@ _LINES = """
 select cluster_id, count(*) as lines, count(*) filter (kind = 'request') as requests,
        count(*) filter (kind = 'unreadable') as unreadable,
        count(*) filter (kind = 'heartbeat') as heartbeats, count(*) filter (kind = 'gap') as gaps,
+       max(record_time_ms) filter (kind = 'gap') as last_gap_ms,
        count(*) filter (is_out_of_time) as out_of_time
 from requests where topic is not null group by cluster_id order by cluster_id
 """
@@ -115,7 +116,7 @@ def _kinds(row: dict[str, Any]) -> Check:
         f"{row['unreadable']:,} unreadable + {row['heartbeats']:,} heartbeats"
     )
     if row["gaps"]:
-        evidence += f" + {row['gaps']:,} gaps that shippers told of"
+        evidence += f" + {row['gaps']:,} gaps"
     if known == row["lines"]:
         return ok("lines", evidence)
     evidence += f" + {row['lines'] - known:,} of no known kind"
@@ -129,6 +130,13 @@ def _copies_and_future(row: dict[str, Any], copies: int) -> list[Check]:
         checks = [warn("duplicates", evidence, advice)]
     else:
         checks = [ok("duplicates", evidence)]
+    if row["gaps"]:
+        evidence = (
+            f"{row['cluster_id']}: shippers told {row['gaps']:,} times of lines that they lost, the last before "
+            f"{utc_text(row['last_gap_ms'])}"
+        )
+        advice = "verdicts there are uncertain (log_gaps): let rotation keep files until they are shipped"
+        checks.append(warn("gaps", evidence, advice))
     if row["out_of_time"]:
         evidence = f"{row['cluster_id']}: {row['out_of_time']:,} lines are ahead of their Kafka timestamp"
         advice = "they are kept and not judged: check broker.log_time_zone and the clocks of the brokers"
