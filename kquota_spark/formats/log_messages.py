@@ -9,6 +9,7 @@ from kquota_spark.formats.broker_ids import HEADER, SOURCES, BrokerIds, Source
 from kquota_spark.formats.envelopes import AUTO, Envelopes, Fields
 
 HEARTBEAT = b'{"kquota_heartbeat":'
+GAP = b'{"kquota_gap":'
 """How a shipper's heartbeat begins."""
 
 

@@ -18,7 +18,8 @@ _TOO_MANY_COPIES = 0.01
 _LINES = """
 select cluster_id, count(*) as lines, count(*) filter (kind = 'request') as requests,
        count(*) filter (kind = 'unreadable') as unreadable,
-       count(*) filter (kind = 'heartbeat') as heartbeats,
+       count(*) filter (kind = 'heartbeat') as heartbeats, count(*) filter (kind = 'gap') as gaps,
+       max(record_time_ms) filter (kind = 'gap') as last_gap_ms,
        count(*) filter (is_out_of_time) as out_of_time
 from requests where topic is not null group by cluster_id order by cluster_id
 """
@@ -111,11 +112,13 @@ def line_checks(tables: Tables) -> list[Check]:
 
 
 def _kinds(row: dict[str, Any]) -> Check:
-    known = row["requests"] + row["unreadable"] + row["heartbeats"]
+    known = row["requests"] + row["unreadable"] + row["heartbeats"] + row["gaps"]
     evidence = (
         f"{row['cluster_id']}: {row['lines']:,} lines = {row['requests']:,} requests + "
         f"{row['unreadable']:,} unreadable + {row['heartbeats']:,} heartbeats"
     )
+    if row["gaps"]:
+        evidence += f" + {row['gaps']:,} gaps"
     if known == row["lines"]:
         return ok("lines", evidence)
     evidence += f" + {row['lines'] - known:,} of no known kind"
@@ -129,6 +132,13 @@ def _copies_and_future(row: dict[str, Any], copies: int) -> list[Check]:
         checks = [warn("duplicates", evidence, advice)]
     else:
         checks = [ok("duplicates", evidence)]
+    if row["gaps"]:
+        evidence = (
+            f"{row['cluster_id']}: shippers told {row['gaps']:,} times of lines that they lost, the last before "
+            f"{utc_text(row['last_gap_ms'])}"
+        )
+        advice = "verdicts there are uncertain (log_gaps): let rotation keep files until they are shipped"
+        checks.append(warn("gaps", evidence, advice))
     if row["out_of_time"]:
         evidence = f"{row['cluster_id']}: {row['out_of_time']:,} lines are ahead of their Kafka timestamp"
         advice = "they are kept and not judged: check broker.log_time_zone and the clocks of the brokers"

@@ -14,12 +14,15 @@ from kquota_spark.io.storage import delta_table, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 
-_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS)
+_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
+    REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS, LOG_GAPS
+)  # fmt: skip
 _FIRST_VERSION = 1
 
 

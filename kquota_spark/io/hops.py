@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
@@ -41,9 +40,11 @@ from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
+from kquota_spark.pipeline.log_gaps import with_gaps
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
+from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
@@ -89,16 +90,17 @@ def _judged(session: SparkSession, settings: Settings) -> DataFrame:
 
 
 def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) -> DataFrame:
-    """Rows of `usage`, streaming or not, with what governs them (Kafka's resolution or the callback's) and the ring."""
+    """Rows of `usage`, streaming or not, with what governs them, the ring of their broker, and gaps of its log."""
     if settings.quotas.callback:
         governed = with_callback_governing(usage, KnownLoader(settings))
     else:
         governed = with_governing(usage, rules_of(session, settings), static_defaults(settings))
-    if not DeltaTable.isDeltaTable(session, table_path(settings, BROKER_CONFIGS.name)):
-        # Tables that only an earlier release has prepared.
-        return governed.withColumn("rate_config", F.lit(None).cast("string"))
+    config = rate_config(settings)
     configs = table(session, settings, BROKER_CONFIGS.name)
-    return governed.transform(with_rate_config, configs, rate_config(settings), settings.broker.given)
+    gaps = table(session, settings, LOG_GAPS.name)
+    return governed.transform(with_rate_config, configs, config, settings.broker.given).transform(
+        with_gaps, gaps, config.horizon_ms
+    )
 
 
 def rules_of(session: SparkSession, settings: Settings) -> DataFrame:

@@ -20,7 +20,7 @@ from kquota_spark.io.ship_delivery import Delivery, GaveUpError
 from kquota_spark.io.ship_feed import Feed
 from kquota_spark.io.ship_selection import LogFile, line_filter, log_files
 from kquota_spark.io.ship_state import ShipState, StateDirectory
-from kquota_spark.io.ship_topic import DeliveryFailedError, KafkaTopic, Topic
+from kquota_spark.io.ship_topic import DeliveryFailedError, Headers, KafkaTopic, Topic
 from kquota_spark.io.tail import Batch, Tail
 
 # Of 1 MiB each: what is unacknowledged at a time, and sent again after a crash.
@@ -230,6 +230,9 @@ class Shipper:
 
     def _send(self, feed: Feed, batch: Batch) -> None:
         is_ours = self._is_ours
+        if batch.lost is not None:
+            headers: Headers = [*feed.headers, ("kind", b"gap")]
+            self._delivery.send([feed.gap(batch.lost)], key=feed.key, headers=headers)
         if batch.cut:
             kept = [i for i, line in enumerate(batch.lines) if not is_ours(line)]
             for i in kept:

@@ -57,6 +57,13 @@ class Feed:
         # A clock that was set back must not silence us until it has caught up.
         return not 0 <= self.end_read_at_ms - self.heartbeat_ms < interval_ms
 
+    def gap(self, lost: tuple[int, int]) -> bytes:
+        """The message that lines which this broker wrote between two times (epoch ms) are lost."""
+        # A rotated file that vanished while it was read had lines before its last change.
+        from_ms = lost[0] if self.heartbeat_ms is None else min(lost[0], self.heartbeat_ms)
+        told = {"broker_id": self.file.broker_id, "from_ms": from_ms, "to_ms": lost[1]}
+        return json.dumps({"kquota_gap": told}, separators=(",", ":")).encode("ascii")
+
     def heartbeat(self, *, is_end: bool) -> bytes:
         """The message that every line this broker wrote before a time has been shipped.
 

@@ -26,12 +26,14 @@ class Batch:
         cut: by index in `lines`, the length before it was cut to `KEPT_OF_LONG_LINE_BYTES` or the limit.
         is_at_end: all that the log held when `read` was called has been returned, but for half a line.
         half_line_bytes: length of that half line.
+        lost: lines written between these times (epoch ms) are gone; they came before `lines`.
     """
 
     lines: list[bytes] = field(default_factory=list)
     cut: dict[int, int] = field(default_factory=dict)
     is_at_end: bool = False
     half_line_bytes: int = 0
+    lost: tuple[int, int] | None = None
 
 
 class Tail:
@@ -62,6 +64,8 @@ class Tail:
         self._text: LogText | None = None
         self._scanned_to = 0
         self._is_waiting = False
+        self._lost: tuple[int, int] | None = None
+        self._is_lost = False
         self._rotation = Rotation(path, self._say)
         if position is None:
             before = rotated_files(path)
@@ -83,6 +87,12 @@ class Tail:
 
         Memory is bounded by `CHUNK_BYTES`, whatever the length of a line.
         """
+        batch = self._read()
+        if self._lost is not None and self._text is not None:
+            batch, self._lost = replace(batch, lost=self._lost), None
+        return batch
+
+    def _read(self) -> Batch:
         self._is_waiting = False
         text = self._known_text() or self._find()
         if text is None:
@@ -107,6 +117,7 @@ class Tail:
                 length, step = self._scan_long_line(text, data)
         except DamagedGzipError as error:
             self._say(f"{text.path}: damaged ({error}): its lines from byte {offset} on are missing")
+            self._lost = _between(self._position.after_mtime_ns, text.mtime_ns)
             return self._finish(text, b"", 0)
         if step:
             self._advance(text, data, offset + step)
@@ -191,11 +202,15 @@ class Tail:
                 f"{self._path}: the file read last was truncated or removed and has no copy: what was written"
                 f" to it after byte {self._position.offset} is missing; going on with the next file"
             )
+            self._is_lost = True
             self._position = Position(after_mtime_ns=self._position.after_mtime_ns)
         self._text = self._rotation.open_next(self._position, None)
         if self._text is None:
             self._wait("does not exist, waiting for it")
             return None
+        if self._is_lost:
+            # The first line of the next file is older than its last change.
+            self._lost, self._is_lost = _between(self._position.after_mtime_ns, self._text.mtime_ns), False
         self._position = replace(self._position, device=self._text.device, inode=self._text.inode)
         return self._text
 
@@ -227,3 +242,9 @@ class Tail:
         if message not in self._said:
             self._said.add(message)
             self._notice(message)
+
+
+def _between(from_ns: int, to_ns: int) -> tuple[int, int]:
+    """In whole ms, rounded outwards; a file that was put in place may be older than what it replaced."""
+    from_ms = from_ns // 1_000_000
+    return from_ms, max(-(-to_ns // 1_000_000), from_ms + 1)

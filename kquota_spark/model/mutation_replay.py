@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kquota_spark.model.points import Point, PointKind
-from kquota_spark.model.replay import MARGIN_MS, Cause, Governing, Outcome, Verdict, is_near_edit
+from kquota_spark.model.replay import MARGIN_MS, Cause, Governing, Outcome, Verdict, edge_of
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.throttle_time import rate_per_s, to_int32
 from kquota_spark.model.token_bucket import TokenBucket, TokenState, wait_ms
@@ -164,8 +164,8 @@ def _order(point: Point) -> tuple[int, int, int, bool]:
 def _cause(point: Point, governing: Governing, most: float, least: float) -> Cause | None:
     """Why the verdict could be the other one: tokens come back while the request is worked on."""
     limit = governing.limit_per_s
-    if is_near_edit(governing, point.record_time_ms):
-        return Cause.RULE_EDGE
+    if edge := edge_of(governing, point.record_time_ms):
+        return edge
     if not limit:
         return None
     lowest = least - limit * MARGIN_MS / 1_000

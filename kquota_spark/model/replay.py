@@ -46,9 +46,10 @@ class Cause(Enum):
     MARGIN = "rate within 2 ms of the limit"
     ORDER = "another request within 1 ms may have been recorded first"
     SAMPLE = "a sample may have opened or ended at another moment"
-    RULE_EDGE = "the quota changed within 100 ms"
+    RULE_EDGE = "the quota changed within 100 ms or the second"
     THREAD_TIME = "the time on network threads is not in the log"
     PARTITIONS = "the partitions of a topic deleted or enlarged before are not in the log"
+    GAP = "lines of the broker's log are missing here or shortly before"
 
 
 class Governing(NamedTuple):
@@ -57,12 +58,15 @@ class Governing(NamedTuple):
     `has_request_quota` says that a request_percentage covers the client too: the throttle that the broker
     logs is then the larger of two, so the bandwidth verdict cannot be compared with it. Where the request quota
     itself is judged, it says that another quota may cover the client.
+
+    `gaps` are stretches of time (epoch ms, the end exclusive) for which the log has not all that a ring remembers.
     """
 
     limit_per_s: float | None
     valid_from_ms: int = 0
     valid_to_ms: int | None = None
     has_request_quota: bool = False
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 class Verdict(NamedTuple):
@@ -159,12 +163,20 @@ def _are_over(totals: Sequence[int], allowed: Sequence[float], windows_ms: Seque
     ]
 
 
-def is_near_edit(governing: Governing, time_ms: int) -> bool:
-    """Whether the broker may still have acted on the quota before, or already on the one after."""
-    _, valid_from_ms, valid_to_ms, _ = governing
-    if valid_from_ms and time_ms - valid_from_ms < RULE_EDGE_MS:
-        return True
-    return valid_to_ms is not None and valid_to_ms - time_ms < RULE_EDGE_MS
+def edge_of(governing: Governing, time_ms: int) -> Cause | None:
+    """Why nothing is certain at this moment: a gap in the log, or an edit of the quota in the same second.
+
+    The broker may still have acted on the quota before, or already on the one after.
+    """
+    _, valid_from_ms, valid_to_ms, _, gaps = governing
+    if gaps and any(from_ms <= time_ms < until_ms for from_ms, until_ms in gaps):
+        return Cause.GAP
+    second_ms = time_ms // 1_000 * 1_000
+    if valid_from_ms and valid_from_ms > min(time_ms - RULE_EDGE_MS, second_ms - 1):
+        return Cause.RULE_EDGE
+    if valid_to_ms is not None and valid_to_ms < max(time_ms + RULE_EDGE_MS, second_ms + 1_000):
+        return Cause.RULE_EDGE
+    return None
 
 
 def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cause: Cause | None) -> Verdict:
@@ -261,6 +273,7 @@ def _could_swap(points: Sequence[Point], place: int, above: float) -> bool:
 
 
 def _mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: Sequence[Governing]) -> None:
+    """Mark requests next to an edit of their quota, or of the same second as one, or in a gap of the log."""
     for place, each in enumerate(governing):
-        if (each[1] or each[2] is not None) and is_near_edit(each, points[place][0]):
-            causes[place] = Cause.RULE_EDGE
+        if each[4] or each[1] or each[2] is not None:
+            causes[place] = edge_of(each, points[place][0]) or causes[place]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kquota_spark.model.points import Point, PointKind
-from kquota_spark.model.replay import Cause, Governing, Outcome, Verdict, is_near_edit
+from kquota_spark.model.replay import Cause, Governing, Outcome, Verdict, edge_of
 from kquota_spark.model.sampled_rate import RateConfig, RingState, SampleRing
 from kquota_spark.model.throttle_time import bounded_throttle_time_ms, rate_per_s
 
@@ -72,10 +72,8 @@ class RequestReplay:
         throttle_ms = self._throttle_ms(self._lower.total, window_ms, limit)
         is_throttled = self._throttle_ms(self._lower.total - self._lower.oldest, window_ms, limit) > 0
         could_be = self._throttle_ms(self._upper.total, window_ms, limit) > 0
-        cause = None
-        if is_near_edit(governing, time_ms):
-            cause = Cause.RULE_EDGE
-        elif could_be and not is_throttled:
+        cause = edge_of(governing, time_ms)
+        if cause is None and could_be and not is_throttled:
             cause = Cause.THREAD_TIME
         outcome = _outcome(point, governing, is_throttled=is_throttled, cause=cause)
         return Verdict(

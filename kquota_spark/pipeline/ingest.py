@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kquota_spark.formats.broker_ids import HEADER
 from kquota_spark.formats.envelopes import Fields
-from kquota_spark.formats.log_messages import HEARTBEAT, LogMessages, MessageFormat
+from kquota_spark.formats.log_messages import GAP, HEARTBEAT, LogMessages, MessageFormat
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
 from kquota_spark.formats.stored_text import storable_text
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
@@ -44,6 +44,15 @@ class _Beat(msgspec.Struct):
 
 class _Heartbeat(msgspec.Struct):
     kquota_heartbeat: _Beat
+
+
+class _Lost(msgspec.Struct):
+    from_ms: Annotated[int, msgspec.Meta(ge=BEGINNING_MS, le=END_MS)]
+    to_ms: Annotated[int, msgspec.Meta(ge=BEGINNING_MS, le=END_MS)]
+
+
+class _Gap(msgspec.Struct):
+    kquota_gap: _Lost
 
 
 def to_requests(messages: DataFrame, settings: IngestSettings) -> DataFrame:
@@ -143,6 +152,8 @@ class MessageReader:
         if value[:1] != b"[" or not self._takes_lines:
             if value.startswith(HEARTBEAT):
                 return self._heartbeat(value, broker, topic, timestamp_ms)
+            if value.startswith(GAP):
+                return self._gap(value, broker, topic, timestamp_ms)
             try:
                 line, fields = self._messages.opened(value)
             except Unreadable as reason:
@@ -177,6 +188,18 @@ class MessageReader:
         closing_ms = self.settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
         times = (beat.time_ms, beat.time_ms + closing_ms)
         return ("heartbeat", broker_id, is_out_of_time, None, None, *times, *_NO_REQUEST[2:])
+
+    def _gap(self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int) -> tuple[Any, ...]:
+        """A shipper's word that lines between two times are lost."""
+        broker_id = self._messages.broker_id(broker, _NO_FIELDS, topic)
+        if broker_id is None:
+            return self._unreadable(value, None, self._messages.no_broker)
+        try:
+            lost = msgspec.json.decode(value, type=_Gap).kquota_gap
+        except msgspec.DecodeError:
+            return self._unreadable(value, broker_id, "gap that is not as kquota ship writes it")
+        is_out_of_time = lost.to_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
+        return ("gap", broker_id, is_out_of_time, None, None, lost.from_ms, lost.to_ms, *_NO_REQUEST[2:])
 
     def _unreadable(self, line: bytes, broker_id: int | None, reason: str) -> tuple[Any, ...]:
         text = storable_text(line, self.settings.raw_text_limit_bytes)

@@ -25,6 +25,7 @@ def observed_requests(requests: DataFrame) -> DataFrame:
         F.count(F.lit(1)).alias("rows"),
         F.count_if(F.col("kind") == "unreadable").alias("unreadable"),
         F.count_if("is_out_of_time").alias("out_of_time"),
+        F.count_if(F.col("kind") == "gap").alias("gaps"),
         F.max(F.when(~F.col("is_out_of_time"), F.col("record_time_ms"))).alias("newest_ms"),
     )
 

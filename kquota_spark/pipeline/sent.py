@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ class Sent(msgspec.Struct, gc=False):
     limit_per_s: str | None = None
     """As text: JSON has no infinity, and a double comes back from its shortest text without loss."""
     known_through_ms: int | None = None
+    gaps: list[tuple[int, int]] = []
+    """Of the broker's log, with what a ring remembers after each; see `pipeline.log_gaps`."""
     rate_config: str | None = None
     """Name of the broker's `RateConfig`."""
 
@@ -62,12 +65,12 @@ def as_sent(governed: DataFrame) -> DataFrame:
     """Governed rows as bucket, `sent` (see `Sent`) and second."""
     return governed.select(
         F.to_json(F.array_compact(F.array(*(F.col(name).cast("string") for name in KEYS)))).alias("bucket"),
-        F.to_json(_sent()).alias("sent"),
+        F.to_json(_sent(governed.columns)).alias("sent"),
         "second",
     )
 
 
-def _sent() -> Column:
+def _sent(columns: Sequence[str]) -> Column:
     """The struct that `Sent` reads."""
     made = {
         "points": F.expr(
@@ -78,7 +81,8 @@ def _sent() -> Column:
         ),
         "limit_per_s": F.col("limit_per_s").cast("string"),
     }
-    return F.struct(*(made.get(name, F.col(name)).alias(name) for name in Sent.__struct_fields__))
+    names = [name for name in Sent.__struct_fields__ if name in made or name in columns]
+    return F.struct(*(made.get(name, F.col(name)).alias(name) for name in names))
 
 
 _point = partial(tuple.__new__, Point)
@@ -87,7 +91,9 @@ _point = partial(tuple.__new__, Point)
 def stretch_of(sent: Sent) -> Stretch:
     """What `judge_bucket` takes."""
     limit = None if sent.limit_per_s is None else float(sent.limit_per_s)
-    governing = Governing(limit, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota)
+    governing = Governing(
+        limit, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, tuple(sent.gaps)
+    )
     points = list(map(_point, zip(*sent.points, sent.network_times_us or repeat(0))))  # noqa: B905
     return Stretch(
         sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version, points

@@ -13,7 +13,8 @@ QUOTA_TYPE = Column(
     "quota_type",
     "string",
     "produce or fetch (bytes, bytes per second), request (microseconds of handler threads, percent of one thread), "
-    "controller_mutation (partitions that requests name, partitions per second), or connection (connections per second; from JMX)",
+    "controller_mutation (partitions that requests name, partitions per second), or connection (connections per "
+    "second; from JMX)",
 )
 PRINCIPAL_TYPE = Column(
     "principal_type", "string", "type of the principal; Kafka's own quotas ignore it, a callback may not"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kquota_spark.schema.agreement_tables import AGREEMENT
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Column, Table
+from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.key_columns import (
     BROKER_ID,
@@ -34,7 +35,7 @@ REQUESTS = Table(
     (
         CLUSTER_ID,
         EVENT_DATE,
-        Column("kind", "string", "request, unreadable or heartbeat"),
+        Column("kind", "string", "request, unreadable, heartbeat, or gap: lines that a shipper lost"),
         Column("topic", "string", "Kafka topic the line was read from"),
         Column("partition", "int", "its partition"),
         Column("kafka_offset", "bigint", "its offset: topic, partition and offset are the row's identity"),
@@ -248,6 +249,7 @@ TABLES: tuple[Table, ...] = (
     QUOTA_CHANGES,
     QUOTA_RULES,
     PARTITION_LEADERS,
+    LOG_GAPS,
     JMX_SAMPLES,
     AGREEMENT,
     BROKER_CONFIGS,

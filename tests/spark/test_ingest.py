@@ -264,3 +264,22 @@ def test_text_of_clients_is_kept_as_it_is(spark: SparkSession) -> None:
     ]
     lines = [LINE.replace(b'"etl"', json.dumps(name).encode()) for name in names]
     assert [row["client_id"] for row in ingested(spark, *lines)] == names
+
+
+def test_a_gap_that_a_shipper_tells_of(spark: SparkSession) -> None:
+    def gap(**told: int) -> bytes:
+        return json.dumps({"kquota_gap": told}, separators=(",", ":")).encode()
+
+    rows = ingested(
+        spark,
+        gap(broker_id=3, from_ms=T0_MS - 5_000, to_ms=T0_MS),
+        gap(broker_id=3, from_ms=T0_MS),
+        gap(broker_id=3, from_ms=T0_MS, to_ms=LOG_MS + 60_006),
+    )
+    told = [(row["kind"], row["log_time_ms"], row["record_time_ms"], row["is_out_of_time"]) for row in rows]
+    assert told == [
+        ("gap", T0_MS - 5_000, T0_MS, False),
+        ("unreadable", None, None, False),
+        ("gap", T0_MS, LOG_MS + 60_006, True),
+    ]
+    assert rows[1]["reason"] == "gap that is not as kquota ship writes it"

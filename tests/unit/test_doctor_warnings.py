@@ -26,6 +26,13 @@ def test_a_line_from_the_future_is_kept_and_told(tmp_path: Path, capsys: pytest.
     )
 
 
+def test_lines_that_shippers_lost_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lost = request(5, T0_MS + 2_000, kind="gap", quota_type=None, user=None, api_key=None)
+    code, findings = _findings(_tables(tmp_path, (*_REQUESTS, lost)), capsys)
+    evidence = "shippers told 1 times of lines that they lost, the last before 2026-11-21 05:40:02 UTC"
+    assert (code, findings) == (0, [("warn", "gaps", f"demo: {evidence}")])
+
+
 def test_unreadable_lines_are_told_with_their_reasons_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,25 @@
+"""GAPS: which seconds of a broker lie in a gap of its log, or so soon after it that a ring still misses lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_gaps(governed: DataFrame, gaps: DataFrame, horizon_ms: int) -> DataFrame:
+    """Add `gaps`: [from, until] in epoch ms of those that reach into the second; null for a broker without any.
+
+    Args:
+        governed: GOVERN's rows.
+        gaps: rows of `log_gaps`, read anew for each micro-batch.
+        horizon_ms: how long a ring remembers; a gap reaches that far beyond its end.
+    """
+    stretch = F.array(F.unix_millis("from_time"), F.unix_millis("to_time") + horizon_ms)
+    per_broker = gaps.groupBy("cluster_id", "broker_id").agg(F.collect_list(stretch).alias("gaps"))
+    joined = governed.join(F.broadcast(per_broker), ["cluster_id", "broker_id"], "left")
+    reaching = F.expr("filter(gaps, gap -> gap[0] < second_ms + 1000 AND gap[1] > second_ms)")
+    return joined.withColumn("gaps", reaching)

@@ -1,0 +1,46 @@
+"""JUDGE heeds gaps of a broker's log: in one, and until the ring remembers nothing from before its end."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.conftest import CLUSTER, only
+from tests.spark.judged_usage import judged, settings_with_rules, used
+from tests.unit.table_rows import T0_MS, write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_gap_makes_uncertain_until_the_ring_is_full_again(spark: SparkSession, tmp_path: Path) -> None:
+    settings = settings_with_rules(tmp_path)
+    first = dt.datetime.fromtimestamp(T0_MS / 1_000, dt.UTC)
+    gap = {
+        "cluster_id": CLUSTER, "broker_id": 1, "from_time": first + dt.timedelta(seconds=2),
+        "to_time": first + dt.timedelta(seconds=4), "reason": "the shipper lost lines",
+    }  # fmt: skip
+    write_table(Path(settings.tables), "log_gaps", gap, {**gap, "cluster_id": "another"})
+    # 4 s and the 12 s of N + 1 windows are 16 s.
+    seconds = (1, 2, 5, 15, 16, 17)
+    found = judged(
+        spark,
+        settings,
+        [used("alice", (second * 1_000 + 5, 10, 0)) for second in seconds],
+        [used("alice", (second * 1_000 + 5, 10, 0), broker_id=2) for second in seconds],
+    )
+    certain = {
+        broker_id: only(sorted_by_second(found, broker_id), "is_certain", "uncertain") for broker_id in (1, 2)
+    }
+    assert certain[1] == [(True, 0), (False, 1), (False, 1), (False, 1), (True, 0), (True, 0)]
+    assert certain[2] == [(True, 0)] * 6
+
+
+def sorted_by_second(rows: list[dict[str, object]], broker_id: int) -> list[dict[str, object]]:
+    of_broker = [row for row in rows if row["broker_id"] == broker_id]
+    return sorted(of_broker, key=lambda row: str(row["second"]))
