@@ -105,7 +105,11 @@ def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: b
         writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
         return _triggered(writer, settings, is_once=is_once).start(table_path(settings, target))
     lineage = stored_lineage(settings, hop)
-    decisions = table_stream(session, settings, DECISIONS.name, first_version=lineage.version)
+    # Whole commits again: the files of one commit of JUDGE hold a broker's seconds by bucket, and the clock of one
+    # file would end the episodes of buckets in the next.
+    decisions = table_stream(
+        session, settings, DECISIONS.name, max_files=NO_LIMIT, first_version=lineage.version
+    )
     writer = lineage.only_beyond(decisions).writeStream.foreachBatch(_merge_into_violations(settings))
     writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
     return _triggered(writer, settings, is_once=is_once).start()
