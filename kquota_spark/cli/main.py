@@ -40,8 +40,20 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"kquota {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for group in (
-        read, agreement, findings, doctor, resolve, explain, replay, ship, backfill, watch, restate, maintain, cluster
-    ):  # fmt: skip
+        read,
+        agreement,
+        findings,
+        doctor,
+        resolve,
+        explain,
+        replay,
+        ship,
+        backfill,
+        watch,
+        restate,
+        maintain,
+        cluster,
+    ):
         group.add_commands(commands)
     return top
 

@@ -23,7 +23,6 @@ from kquota_spark.io.hops import HOPS, start_hop
 from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.lineage import require_lineage
-from kquota_spark.io.metrics import metrics_endpoint
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.rebuilt_violations import rebuild_all_violations
 from kquota_spark.io.spark import spark_session
@@ -64,15 +63,11 @@ def run_audit(
     stop = StopRequest(_say)
     metrics = AuditMetrics(settings)
     require_topics(settings)
-    make_governor(
-        settings, RuleBook(), LeaderBook()
-    )  # what JUDGE would stumble over, said before Spark starts
+    make_governor(settings, RuleBook(), LeaderBook())  # what JUDGE would stumble over, before Spark starts
     create_tables(settings)
     with ExitStack() as stack:
         stack.callback(stop.end)
-        if settings.metrics.port:
-            where = settings.metrics.address, settings.metrics.port
-            stack.enter_context(metrics_endpoint(*where, metrics.scrape))
+        stack.enter_context(metrics.served())
         for hop in hops:
             stack.enter_context(driver_lock(settings.checkpoints, hop))
         begun = require_lineage(settings, hops, is_new=is_new_lineage)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,8 +14,9 @@ from deltalake.exceptions import DeltaError
 from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.metrics import Family, exposition
+from kquota_spark.io.metrics import Family, exposition, metrics_endpoint
 from kquota_spark.io.progress import Progress
+from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import query as query_tables
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import END_MS
@@ -115,7 +116,11 @@ class AuditMetrics:
 
     def _version(self, name: str) -> int:
         if name not in self._tables:
-            self._tables[name] = DeltaTable(f"{self._settings.tables.rstrip('/')}/{name}", without_files=True)
+            self._tables[name] = DeltaTable(
+                f"{self._settings.tables.rstrip('/')}/{name}",
+                storage_options=storage_options(self._settings),
+                without_files=True,
+            )
         else:
             self._tables[name].update_incremental()
         return self._tables[name].version()
@@ -155,6 +160,20 @@ class AuditMetrics:
             "newest_record_timestamp_seconds": progress.newest_s,
         }
         return {metric: float(value) for metric, value in values.items() if value is not None}
+
+    @contextmanager
+    def served(self) -> Iterator[None]:
+        """Answer scrapes where the settings say, if they do.
+
+        Raises:
+            UserError: the address cannot be listened on.
+        """
+        where = self._settings.metrics
+        if not where.port:
+            yield
+            return
+        with metrics_endpoint(where.address, where.port, self.scrape):
+            yield
 
     def scrape(self) -> str:
         """The text of a scrape, now."""

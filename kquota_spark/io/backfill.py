@@ -16,17 +16,18 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.log_messages import MessageFormat
-from kquota_spark.io.delta_tables import BACKFILLED, create_tables
+from kquota_spark.io.delta_tables import ARCHIVED, create_tables
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.log_text import DamagedGzipError, LogText
 from kquota_spark.io.offline import log_lines
 from kquota_spark.io.parsing import ingest_settings
+from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
 from kquota_spark.pipeline.ingest import MessageReader, parsed_batch
 from kquota_spark.schema.tables import REQUESTS
@@ -77,7 +78,7 @@ def backfill(
                     f"{path}: its beginning is that of {name}, of which {lines:,} lines are in requests already: "
                     "a file is taken once"
                 )
-            found = _append(settings, broker_id, path, f"file:{identity}:{path.name}")
+            found = _append(settings, broker_id, path, f"{ARCHIVED}{identity}:{path.name}")
             known[identity] = (path.name, found.lines)
             done(found)
 
@@ -102,8 +103,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
         REQUESTS.arrow_schema(), _batches(settings, broker_id, path, topic, found)
     )
     try:
-        told = CommitProperties(custom_metadata={BACKFILLED: topic})
-        write_deltalake(DeltaTable(table), batches, mode="append", commit_properties=told)
+        write_deltalake(delta_table(settings, REQUESTS.name), batches, mode="append")
     except (DeltaError, OSError) as error:
         if found.problem is not None:  # it comes back wrapped in the writer's own
             raise found.problem from None

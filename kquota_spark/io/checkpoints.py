@@ -11,6 +11,7 @@ from typing import Any
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.storage import s3_file_system
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
 SOURCES = {"measure": REQUESTS.name, "judge": USAGE.name, "episodes": DECISIONS.name}
@@ -39,7 +40,7 @@ class Checkpoint:
         Raises:
             OSError: Arrow knows no such file system.
         """
-        return cls(*file_system(f"{settings.checkpoints.rstrip('/')}/{hop}"))
+        return cls(*file_system(settings, f"{settings.checkpoints.rstrip('/')}/{hop}"))
 
     @property
     def exists(self) -> bool:
@@ -95,7 +96,7 @@ class Checkpoint:
         return [int(name) for name in names if name.isdigit()]
 
 
-def file_system(place: str) -> tuple[fs.FileSystem, str]:
+def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
     """Where a path or URI is, for Arrow.
 
     Raises:
@@ -103,6 +104,9 @@ def file_system(place: str) -> tuple[fs.FileSystem, str]:
     """
     if "://" not in place:
         return fs.LocalFileSystem(), str(Path(place).absolute())
+    scheme, _, path = place.partition("://")
+    if scheme in ("s3", "s3a"):
+        return s3_file_system(settings), path
     try:
         files, path = fs.FileSystem.from_uri(place)
     except (ValueError, NotImplementedError, ImportError) as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, read_below
+from kquota_spark.io.storage import delta_table
 
 _FOLLOWERS = ("judge", "episodes")
 """MEASURE closes seconds in order: what its newest row follows is closed. These two follow it."""
@@ -46,7 +46,7 @@ def seconds_of(settings: Settings, name: str, version: int | None = None) -> tup
     The oldest is that of the first files, by their statistics, and may be older than any of the log. JMX is ahead of
     the log, so the newest is looked up in the rows, newest date first.
     """
-    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}", version=version)
+    table = delta_table(settings, name, version)
     actions = table.get_add_actions(flatten=True)
     if "min.second" not in actions.schema.names:
         return None

@@ -8,6 +8,8 @@ from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.storage import delta_table, storage_options
+from kquota_spark.io.tables import query
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
@@ -29,6 +31,7 @@ def create_tables(settings: Settings) -> None:
                 path,
                 schema=declared.arrow_schema(),
                 mode="ignore",
+                storage_options=storage_options(settings),
                 partition_by=list(declared.partition_by),
                 name=declared.name,
                 description=declared.grain,
@@ -71,17 +74,15 @@ def _version(table: DeltaTable) -> int:
     return int(text) if text is not None and text.isdecimal() else _FIRST_VERSION
 
 
-BACKFILLED = "kquota.backfilled"
-"""Name in the commits that `kquota backfill` makes."""
-
-_WITHOUT_ROWS = ("CREATE TABLE", "ADD COLUMN", "SET TBLPROPERTIES")
+ARCHIVED = "file:"
+"""How the topic of a row begins that `kquota backfill` took from a file."""
+_FROM_KAFKA = "select 1 from requests where topic not like 'file:%' limit 1"
 
 
 def has_rows(settings: Settings, name: str) -> bool:
-    """Whether the job ever wrote to a table; archived files in it are nothing that it could write again."""
-    table = DeltaTable(f"{settings.tables.rstrip('/')}/{name}")
-    if pa.table(table.get_add_actions()).num_rows == 0:
-        return False
-    return any(
-        commit["operation"] not in _WITHOUT_ROWS and BACKFILLED not in commit for commit in table.history()
-    )
+    """Whether a table holds anything that the job could write again; archived files are nothing of that."""
+    table = delta_table(settings, name)
+    is_written = pa.table(table.get_add_actions()).num_rows > 0
+    if name != REQUESTS.name:
+        return is_written
+    return is_written and bool(query(settings, [name], _FROM_KAFKA).rows)

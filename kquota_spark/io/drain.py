@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.storage import storage_options
 from kquota_spark.schema.tables import REQUESTS
 
 
@@ -19,7 +20,7 @@ def close_all_windows(settings: Settings) -> None:
     of the same rows finds the heartbeat of the first and adds nothing.
     """
     path = f"{settings.tables.rstrip('/')}/{REQUESTS.name}"
-    rows = DeltaTable(path).to_pyarrow_dataset()
+    rows = DeltaTable(path, storage_options=storage_options(settings)).to_pyarrow_dataset()
     newest = (
         duckdb.connect()
         .execute(
@@ -43,4 +44,5 @@ def close_all_windows(settings: Settings) -> None:
         "record_time_ms": closing_ms,
         "is_out_of_time": False,
     }
-    write_deltalake(path, pa.Table.from_pylist([row], schema=REQUESTS.arrow_schema()), mode="append")
+    data = pa.Table.from_pylist([row], schema=REQUESTS.arrow_schema())
+    write_deltalake(path, data, mode="append", storage_options=storage_options(settings))

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 def _ingested(session: SparkSession, settings: Settings) -> DataFrame:
-    offsets = stored_lineage(settings, "ingest").offsets
-    return to_requests(request_log(session, settings, offsets), ingest_settings(settings))
+    log = request_log(session, settings, stored_lineage(settings, "ingest").offsets)
+    return to_requests(log, ingest_settings(settings))
 
 
 def _measured(session: SparkSession, settings: Settings) -> DataFrame:

@@ -18,13 +18,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, TARGETS, file_system
 from kquota_spark.io.delta_tables import has_rows
+from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
 from kquota_spark.io.whole_checkpoint import require_whole
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
 _OFFSETS = """
 select topic, "partition", max(kafka_offset) + 1 from requests
-where cluster_id = ? and topic is not null group by all order by all
+where cluster_id = ? and topic not like 'file:%' group by all order by all
 """
 _USAGE = "select broker_id, epoch_ms(max(second)) from usage where cluster_id = ? group by all order by all"
 _DECIDED = (
@@ -76,7 +76,7 @@ def stored_lineage(settings: Settings, hop: str) -> Lineage:
     """
     path = _path(settings, hop)
     try:
-        files, place = file_system(path)
+        files, place = file_system(settings, path)
         with files.open_input_stream(place) as stream:
             return Lineage(**json.loads(stream.read()))
     except FileNotFoundError:
@@ -119,7 +119,11 @@ def _lineage(settings: Settings, hop: str) -> Lineage:
             settings, [REQUESTS.name], _OFFSETS, [settings.cluster_id]
         ).rows:
             offsets.setdefault(topic, {})[str(partition)] = offset
-        return Lineage(offsets=offsets)
+        return Lineage(
+            offsets={
+                topic: offsets[topic] for topic in settings.kafka.log_topics(offsets) if topic in offsets
+            }
+        )
     name, sql = (USAGE.name, _USAGE) if hop == "measure" else (DECISIONS.name, _DECIDED)
     rows = query(settings, [name], sql, [settings.cluster_id]).rows
     through_ms = {str(broker): int(second_ms) for broker, second_ms in rows}
@@ -134,7 +138,7 @@ def _lineage(settings: Settings, hop: str) -> Lineage:
 def _first_version(settings: Settings, name: str, since_ms: int) -> int:
     """The first of the commits that hold rows from a time on; commits are about in the order of their rows."""
     column = "record_time_ms" if name == REQUESTS.name else "second"
-    first = DeltaTable(f"{settings.tables.rstrip('/')}/{name}").version()
+    first = delta_table(settings, name).version()
     for version, newest_ms in _commits(settings, name, column):
         if newest_ms is not None and newest_ms < since_ms:
             break
@@ -144,7 +148,7 @@ def _first_version(settings: Settings, name: str, since_ms: int) -> int:
 
 def _commits(settings: Settings, name: str, column: str) -> Iterator[tuple[int, int | None]]:
     """Commits of a table that added rows, newest first, with the newest time in each; None if it does not say."""
-    files, path = file_system(f"{settings.tables.rstrip('/')}/{name}/_delta_log")
+    files, path = file_system(settings, f"{settings.tables.rstrip('/')}/{name}/_delta_log")
     names = [info.base_name for info in files.get_file_info(fs.FileSelector(path))]
     versions = sorted(
         (int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()), reverse=True
@@ -172,13 +176,13 @@ def _path(settings: Settings, hop: str) -> str:
 
 def _forget(settings: Settings, hop: str) -> None:
     """The table was begun anew as well: nothing of before is to be left out."""
-    files, place = file_system(_path(settings, hop))
+    files, place = file_system(settings, _path(settings, hop))
     if files.get_file_info(place).type == fs.FileType.File:
         files.delete_file(place)
 
 
 def _store(settings: Settings, hop: str, lineage: Lineage) -> None:
-    files, place = file_system(_path(settings, hop))
+    files, place = file_system(settings, _path(settings, hop))
     files.create_dir(place.rpartition("/")[0], recursive=True)
     with files.open_output_stream(place) as stream:
         stream.write(json.dumps(asdict(lineage)).encode())

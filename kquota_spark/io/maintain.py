@@ -19,6 +19,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, read_below
 from kquota_spark.io.closed import closed_through_ms
+from kquota_spark.io.storage import delta_table
 from kquota_spark.schema.tables import DECISIONS, TABLES
 
 _HOUR_MS = 3_600_000
@@ -85,7 +86,7 @@ def _roll_up(settings: Settings, closed: date) -> None:
 def _open(settings: Settings, name: str) -> DeltaTable | None:
     path = f"{settings.tables.rstrip('/')}/{name}"
     try:
-        return DeltaTable(path)
+        return delta_table(settings, name)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:

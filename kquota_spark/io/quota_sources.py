@@ -12,6 +12,7 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, View, name_nodes
+from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import local_path, query
 from kquota_spark.model.entities import AnyEntity, Entity
 from kquota_spark.model.leaders import LeaderBook
@@ -172,7 +173,7 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
     Raises:
         UserError: the source cannot be read.
     """
-    if _has_rules(settings.tables):
+    if _has_rules(settings):
         return from_tables(settings)
     quotas = settings.quotas
     if quotas.source == "zookeeper":
@@ -225,10 +226,11 @@ def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
     return RuleStretch(entity, values, *times_ms, row["version"], row["certain_from"])
 
 
-def _has_rules(root: str) -> bool:
-    local = local_path(root)
+def _has_rules(settings: Settings) -> bool:
+    local = local_path(settings.tables)
     if local is not None:
         return (local / "quota_rules" / "_delta_log").is_dir()
     from deltalake import DeltaTable
 
-    return bool(DeltaTable.is_deltatable(f"{root.rstrip('/')}/quota_rules"))
+    where = f"{settings.tables.rstrip('/')}/quota_rules"
+    return bool(DeltaTable.is_deltatable(where, storage_options(settings)))

@@ -60,13 +60,22 @@ class RulesTables:
         UserError: the tables cannot be opened or created.
     """
 
-    def __init__(self, root: str, cluster_id: str, *, source: Source, apply_lag_ms: int) -> None:
+    def __init__(
+        self,
+        root: str,
+        cluster_id: str,
+        *,
+        source: Source,
+        apply_lag_ms: int,
+        storage: dict[str, str] | None = None,
+    ) -> None:
         self._cluster_id = cluster_id
+        self._storage = storage
         self._source: Source = source
         self._apply_lag_ms = apply_lag_ms
         self._mine = f"cluster_id = {_quoted(cluster_id)}"
-        self._changes_table = _open(root, QUOTA_CHANGES)
-        self._rules_table = _open(root, QUOTA_RULES)
+        self._changes_table = _open(root, QUOTA_CHANGES, storage)
+        self._rules_table = _open(root, QUOTA_RULES, storage)
         self._tidied_at_s = time.monotonic()
         self.changes, self.problems = self._read_changes()
         self.known_through_ms = self._read_known_through()
@@ -142,7 +151,7 @@ class RulesTables:
             except CommitFailedError:
                 if attempt == _COMMIT_ATTEMPTS:
                     raise
-                table = DeltaTable(table.table_uri)
+                table = DeltaTable(table.table_uri, storage_options=self._storage)
             else:
                 break
         return table
@@ -224,7 +233,7 @@ class RulesTables:
         }
 
 
-def _open(root: str, table: Table) -> DeltaTable:
+def _open(root: str, table: Table, storage: dict[str, str] | None) -> DeltaTable:
     uri = f"{root.rstrip('/')}/{table.name}"
     try:
         opened = DeltaTable.create(
@@ -233,6 +242,7 @@ def _open(root: str, table: Table) -> DeltaTable:
             mode="ignore",
             partition_by=list(table.partition_by),
             configuration=dict(_PROPERTIES[table.name]),
+            storage_options=storage,
         )
         # An earlier release had fewer columns: their rows read as null in the new ones.
         held = {field.name for field in opened.schema().fields}

@@ -13,6 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.client_properties import java_options
 from kquota_spark.io.kafka import admin_client, asked_topics
+from kquota_spark.io.storage import hadoop_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,9 +36,11 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     if SparkConf().get("spark.master", "local")[:5] == "local":
         # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in hadoop_options(settings).items():
+        builder = builder.config(f"spark.hadoop.{name}", value)
     session = (
-        SparkSession.builder.appName(app_name)
-        .config("spark.log.level", "ERROR")
+        builder.config("spark.log.level", "ERROR")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.sql.session.timeZone", "UTC")

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.storage import storage_options
 from kquota_spark.schema.columns import Column, Table
 from kquota_spark.schema.tables import TABLES
 
@@ -69,6 +70,7 @@ class Tables:
         import duckdb
 
         self._root = settings.tables.rstrip("/") or "/"
+        self._storage = storage_options(settings)
         self._newest_ms: dict[str, int | None] = {}
         # Queries that do not fit into memory spill here instead of into the current directory.
         self._spill = tempfile.TemporaryDirectory(prefix="kquota-")
@@ -118,8 +120,7 @@ class Tables:
             return True
         from deltalake import DeltaTable
 
-        local = local_path(self._root)
-        if DeltaTable.is_deltatable(f"{self._root}/{name}" if local is None else str(local / name)):
+        if DeltaTable.is_deltatable(self._where(name), self._storage):
             self.open(name, newer_than_ms)
             return True
         self._duckdb.execute(f'create or replace view "{name}" as {_empty_sql(_DECLARED[name])}')
@@ -142,8 +143,7 @@ class Tables:
             columns = tuple(str(column[0]) for column in cursor.description or ())
             return Result(columns, cursor.fetchall())
         except UnicodeEncodeError as error:
-            msg = "a filter is not UTF-8 text"
-            raise UserError(msg) from error
+            raise UserError("a filter is not UTF-8 text") from error
         except (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException) as error:
             reason = str(error).splitlines()[0]
             msg = (
@@ -174,31 +174,31 @@ class Tables:
     ) -> None:
         self.close()
 
+    def _where(self, name: str) -> str:
+        local = local_path(self._root)
+        return f"{self._root}/{name}" if local is None else str(local / name)
+
     def _delta_table(self, name: str) -> DeltaTable:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         local = local_path(self._root)
         if local is not None and not local.is_dir():
-            msg = f"tables path {self._root} does not exist: {_RUN_FIRST}"
-            raise UserError(msg)
+            raise UserError(f"tables path {self._root} does not exist: {_RUN_FIRST}")
         try:
-            delta = DeltaTable(f"{self._root}/{name}" if local is None else str(local / name))
+            delta = DeltaTable(self._where(name), storage_options=self._storage)
         except TableNotFoundError as error:
-            msg = f"table {name} is missing under {self._root}: {_RUN_FIRST}"
-            raise UserError(msg) from error
+            raise UserError(f"table {name} is missing under {self._root}: {_RUN_FIRST}") from error
         except (DeltaError, OSError) as error:
             reason = str(error).splitlines()[0]
-            msg = f"table {name} under {self._root} cannot be opened: {reason}"
-            raise UserError(msg) from error
+            raise UserError(f"table {name} under {self._root} cannot be opened: {reason}") from error
         unknown = set(delta.protocol().reader_features or ()) - _READABLE_FEATURES
         if unknown or "delta.columnMapping.mode" in delta.metadata().configuration:
             features = ", ".join(sorted(unknown)) or "columnMapping"
-            msg = (
+            raise UserError(
                 f"table {name} under {self._root} uses {features}, which only Spark can read: "
                 "keep these table features off, and rewrite the table without them"
             )
-            raise UserError(msg)
         return delta
 
 

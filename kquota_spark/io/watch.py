@@ -17,6 +17,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, Node, View, has_data, name_nodes
 from kquota_spark.io.rules_tables import NodeProblem, RulesTables
+from kquota_spark.io.storage import storage_options
 from kquota_spark.io.watch_leaders import LeaderWatcher
 from kquota_spark.io.zookeeper import QuotaTree
 from kquota_spark.model.entities import AnyEntity, IpEntity
@@ -179,8 +180,9 @@ class Watcher:
         self._leaders.start()
         lag_ms = quotas.apply_lag if quotas.source == "zookeeper" else 0
         self._tables = RulesTables(
-            self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=lag_ms
-        )
+            self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=lag_ms,
+            storage=storage_options(self._settings),
+        )  # fmt: skip
         if quotas.source == "file":
             self._written(
                 lambda: self._tables.write_file(read_quota_file(Path(quotas.file)), self._clock_ms())

@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.kafka import admin_client, asked_topics
+from kquota_spark.io.storage import storage_options
 from kquota_spark.io.stored_rules import stored_leaders
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
@@ -102,7 +103,12 @@ class LeaderWatcher:
     def _opened(self) -> DeltaTable:
         uri = f"{self._settings.tables.rstrip('/')}/{PARTITION_LEADERS.name}"
         try:
-            return DeltaTable.create(uri, PARTITION_LEADERS.arrow_schema(), mode="ignore")
+            return DeltaTable.create(
+                uri,
+                PARTITION_LEADERS.arrow_schema(),
+                mode="ignore",
+                storage_options=storage_options(self._settings),
+            )
         except (DeltaError, OSError) as error:
             reason = str(error).partition("\n")[0]
             raise UserError(f"{uri}: cannot be opened as a Delta table: {reason}") from error

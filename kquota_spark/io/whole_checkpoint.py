@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, Checkpoint
+from kquota_spark.io.storage import delta_table
 
 _WITH_STATE = ("measure", "judge")
 _NOTED_PATH = re.compile(r'"file:([^"]+)(/state/0/_stateSchema/[^"]+)"')
@@ -86,7 +86,7 @@ def _foreign(settings: Settings, hop: str, offset: dict[str, Any]) -> str:
     name = SOURCES.get(hop)
     if name is None:
         return ""
-    source = DeltaTable(f"{settings.tables.rstrip('/')}/{name}")
+    source = delta_table(settings, name)
     if offset.get("reservoirId") == str(source.metadata().id):
         return ""
     return f"it belongs to another query or to other tables: it does not read {settings.tables}/{name}"

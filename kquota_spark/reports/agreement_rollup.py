@@ -6,6 +6,7 @@ from datetime import date
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.storage import storage_options
 from kquota_spark.reports import agreement
 from kquota_spark.schema.agreement_tables import AGREEMENT
 
@@ -36,12 +37,14 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
             partition_by=list(AGREEMENT.partition_by),
             name=AGREEMENT.name,
             description=AGREEMENT.grain,
+            storage_options=storage_options(settings),
         )
         write_deltalake(
             path,
             pa.Table.from_pylist(rows, schema=schema),
             mode="overwrite",
             predicate=f"event_date = '{day.isoformat()}'",
+            storage_options=storage_options(settings),
         )
     except (DeltaError, OSError) as error:
         reason = str(error).splitlines()[0]

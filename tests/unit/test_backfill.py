@@ -16,6 +16,7 @@ from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.io.checks import run_checks
 from kquota_spark.io.delta_tables import create_tables, has_rows
 from kquota_spark.io.driver_lock import driver_lock
+from tests.unit.table_rows import request, write_table
 
 CAPTURE = Path(__file__).parents[1] / "data" / "zk39-plain" / "broker-7.kafka-request.log.gz"
 
@@ -130,5 +131,5 @@ def test_archived_files_are_no_rows_of_the_job(tmp_path: Path, config: Path) -> 
     assert not has_rows(settings, "requests")
     assert main(["backfill", "--config", str(config), "--file", f"7={CAPTURE}"]) == 0
     assert not has_rows(settings, "requests")
-    DeltaTable(f"{settings.tables}/requests").delete("kafka_offset = 0")
+    write_table(tmp_path / "tables", "requests", request(0))
     assert has_rows(settings, "requests")

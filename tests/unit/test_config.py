@@ -42,7 +42,7 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
 
 
 SECTIONS = (
-    "expected one of cluster_id, tables, checkpoints, kafka, quotas, broker, stream, ship, maintain, metrics"
+    "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics"
 )
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),
@@ -86,11 +86,11 @@ MISTAKES = [
     ("kafka: {broker_ids: {a.b: -1}}", "kafka.broker_ids.a.b: -1, expected the id of a broker, 0 or more"),
     (
         "zzz: 1",
-        f"zzz: unknown key, {SECTIONS}",
+        f"zzz: unknown key, expected one of {SECTIONS}",
     ),
     (
         "1: 1",
-        f"1: unknown key, {SECTIONS}",
+        f"1: unknown key, expected one of {SECTIONS}",
     ),
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),
@@ -120,6 +120,14 @@ MISTAKES = [
     (
         "broker: {log_time_zone: ../etc/passwd}",
         "broker.log_time_zone: '../etc/passwd' is no time zone, expected a name such as UTC or Europe/Berlin",
+    ),
+    (
+        "broker: {log_time_zones: {3: CEST}}",
+        "broker.log_time_zones.3: 'CEST' is no time zone, expected a name such as UTC or Europe/Berlin",
+    ),
+    (
+        "broker: {log_time_zones: {kafka-3: UTC}}",
+        "broker.log_time_zones.kafka-3: 'kafka-3' is no broker id, expected a number",
     ),
     ("kafka: fast", "kafka: 'fast', expected a mapping of keys"),
     ("kafka:", "kafka: nothing, expected a mapping of keys"),
@@ -216,7 +224,7 @@ kafka:
   broker_ids: {kafka-0: 1, 17: 2}
   broker_in_topic: log-(\d+)
 quotas: {source: file, apply_lag: "${KQUOTA_TEST_LAG}", session_timeout: 250ms}
-broker: {version: "3.7", log_time_zone: Europe/Berlin}
+broker: {version: "3.7", log_time_zone: Europe/Berlin, log_time_zones: {3: UTC}}
 stream: {trigger: 2 min, judge_lateness: 1 h, episode_gap: 1 d, allowed_lateness: 1 ms}
 ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
 """
@@ -233,7 +241,7 @@ ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
             broker_in_topic=r"log-(\d+)",
         ),
         quotas=Quotas(source="file", apply_lag=Duration(1_500), session_timeout=Duration(250)),
-        broker=Broker(version="3.7", log_time_zone="Europe/Berlin"),
+        broker=Broker(version="3.7", log_time_zone="Europe/Berlin", log_time_zones={"3": "UTC"}),
         stream=Stream(
             trigger=Duration(120_000), judge_lateness=Duration(3_600_000), episode_gap=Duration(86_400_000),
             allowed_lateness=Duration(1),

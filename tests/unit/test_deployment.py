@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
+import pytest
 import yaml
 
+from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Metrics, Settings
 from kquota_spark.io.audit_metrics import AuditMetrics
 from kquota_spark.io.progress import Progress
@@ -60,3 +67,74 @@ def test_a_query_that_has_ended_stays_with_its_figures_and_is_not_active() -> No
     of = {query: (("cluster_id", "c"), ("query", query)) for query in ("ingest", "measure")}
     assert scraped["kquota_audit_query_active"] == {of["ingest"]: 0.0, of["measure"]: 1.0}
     assert scraped["kquota_audit_input_rows_total"] == {of["ingest"]: 10.0, of["measure"]: 10.0}
+
+
+ROOT = CONF.parent
+COMMAND = re.compile(r"(jobs/\w+\.py|\bkquota)((?: [\w./-]+)+)")
+
+
+def _options_of(program: list[str]) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, *program, "--help"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(re.findall(r"--[\w-]+", done.stdout))
+
+
+def _command_lines() -> list[str]:
+    """Every call of a job or of kquota in the files for deployment."""
+    texts = [
+        (CONF / name).read_text(encoding="utf-8")
+        for name in ("crontab.example", "systemd/kquota-audit.service", "systemd/kquota-maintain.service")
+    ]
+    manifests = yaml.safe_load_all((CONF / "kubernetes" / "kquota-audit.yaml").read_text(encoding="utf-8"))
+    for manifest in manifests:
+        spec = manifest.get("spec", {})
+        application = spec.get("template", spec)
+        if "mainApplicationFile" in application:
+            texts.append(" ".join([application["mainApplicationFile"], *application["arguments"]]))
+        elif manifest["kind"] == "CronJob":
+            [container] = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+            texts.append(" ".join(container["command"]))
+    lines = [line for text in texts for line in text.splitlines() if not line.startswith("#")]
+    return [line for line in lines if COMMAND.search(line) and "--" in line]
+
+
+def test_what_the_units_manifests_and_cron_lines_start_is_there_and_takes_their_arguments() -> None:
+    lines = _command_lines()
+    assert len(lines) == 7, lines
+    known: dict[str, set[str]] = {}
+    for line in lines:
+        script, arguments = COMMAND.findall(line)[-1]
+        words = arguments.split()
+        program = [script] if script.startswith("jobs/") else ["-m", "kquota_spark.cli.main", words[0]]
+        if str(program) not in known:
+            known[str(program)] = _options_of(program)
+        assert {word for word in words if word.startswith("--")} <= known[str(program)], line
+
+
+def test_the_settings_in_the_manifest_are_settings() -> None:
+    [text] = [
+        manifest["data"]["kquota.yaml"]
+        for manifest in yaml.safe_load_all(
+            (CONF / "kubernetes" / "kquota-audit.yaml").read_text(encoding="utf-8")
+        )
+        if manifest["kind"] == "ConfigMap"
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "kquota.yaml"
+        path.write_text(text, encoding="utf-8")
+        assert load_settings(path).metrics == Metrics(port=9191, address="0.0.0.0")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    for unit in (CONF / "systemd").iterdir():
+        # What it starts is not installed here, nor is its user.
+        text = re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", unit.read_text(encoding="utf-8"))
+        (tmp_path / unit.name).write_text(text.replace("User=kquota\n", ""), encoding="utf-8")
+    units = sorted(str(path) for path in tmp_path.iterdir())
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
+    )
+    assert [line for line in done.stderr.splitlines() if "kquota" in line] == []

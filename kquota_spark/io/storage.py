@@ -1,0 +1,63 @@
+"""Tables and checkpoints on an object store: what deltalake, Spark and Arrow each have to be told to reach it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kquota_spark.config.settings import Settings
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyarrow import fs
+
+_S3A = {
+    "aws_access_key_id": "fs.s3a.access.key",
+    "aws_secret_access_key": "fs.s3a.secret.key",
+    "aws_session_token": "fs.s3a.session.token",
+    "aws_endpoint_url": "fs.s3a.endpoint",
+    "aws_region": "fs.s3a.endpoint.region",
+}
+"""Names of deltalake's options (object_store's `AmazonS3ConfigKey`) and of Hadoop's S3A."""
+
+
+def storage_options(settings: Settings) -> dict[str, str] | None:
+    """What deltalake takes; None leaves it to the environment."""
+    return dict(settings.storage_options) or None
+
+
+def delta_table(settings: Settings, name: str, version: int | None = None) -> DeltaTable:
+    """A table as deltalake opens it; its errors are deltalake's."""
+    from deltalake import DeltaTable
+
+    where = f"{settings.tables.rstrip('/')}/{name}"
+    return DeltaTable(where, version=version, storage_options=storage_options(settings))
+
+
+def s3_file_system(settings: Settings) -> fs.FileSystem:
+    """S3 as Arrow reads it, for checkpoints; what is not set comes from the environment."""
+    from pyarrow import fs
+
+    options = {name.lower(): value for name, value in settings.storage_options.items()}
+    return fs.S3FileSystem(
+        access_key=options.get("aws_access_key_id"),
+        secret_key=options.get("aws_secret_access_key"),
+        session_token=options.get("aws_session_token"),
+        region=options.get("aws_region"),
+        endpoint_override=options.get("aws_endpoint_url"),
+    )
+
+
+def hadoop_options(settings: Settings) -> dict[str, str]:
+    """The same for Spark: S3's options under Hadoop's names, and those that are Hadoop's already (`fs.*`)."""
+    found: dict[str, str] = {}
+    for name, value in settings.storage_options.items():
+        if name.startswith("fs."):
+            found[name] = value
+        elif name.lower() in _S3A:
+            found[_S3A[name.lower()]] = value
+    if "fs.s3a.endpoint" in found:
+        # An endpoint of one's own has no host name per bucket, as a rule.
+        found.setdefault("fs.s3a.path.style.access", "true")
+        is_plain = found["fs.s3a.endpoint"].startswith("http://")
+        found.setdefault("fs.s3a.connection.ssl.enabled", str(not is_plain).lower())
+    return found
