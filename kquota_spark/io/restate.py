@@ -10,6 +10,7 @@ the running job is not touched: where that lasts to the end of what is closed, t
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from kquota_spark.io.conflicts import retried
 from kquota_spark.io.hops import governed_usage
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
+from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.judge import as_decisions, as_sent
 from kquota_spark.pipeline.measure import to_usage
@@ -75,7 +77,7 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
     """The end of what is closed.
 
     Raises:
-        UserError: the stretch is empty, or reaches beyond it.
+        UserError: the stretch is empty, reaches beyond it, or `requests` does not hold it any more.
     """
     if to_ms <= from_ms:
         raise UserError(f"nothing to restate: {utc_text(to_ms)} is not after {utc_text(from_ms)}")
@@ -86,7 +88,21 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
         raise UserError(
             f"seconds from {utc_text(closed_ms)} on are open, the audit may still write them: restate up to there"
         )
+    first_date = _first_date(settings)
+    if first_date is None or _utc(from_ms)[:10] < first_date:
+        raise UserError(
+            f"table requests begins with {first_date or 'nothing'}, and older rows would be replaced by nothing: restate "
+            "from there on (maintain.retention.requests says how long it is kept)"
+        )
     return closed_ms
+
+
+def _first_date(settings: Settings) -> str | None:
+    """The oldest date of `requests`, as text."""
+    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
+    if "partition.event_date" not in actions.schema.names:
+        return None
+    return min((str(date) for date in actions.column("partition.event_date").to_pylist()), default=None)
 
 
 def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int, closed_ms: int) -> Restated:
@@ -97,9 +113,11 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
         f"record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
     )
     usage = to_usage(requests, f"{stream.allowed_lateness} milliseconds", stream.shuffle_partitions).persist()
+    _say(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")
     rejudged, reach = _rejudged(session, settings, usage, from_ms, to_ms, closed_ms)
     try:
         tail_end_ms = _tail_end_ms(settings, rejudged, reach)
+        _say(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
         touched = rejudged.where(_TOUCHED.format(tail_end_ms=tail_end_ms))
         decision_rows = _replace(
             session, settings, DECISIONS.name, as_decisions(touched), from_ms, tail_end_ms
@@ -114,6 +132,10 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     usage_rows = _replace(session, settings, USAGE.name, usage, from_ms, to_ms)
     usage.unpersist()
     return Restated(from_ms, to_ms, tail_end_ms, usage_rows, decision_rows, cold, unsettled)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _counted(buckets: list[Row]) -> tuple[int, int]:
