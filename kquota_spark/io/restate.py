@@ -91,8 +91,8 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
     first_date = _first_date(settings)
     if first_date is None or _utc(from_ms)[:10] < first_date:
         raise UserError(
-            f"table requests begins with {first_date or 'nothing'}, and older rows would be replaced by nothing: restate "
-            "from there on (maintain.retention.requests says how long it is kept)"
+            f"table requests begins with {first_date or 'nothing'}, and rows before it would be replaced by none: "
+            "restate from there on (maintain.retention.requests says how long it is kept)"
         )
     return closed_ms
 

@@ -81,6 +81,6 @@ def test_an_open_stretch_is_refused(settings: Settings, tmp_path: Path) -> None:
 def test_a_stretch_whose_requests_are_gone_is_refused(settings: Settings) -> None:
     # They begin on 2026-11-21: what `usage` has of the day before could not be made again.
     day_before_ms = T0_MS - 86_400_000
-    with pytest.raises(UserError, match=r"^table requests begins with 2026-11-21, and older rows would be"):
+    with pytest.raises(UserError, match=r"^table requests begins with 2026-11-21, and rows before it would"):
         require_closed(settings, day_before_ms, T0_MS)
     assert require_closed(settings, T0_MS - 20_000_000, T0_MS) == T0_MS + 3_000
