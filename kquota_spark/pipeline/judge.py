@@ -194,6 +194,7 @@ def decision_values(
     values["is_rules_behind"] = is_behind
     values["is_certain"] = decision.is_certain and not is_behind
     values["model_variant"] = config.name
+    values["source"] = "log"
     values["second_ms"] = decision.second_ms
     return values
 

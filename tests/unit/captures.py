@@ -34,7 +34,7 @@ def buckets_of(capture: Capture) -> dict[BucketKey, list[Stretch]]:
     """The requests by bucket; every line can be read."""
     changes = read_quota_file(DATA / capture.name / "quotas.yaml")
     governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
-    files = [(broker_id_of(path, None), path) for path in sorted((DATA / capture.name).glob("*.gz"))]
+    files = [(broker_id_of(path, None), path) for path in sorted((DATA / capture.name).glob("broker-*.gz"))]
     found = replay_files(files, governor, capture.config)
     assert not found.unreadable
     return found.stretches
