@@ -32,7 +32,13 @@ from kquota_spark.io.spark import (
 )
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.pipeline.callback_governing import with_callback_governing
-from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, only_violated, to_violations
+from kquota_spark.pipeline.episodes import (
+    LOG_SILENCE_S,
+    only_one_source,
+    only_violated,
+    to_violations,
+    with_source,
+)
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
@@ -155,7 +161,8 @@ def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: b
     decisions = table_stream(
         session, settings, DECISIONS.name, max_files=NO_LIMIT, first_version=lineage.version
     )
-    writer = lineage.only_beyond(decisions).writeStream.foreachBatch(_merge_into_violations(settings))
+    decisions = lineage.only_beyond(decisions).transform(with_source)
+    writer = decisions.writeStream.foreachBatch(_merge_into_violations(settings))
     writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
     return _triggered(writer, settings, is_once=is_once).start()
 
@@ -211,5 +218,6 @@ def _of_one_source(decisions: DataFrame, settings: Settings) -> DataFrame:
         return decisions
     first = decisions.agg(F.min("second").alias("first")).collect()[0]["first"]
     since = F.lit(first) - F.expr(f"INTERVAL {LOG_SILENCE_S} SECONDS")
-    around = table(decisions.sparkSession, settings, DECISIONS.name).where(F.col("second") >= since)
+    stored = table(decisions.sparkSession, settings, DECISIONS.name).transform(with_source)
+    around = stored.where(F.col("second") >= since)
     return only_one_source(decisions, around)

@@ -24,6 +24,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, TARGETS, file_system
 from kquota_spark.io.delta_tables import has_rows
+from kquota_spark.io.spark import sql_literal
 from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
 from kquota_spark.io.whole_checkpoint import require_whole
@@ -37,10 +38,10 @@ _OFFSETS = """
 select topic, "partition", max(kafka_offset) + 1 from requests
 where cluster_id = ? and topic not like 'file:%' group by all order by all
 """
-_USAGE = "select broker_id, epoch_ms(max(second)) from usage where cluster_id = ? group by all order by all"
-_DECIDED = (
-    "select broker_id, epoch_ms(max(second)) from decisions where cluster_id = ? group by all order by all"
-)
+_NEWEST = """
+select broker_id || '/' || coalesce(source, 'log'), epoch_ms(max(second)) from {table}
+where cluster_id = ? and coalesce(source, 'log') in ({sources}) group by all order by all
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Lineage:
     """Where a query begins.
 
     `offsets` for INGEST, by topic and partition. For the others the version of the source table, and the newest
-    second (epoch ms) by broker that their own table holds.
+    second (epoch ms) that their own table holds, by broker and source of the row (`1/log`).
     """
 
     version: int = 0
@@ -59,8 +60,9 @@ class Lineage:
         """Rows with a second that the table does not have yet."""
         if not self.through_ms:
             return rows
-        known = " ".join(f"WHEN {int(broker)} THEN {through}" for broker, through in self.through_ms.items())
-        return rows.where(f"unix_millis(second) > CASE broker_id {known} ELSE -1 END")
+        known = " ".join(f"WHEN {sql_literal(clock)} THEN {int(ms)}" for clock, ms in self.through_ms.items())
+        clock = "concat_ws('/', broker_id, coalesce(source, 'log'))"
+        return rows.where(f"unix_millis(second) > CASE {clock} {known} ELSE -1 END")
 
     @property
     def newest_ms(self) -> int:
@@ -130,9 +132,11 @@ def _lineage(settings: Settings, hop: str) -> Lineage:
                 topic: offsets[topic] for topic in settings.kafka.log_topics(offsets) if topic in offsets
             }
         )
-    name, sql = (USAGE.name, _USAGE) if hop == "measure" else (DECISIONS.name, _DECIDED)
-    rows = query(settings, [name], sql, [settings.cluster_id]).rows
-    through_ms = {str(broker): int(second_ms) for broker, second_ms in rows}
+    name = USAGE.name if hop == "measure" else DECISIONS.name
+    # EPISODES folds both sources, and JMX is ahead of the log.
+    sources = "'log', 'jmx'" if hop == "episodes" else "'log'"
+    sql = _NEWEST.format(table=name, sources=sources)
+    through_ms = {clock: int(ms) for clock, ms in query(settings, [name], sql, [settings.cluster_id]).rows}
     if hop == "measure":
         # One watermark closes the seconds of all brokers.
         through_ms = dict.fromkeys(through_ms, max(through_ms.values(), default=-1))
