@@ -151,6 +151,7 @@ class Maintain:
         default_factory=lambda: {
             "requests": Duration(7 * _DAY),
             "usage": Duration(30 * _DAY),
+            "jmx_samples": Duration(30 * _DAY),
             "decisions": Duration(400 * _DAY),
             "violations": Duration(400 * _DAY),
         }
