@@ -31,14 +31,13 @@ from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.judge import as_decisions, as_sent
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 _REACHES_MS = (600_000, 86_400_000)
 """How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
-_TOUCHED = "second_ms < {tail_end_ms}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     try:
         tail_end_ms = _tail_end_ms(settings, rejudged, reach)
         _say(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
-        touched = rejudged.where(_TOUCHED.format(tail_end_ms=tail_end_ms))
+        touched = rejudged.where(f"second_ms < {tail_end_ms}")
         decision_rows = _replace(
             session, settings, DECISIONS.name, as_decisions(touched), from_ms, tail_end_ms
         )
@@ -165,8 +164,8 @@ def _rejudged(
             for part, rows in parts.items()
         )
         found = to_rejudged(reduce(lambda one, other: one.unionByName(other), sent), config, reach).persist()
-        is_open = found.where("differs_until_ms IS NULL").isEmpty() or reach.tail_to_ms == closed_ms
-        if is_open and found.where("NOT is_warm").isEmpty():
+        is_settled = reach.tail_to_ms == closed_ms or found.where("differs_until_ms IS NULL").isEmpty()
+        if is_settled and found.where("NOT is_warm").isEmpty():
             break
         if reach_ms != _REACHES_MS[-1]:
             found.unpersist()
@@ -189,7 +188,7 @@ def _mine(session: SparkSession, settings: Settings, name: str, from_ms: int, to
 
 
 def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
-    return _mine(session, settings, name, from_ms, to_ms).where(_second_of_log_within(name, from_ms, to_ms))
+    return _mine(session, settings, name, from_ms, to_ms).where(_second_of_log_within(from_ms, to_ms))
 
 
 def _dates(from_ms: int, to_ms: int) -> str:
@@ -198,11 +197,10 @@ def _dates(from_ms: int, to_ms: int) -> str:
     return f"event_date >= DATE '{first}' AND event_date <= DATE '{last}'"
 
 
-def _second_of_log_within(name: str, from_ms: int, to_ms: int) -> str:
+def _second_of_log_within(from_ms: int, to_ms: int) -> str:
     """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
     within = f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
-    has_source = any("source" in table.names for table in TABLES if table.name == name)
-    return f"{within} AND (source IS NULL OR source = 'log')" if has_source else within
+    return f"{within} AND (source IS NULL OR source = 'log')"
 
 
 def _utc(time_ms: int) -> str:
@@ -215,7 +213,7 @@ def _replace(
     """Replace the rows of a stretch in one commit; how many there are now."""
     predicate = (
         f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)} AND "
-        f"{_second_of_log_within(name, from_ms, to_ms)}"
+        f"{_second_of_log_within(from_ms, to_ms)}"
     )
     writer = rows.repartition("event_date").write.format("delta")
     path = table_path(settings, name)
