@@ -187,9 +187,9 @@ class Maintain:
         default_factory=lambda: {
             "requests": Duration(7 * _DAY),
             "usage": Duration(30 * _DAY),
+            "jmx_samples": Duration(30 * _DAY),
             "decisions": Duration(400 * _DAY),
             "violations": Duration(400 * _DAY),
-            "jmx_samples": Duration(30 * _DAY),
         }
     )
     """By table; whole UTC dates older than this are deleted. Tables that are not named are kept for ever."""

@@ -15,8 +15,14 @@ from kquota_spark.io.storage import s3_file_system
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
-SOURCES = {"measure": REQUESTS.name, "judge": USAGE.name, "episodes": DECISIONS.name}
-"""The table that each query of the log reads; `ingest` reads the log topic."""
+SOURCES = {
+    "measure": REQUESTS.name,
+    "judge": USAGE.name,
+    "measure_jmx": JMX_SAMPLES.name,
+    "judge_jmx": JMX_SAMPLES.name,
+    "episodes": DECISIONS.name,
+}
+"""The table that each query reads; `ingest` and `ingest_jmx` read topics."""
 
 TARGETS = {
     "ingest": REQUESTS.name,

@@ -34,7 +34,7 @@ from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.pipeline.broker_rates import with_rate_config
 from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.charges import to_coverage
-from kquota_spark.pipeline.episodes import only_violated, to_violations
+from kquota_spark.pipeline.episodes import only_violated, to_violations, with_source
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
@@ -167,8 +167,13 @@ def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: b
         writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
         return _triggered(writer, settings, is_once=is_once).start(table_path(settings, target))
     lineage = stored_lineage(settings, hop)
-    decisions = table_stream(session, settings, DECISIONS.name, first_version=lineage.version)
-    writer = lineage.only_beyond(decisions).writeStream.foreachBatch(_merge_into_violations(settings))
+    # Whole commits again: the files of one commit of JUDGE hold a broker's seconds by bucket, and the clock of one
+    # file would end the episodes of buckets in the next.
+    decisions = table_stream(
+        session, settings, DECISIONS.name, max_files=NO_LIMIT, first_version=lineage.version
+    )
+    decisions = lineage.only_beyond(decisions).transform(with_source)
+    writer = decisions.writeStream.foreachBatch(_merge_into_violations(settings))
     writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
     return _triggered(writer, settings, is_once=is_once).start()
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.spark import sql_literal, table
-from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source
+from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, with_source
 from kquota_spark.schema.tables import DECISIONS
 
 if TYPE_CHECKING:
@@ -28,5 +28,6 @@ def of_one_source(settings: Settings, decisions: DataFrame) -> DataFrame:
     if first is None:
         return decisions
     since = F.lit(first) - F.expr(f"INTERVAL {LOG_SILENCE_S} SECONDS")
-    around = table(decisions.sparkSession, settings, DECISIONS.name).where(F.col("second") >= since)
+    stored = table(decisions.sparkSession, settings, DECISIONS.name).transform(with_source)
+    around = stored.where(F.col("second") >= since)
     return only_one_source(decisions, around.where(f"cluster_id = {sql_literal(settings.cluster_id)}"))

@@ -18,9 +18,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, read_below
-from kquota_spark.io.closed import closed_through_ms
+from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.io.storage import delta_table
-from kquota_spark.schema.tables import DECISIONS, TABLES
+from kquota_spark.schema.tables import DECISIONS, TABLES, USAGE
 
 _HOUR_MS = 3_600_000
 _DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))
@@ -58,15 +58,14 @@ def maintain(
         raise UserError(
             f"maintain.retention.{unknown[0]}: no table with dates, expected one of {', '.join(_DATED)}"
         )
-    closed_ms = closed_through_ms(settings) if _open(settings, DECISIONS.name) else None
-    if closed_ms is None:
+    closed = _closed(settings)
+    if closed is None:
         raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
-    closed = datetime.fromtimestamp(closed_ms / 1_000, UTC).date()
     if not is_dry_run:
         _roll_up(settings, closed, roll_ups)
     for name in _DATED:
         table = _open(settings, name)
-        if table is None:
+        if table is None or table.version() == 0:
             continue
         try:
             first_kept = min(closed, _first_kept(settings, name, now_ms))
@@ -75,6 +74,18 @@ def maintain(
             yield _vacuumed(settings, table, name, now_ms, is_dry_run)
         except (DeltaError, OSError) as error:
             raise UserError(f"table {name}: {str(error).partition(chr(10))[0]}") from error
+
+
+def _closed(settings: Settings) -> date | None:
+    """Dates before this one are closed; None if there is none."""
+    table = _open(settings, DECISIONS.name)
+    if table is None:
+        return None
+    if seconds_of(settings, USAGE.name) is None:
+        # JMX alone: its rows come within seconds, in order.
+        return max(_files_of(table), default=None)
+    closed_ms = closed_through_ms(settings)
+    return None if closed_ms is None else datetime.fromtimestamp(closed_ms / 1_000, UTC).date()
 
 
 def _roll_up(settings: Settings, closed: date, roll_ups: Sequence[RollUp]) -> None:

@@ -8,15 +8,14 @@ from delta.tables import DeltaTable
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.jmx_choice import of_one_source
 from kquota_spark.io.spark import sql_literal, table, table_path
-from kquota_spark.pipeline.episodes import to_violations, with_source
+from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, to_violations, with_source
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_BROKER = ("cluster_id", "broker_id", "source")
+_CLOCK = ("cluster_id", "broker_id", "source")
 
 
 def rebuild_violations(
@@ -43,9 +42,10 @@ def rebuild_violations(
     ends = old.agg(F.unix_millis(F.min("start_time")), F.unix_millis(F.max("last_second"))).head()
     assert ends is not None
     starts_ms, ends_ms = min(first, ends[0] or first), max(last, ends[1] or last)
-    decisions = of_one_source(settings, _folded(session, settings, folded_version).where(mine))
+    decisions = _folded(session, settings, folded_version).where(mine)
     clock = decisions.where("second = folded_through").withColumn("quota_used_percent", F.lit(None))
-    within = decisions.where(f"unix_millis(second) BETWEEN {starts_ms} AND {ends_ms}")
+    around = decisions.where(f"unix_millis(second) BETWEEN {starts_ms - LOG_SILENCE_S * 1_000} AND {ends_ms}")
+    within = around.where(f"unix_millis(second) >= {starts_ms}").transform(only_one_source, around)
     rows = within.unionByName(clock).drop("folded_through")
     nothing_open = session.createDataFrame([], VIOLATIONS.ddl)
     made = to_violations(rows, nothing_open, gap_ms / 1_000).where(touched).persist()
@@ -69,14 +69,19 @@ def rebuild_all_violations(session: SparkSession, settings: Settings) -> None:
 
 
 def _folded(session: SparkSession, settings: Settings, version: int | None) -> DataFrame:
-    """Decisions as they are now, as far as the query has folded them, with its newest second by broker."""
+    """Decisions as they are now, as far as the query has folded them, with its newest second of each clock."""
     now = table(session, settings, DECISIONS.name).transform(with_source)
     then = now
     if version is not None:
         reader = session.read.format("delta").option("versionAsOf", version)
-        then = with_source(reader.load(table_path(settings, DECISIONS.name)))
-    bounds = then.groupBy(*_BROKER).agg(F.max("second").alias("folded_through"))
-    return now.join(F.broadcast(bounds), list(_BROKER)).where("second <= folded_through")
+        then = reader.load(table_path(settings, DECISIONS.name))
+        then = (
+            then.transform(with_source)
+            if "source" in then.columns
+            else then.withColumn("source", F.lit("log"))
+        )
+    bounds = then.groupBy(*_CLOCK).agg(F.max("second").alias("folded_through"))
+    return now.join(F.broadcast(bounds), list(_CLOCK)).where("second <= folded_through")
 
 
 def _merge(session: SparkSession, settings: Settings, changes: DataFrame) -> None:

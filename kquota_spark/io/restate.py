@@ -10,6 +10,7 @@ the running job is not touched: where that lasts to the end of what is closed, t
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from kquota_spark.io.conflicts import retried
 from kquota_spark.io.hops import governed_usage, rules_of
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
+from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.charges import to_coverage
@@ -32,14 +34,13 @@ from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
 from kquota_spark.pipeline.sent import as_sent
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 _REACHES_MS = (600_000, 86_400_000)
 """How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
-_TOUCHED = "second_ms < {tail_end_ms}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
     """The end of what is closed.
 
     Raises:
-        UserError: the stretch is empty, or reaches beyond it.
+        UserError: the stretch is empty, reaches beyond it, or `requests` does not hold it any more.
     """
     if to_ms <= from_ms:
         raise UserError(f"nothing to restate: {utc_text(to_ms)} is not after {utc_text(from_ms)}")
@@ -89,7 +90,21 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
         raise UserError(
             f"seconds from {utc_text(closed_ms)} on are open, the audit may still write them: restate up to there"
         )
+    first_date = _first_date(settings)
+    if first_date is None or _utc(from_ms)[:10] < first_date:
+        raise UserError(
+            f"table requests begins with {first_date or 'nothing'}, and rows before it would be replaced by none: "
+            "restate from there on (maintain.retention.requests says how long it is kept)"
+        )
     return closed_ms
+
+
+def _first_date(settings: Settings) -> str | None:
+    """The oldest date of `requests`, as text."""
+    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
+    if "partition.event_date" not in actions.schema.names:
+        return None
+    return min((str(date) for date in actions.column("partition.event_date").to_pylist()), default=None)
 
 
 def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int, closed_ms: int) -> Restated:
@@ -102,10 +117,12 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     coverage = to_coverage(rules_of(session, settings), has_callback=bool(settings.quotas.callback))
     lateness = f"{stream.allowed_lateness} milliseconds"
     usage = to_usage(requests, coverage, lateness, stream.shuffle_partitions).persist()
+    _say(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")
     rejudged, reach = _rejudged(session, settings, usage, from_ms, to_ms, closed_ms)
     try:
         tail_end_ms = _tail_end_ms(settings, rejudged, reach)
-        touched = rejudged.where(_TOUCHED.format(tail_end_ms=tail_end_ms))
+        _say(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
+        touched = rejudged.where(f"second_ms < {tail_end_ms}")
         decision_rows = _replace(
             session, settings, DECISIONS.name, as_decisions(touched), from_ms, tail_end_ms
         )
@@ -119,6 +136,10 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     usage_rows = _replace(session, settings, USAGE.name, usage, from_ms, to_ms)
     usage.unpersist()
     return Restated(from_ms, to_ms, tail_end_ms, usage_rows, decision_rows, cold, unsettled)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _counted(buckets: list[Row]) -> tuple[int, int]:
@@ -148,8 +169,8 @@ def _rejudged(
             for part, rows in parts.items()
         )
         found = to_rejudged(reduce(lambda one, other: one.unionByName(other), sent), configs, reach).persist()
-        is_open = found.where("differs_until_ms IS NULL").isEmpty() or reach.tail_to_ms == closed_ms
-        if is_open and found.where("NOT is_warm").isEmpty():
+        is_settled = reach.tail_to_ms == closed_ms or found.where("differs_until_ms IS NULL").isEmpty()
+        if is_settled and found.where("NOT is_warm").isEmpty():
             break
         if reach_ms != _REACHES_MS[-1]:
             found.unpersist()
@@ -172,7 +193,7 @@ def _mine(session: SparkSession, settings: Settings, name: str, from_ms: int, to
 
 
 def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
-    return _mine(session, settings, name, from_ms, to_ms).where(_second_of_log_within(name, from_ms, to_ms))
+    return _mine(session, settings, name, from_ms, to_ms).where(_second_of_log_within(from_ms, to_ms))
 
 
 def _dates(from_ms: int, to_ms: int) -> str:
@@ -181,11 +202,10 @@ def _dates(from_ms: int, to_ms: int) -> str:
     return f"event_date >= DATE '{first}' AND event_date <= DATE '{last}'"
 
 
-def _second_of_log_within(name: str, from_ms: int, to_ms: int) -> str:
+def _second_of_log_within(from_ms: int, to_ms: int) -> str:
     """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
     within = f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
-    has_source = any("source" in table.names for table in TABLES if table.name == name)
-    return f"{within} AND (source IS NULL OR source = 'log')" if has_source else within
+    return f"{within} AND (source IS NULL OR source = 'log')"
 
 
 def _utc(time_ms: int) -> str:
@@ -198,7 +218,7 @@ def _replace(
     """Replace the rows of a stretch in one commit; how many there are now."""
     predicate = (
         f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)} AND "
-        f"{_second_of_log_within(name, from_ms, to_ms)}"
+        f"{_second_of_log_within(from_ms, to_ms)}"
     )
     writer = rows.repartition("event_date").write.format("delta")
     path = table_path(settings, name)

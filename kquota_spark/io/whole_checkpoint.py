@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
+
+from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -11,6 +15,7 @@ from kquota_spark.io.checkpoints import SOURCES, Checkpoint
 from kquota_spark.io.storage import delta_table
 
 _WITH_STATE = ("measure", "judge")
+_NOTED_PATH = re.compile(r'"file:([^"]+)(/state/0/_stateSchema/[^"]+)"')
 
 
 def require_whole(settings: Settings, hop: str) -> bool:
@@ -49,12 +54,24 @@ def _problem(settings: Settings, hop: str, checkpoint: Checkpoint) -> str:
         return f"its file offsets/{last} cannot be read ({str(error).partition(chr(10))[0]})"
     if hop in _WITH_STATE and not _has_state(checkpoint, batch_settings):
         return "its folder state is missing or not whole"
-    return _foreign(settings, hop, offset)
+    return _foreign(settings, hop, offset) or _moved(checkpoint)
 
 
 def _has_state(checkpoint: Checkpoint, batch_settings: dict[str, Any]) -> bool:
     partitions = int(batch_settings["conf"]["spark.sql.shuffle.partitions"])
     return all(checkpoint.has_files(f"state/0/{partition}") for partition in range(partitions))
+
+
+def _moved(checkpoint: Checkpoint) -> str:
+    """Spark notes where the schema of a state of transformWithState is, as a whole path, and looks there."""
+    if not isinstance(checkpoint.files, fs.LocalFileSystem):
+        return ""
+    noted = (Path(checkpoint.path) / "state" / "0" / "_metadata" / "v2").glob("[0-9]*")
+    paths = [path for file in noted for path in _NOTED_PATH.findall(file.read_text(encoding="utf-8"))]
+    for place, rest in paths:
+        if not Path(place + rest).exists():
+            return f"it was made at {place} and cannot be used elsewhere: Spark notes that path in it"
+    return ""
 
 
 def _foreign(settings: Settings, hop: str, offset: dict[str, Any]) -> str:

@@ -34,6 +34,11 @@ def only_violated(decisions: DataFrame) -> DataFrame:
     return decisions.where("quota_used_percent > 100")
 
 
+def with_source(rows: DataFrame) -> DataFrame:
+    """Rows of a release that had no JMX say nothing of a source: they are of the log."""
+    return rows.withColumn("source", F.coalesce("source", F.lit("log")))
+
+
 def only_one_source(decisions: DataFrame, around: DataFrame) -> DataFrame:
     """Leave out decisions from JMX where the same broker's log tells of the same type of quota.
 
@@ -86,11 +91,6 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
     )
 
 
-def with_source(rows: DataFrame) -> DataFrame:
-    """Rows that an older release wrote get their source: the log."""
-    return rows.withColumn("source", F.coalesce("source", F.lit("log")))
-
-
 def _clock(decisions: DataFrame) -> DataFrame:
     """How far each broker's log has come. The controller's bucket is rarely used: its clock is the cluster's."""
     newest = F.max("second").alias("clock")
@@ -120,7 +120,7 @@ def _as_pieces(violated: DataFrame) -> DataFrame:
 
 
 def _reopened(still_open: DataFrame) -> DataFrame:
-    return still_open.drop("event_date", "episode_id", "end_time")
+    return still_open.transform(with_source).drop("event_date", "episode_id", "end_time")
 
 
 def _sums() -> list[Column]:

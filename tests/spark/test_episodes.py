@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def episodes(spark: SparkSession, settings: Settings, *commits: list[dict[str, A
     """Write each list as one commit, which is one micro-batch; all episodes so far."""
     for rows in commits:
         write_table(Path(settings.tables), "decisions", *rows)
-    run_hop(spark, settings, "episodes")
+        run_hop(spark, settings, "episodes")
     return rows_of(settings, "violations")
 
 
@@ -170,6 +171,18 @@ def test_the_cut_into_batches_changes_nothing(spark: SparkSession, tmp_path: Pat
     whole = episodes(spark, settings_over(tmp_path / "1"), [row for rows in commits for row in rows])
     assert len(whole) > 3
     assert episodes(spark, settings_over(tmp_path / "2"), *commits) == whole
+
+
+def test_the_files_of_a_commit_are_read_together(spark: SparkSession, settings: Settings) -> None:
+    users = ("alice", "bob")
+    first = [over(0, bucket_user=user) for user in users]
+    # The dates make two files. Second 10 of one user would end the episode of the other, which goes on to second 2.
+    second = [
+        over(offset_s, percent, bucket_user=user, event_date=DAY + timedelta(days=place))
+        for place, user in enumerate(users)
+        for offset_s, percent in ((1, 150.0), (2, 150.0), (10, 50.0))
+    ]
+    assert spans(episodes(spark, settings, first, second)) == [(0, 3, 2), (0, 3, 2)]
 
 
 def test_a_batch_that_comes_again_adds_nothing(spark: SparkSession, settings: Settings) -> None:

@@ -118,6 +118,23 @@ def test_a_checkpoint_of_another_topic_is_refused(settings: Settings) -> None:
         require_whole(settings, "ingest")
 
 
+def test_a_checkpoint_that_was_moved_is_refused(settings: Settings) -> None:
+    root = _write(settings, "judge", _reads(settings, "usage"))
+    schema = root / "state" / "0" / "_stateSchema" / "default" / "0_1"
+    noted = root / "state" / "0" / "_metadata" / "v2" / "0"
+    for file, text in ((schema, ""), (noted, f'v2\n{{"stateSchemaFilePaths":["file:{schema}"]}}')):
+        file.parent.mkdir(parents=True)
+        file.write_text(text, encoding="utf-8")
+    assert require_whole(settings, "judge")
+    moved = root.rename(root.with_name("elsewhere"))
+    shutil.copytree(moved, root)
+    shutil.rmtree(moved)
+    assert require_whole(settings, "judge")  # a copy that is back in its place
+    noted.write_text(noted.read_text("utf-8").replace("checkpoints", "before"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"it was made at .*/before/judge and cannot be used elsewhere"):
+        require_whole(settings, "judge")
+
+
 def test_tables_made_anew_are_other_tables(settings: Settings) -> None:
     _write(settings, "measure", _reads(settings, "requests"))
     shutil.rmtree(settings.tables)
@@ -145,7 +162,7 @@ def test_a_lineage_begins_with_the_commits_of_the_last_hour(settings: Settings) 
     for second in (0, 5_000, 7_200):
         write_table(root, "requests", request(second, T0_MS + second * 1_000))
     require_lineage(settings, ["measure"], is_new=True)
-    assert stored_lineage(settings, "measure") == Lineage(2, {"1": T0_MS + 7_200_000})
+    assert stored_lineage(settings, "measure") == Lineage(2, {"1/log": T0_MS + 7_200_000})
 
 
 def test_nothing_is_left_out_of_tables_that_were_made_anew(settings: Settings) -> None:

@@ -11,13 +11,14 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.closed import closed_through_ms
 from kquota_spark.io.restate import require_closed
-from tests.unit.table_rows import T0_MS, decision, usage, write_table
+from tests.unit.table_rows import T0_MS, decision, request, usage, write_table
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """usage through second 3 and decisions through second 2, a commit each second."""
+    """usage through second 3 and decisions through second 2, a commit each second; requests of that day."""
     made = Settings(tables=str(tmp_path / "tables"), checkpoints=str(tmp_path / "checkpoints"))
+    write_table(Path(made.tables), "requests", request(0))
     for name, make, seconds in (("usage", usage, 4), ("decisions", decision, 3)):
         write_table(Path(made.tables), name)
         for second in range(seconds):
@@ -75,3 +76,11 @@ def test_an_open_stretch_is_refused(settings: Settings, tmp_path: Path) -> None:
     empty = Settings(tables=str(tmp_path / "empty"), checkpoints=settings.checkpoints)
     with pytest.raises(UserError, match=r"^nothing to restate: the audit has not judged a second yet$"):
         require_closed(empty, T0_MS, T0_MS + 1_000)
+
+
+def test_a_stretch_whose_requests_are_gone_is_refused(settings: Settings) -> None:
+    # They begin on 2026-11-21: what `usage` has of the day before could not be made again.
+    day_before_ms = T0_MS - 86_400_000
+    with pytest.raises(UserError, match=r"^table requests begins with 2026-11-21, and rows before it would"):
+        require_closed(settings, day_before_ms, T0_MS)
+    assert require_closed(settings, T0_MS - 20_000_000, T0_MS) == T0_MS + 3_000

@@ -187,3 +187,14 @@ def test_what_cannot_be_maintained_is_said_in_a_line(tmp_path: Path) -> None:
         UserError, match=r"^maintain\.retention\.decision: no table with dates, expected one of"
     ):
         list(maintain(settings, NOW_MS, is_dry_run=False))
+
+
+def test_with_jmx_alone_dates_before_the_newest_are_closed(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    tables = tmp_path / "tables"
+    write_table(tables, "usage", usage(source="jmx"))
+    for ago in (1, 1, 0, 0):
+        write_table(tables, "decisions", decision(event_date=_day(ago), source="jmx"))
+    steps = [step for step in maintain(settings, NOW_MS, is_dry_run=False) if step.table == "decisions"]
+    assert steps[0] == Step("decisions", "compact", _day(1).isoformat(), 2, "into 1")
+    assert [step.action for step in steps] == ["compact", "remove files"]

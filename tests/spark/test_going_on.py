@@ -1,0 +1,108 @@
+"""Tables of release 0.1 go on: with their checkpoints, and after these were lost, as if nothing had happened."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.io.lineage import require_lineage
+from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
+from tests.capture.tables_of_release import HOPS, RULES, requests_within
+from tests.spark.conftest import forget_last_commit, rows_of, run_hop, settings_at, write_rules
+from tests.unit.table_rows import write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+OF_0_1 = Path(__file__).parents[1] / "data" / "tables-0.1"
+WRITTEN = ("usage", "decisions", "violations")
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def _rows(settings: Settings) -> Rows:
+    """All rows. Those of 0.1 say nothing of their source, which is the log."""
+    return {
+        name: sorted(({**row, "source": row["source"] or "log"} for row in rows_of(settings, name)), key=repr)
+        for name in WRITTEN
+    }
+
+
+def _go_on(spark: SparkSession, settings: Settings) -> None:
+    """The next twelve seconds."""
+    write_table(Path(settings.tables), "requests", *requests_within(20, 32))
+    for hop in HOPS:
+        run_hop(spark, settings, hop)
+
+
+@pytest.fixture(scope="module")
+def untroubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """All 32 seconds by this release alone, from its first start on."""
+    settings = settings_at(tmp_path_factory.mktemp("untroubled"))
+    create_tables(settings)
+    write_rules(settings, *RULES)
+    for first_s, end_s in ((0, 10), (10, 20)):
+        write_table(Path(settings.tables), "requests", *requests_within(first_s, end_s))
+    _go_on(spark, settings)
+    return _rows(settings)
+
+
+@pytest.fixture
+def of_0_1(tmp_path: Path) -> Settings:
+    """20 s of release 0.1: 15 closed ones of two users, five in the state of MEASURE, two rings in that of JUDGE."""
+    shutil.copytree(OF_0_1, tmp_path / "old")
+    settings = settings_at(tmp_path / "old")
+    # Spark notes in the state of transformWithState where it is: such a checkpoint cannot be moved as it stands.
+    noted = Path(settings.checkpoints) / "judge" / "state" / "0" / "_metadata" / "v2" / "0"
+    text = noted.read_text(encoding="utf-8")
+    assert "file:ROOT/" in text
+    noted.write_text(text.replace("file:ROOT/", f"file:{tmp_path}/old/"), encoding="utf-8")
+    assert {name: len(rows_of(settings, name)) for name in WRITTEN} == {
+        "usage": 30, "decisions": 30, "violations": 2,
+    }  # fmt: skip
+    create_tables(settings)
+    return settings
+
+
+def test_a_later_release_goes_on_with_tables_and_checkpoints(
+    spark: SparkSession, of_0_1: Settings, untroubled: Rows
+) -> None:
+    assert require_lineage(of_0_1, HOPS, is_new=False) == []
+    _go_on(spark, of_0_1)
+    found = _rows(of_0_1)
+    for name in WRITTEN:
+        assert found[name] == untroubled[name], name
+        properties = DeltaTable(f"{of_0_1.tables}/{name}").metadata().configuration
+        assert properties[VERSION_PROPERTY] == str(SCHEMA_VERSION)
+
+
+def test_lost_checkpoints_and_a_new_lineage_cost_and_double_nothing(
+    spark: SparkSession, of_0_1: Settings, untroubled: Rows
+) -> None:
+    from kquota_spark.io.rebuilt_violations import rebuild_all_violations
+
+    before = _rows(of_0_1)
+    for hop in HOPS:
+        shutil.rmtree(Path(of_0_1.checkpoints) / hop)
+    with pytest.raises(UserError, match=r"measure is missing, but table usage has rows .* --new-lineage"):
+        require_lineage(of_0_1, HOPS, is_new=False)
+    assert require_lineage(of_0_1, HOPS, is_new=True) == list(HOPS)
+    rebuild_all_violations(spark, of_0_1)
+    assert _rows(of_0_1) == before
+    _go_on(spark, of_0_1)
+    found = _rows(of_0_1)
+    for name in WRITTEN:
+        assert found[name] == untroubled[name], name
+    # A crash of the new lineage is one like any other.
+    assert require_lineage(of_0_1, HOPS, is_new=False) == []
+    forget_last_commit(of_0_1, "judge")
+    run_hop(spark, of_0_1, "judge")
+    assert _rows(of_0_1) == untroubled
