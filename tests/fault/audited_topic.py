@@ -55,20 +55,20 @@ def configured(root: Path, cluster: Cluster, further: str = "") -> Path:
     return root / "kquota.yaml"
 
 
-def started(config: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """`spark-submit jobs/audit.py --drain`, as a process group of its own; its output is in audit.log."""
+def started(config: Path, *arguments: str, mode: str = "--drain") -> subprocess.Popen[bytes]:
+    """`spark-submit ARGUMENTS jobs/audit.py MODE`, as a process group of its own; its output is in audit.log."""
     command = [str(Path(sys.executable).with_name("spark-submit")), *arguments, "jobs/audit.py"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(_ROOT / "conf")}
     with (config.parent / "audit.log").open("ab") as log:
         return subprocess.Popen(
-            [*command, "--config", str(config), "--drain"],
+            [*command, "--config", str(config), mode],
             cwd=_ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
 
-def finish(config: Path, *arguments: str) -> None:
+def finish(config: Path, *arguments: str, mode: str = "--drain") -> None:
     """Run the audit to its end."""
-    process = started(config, *arguments)
+    process = started(config, *arguments, mode=mode)
     try:
         assert process.wait(_RUN_S) == 0, (config.parent / "audit.log").read_text(encoding="utf-8")[-3_000:]
     finally:
