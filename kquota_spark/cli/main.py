@@ -17,6 +17,7 @@ from kquota_spark.cli import (
     cluster,
     doctor,
     explain,
+    findings,
     maintain,
     read,
     replay,
@@ -41,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     for group in (
         read,
         agreement,
+        findings,
         doctor,
         resolve,
         explain,

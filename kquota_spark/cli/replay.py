@@ -83,7 +83,8 @@ def run_replay(options: argparse.Namespace) -> int:
     history = read_quotas(settings, options, apply_lag_ms=options.apply_lag_ms)
     files = [(broker_id_of(path, options.broker), path) for path in options.logs]
     with governor_of(settings, history) as governor:
-        found = replay_files(files, governor, config, time_zone)
+        of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker
+        found = replay_files(files, governor, config, time_zone, of_brokers)
     answer: dict[str, Any] = {
         "command": "kquota replay", "version": 1, **summary_of(found),
         "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),

@@ -68,9 +68,9 @@ def run_ship(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> Settings:
     path = options.config or DEFAULT_CONFIG
     settings = load_settings(path) if options.config or path.exists() else Settings()
-    kafka = replace(
-        settings.kafka,
-        bootstrap_servers=options.bootstrap_server or settings.kafka.bootstrap_servers,
-        topic=options.topic or settings.kafka.topic,
-    )
+    kafka = settings.kafka
+    if options.bootstrap_server:
+        kafka = replace(kafka, bootstrap_servers=options.bootstrap_server)
+    if options.topic:
+        kafka = replace(kafka, topic=options.topic, topics=(), topic_pattern="")
     return replace(settings, kafka=kafka)

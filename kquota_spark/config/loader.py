@@ -154,8 +154,11 @@ def _read_scalar(wanted: Any, value: Any, where: str, problems: list[str]) -> An
         problems.append(f"{where}: {value}, expected 1 or more")
     if where == "metrics.port" and not 0 <= value <= 65_535:
         problems.append(f"{where}: {value}, expected 0 to 65535")
-    if name == "log_time_zone":
+    in_zones = where.startswith("broker.log_time_zones.")
+    if name == "log_time_zone" or in_zones:
         _check_time_zone(value, where, problems)
+    if in_zones and not (name.isascii() and name.isdecimal()):
+        problems.append(f"{where}: {name[:60]!r} is no broker id, expected a number")
     if where == "broker.version":
         _check_version(value, where, problems)
     return value

@@ -91,9 +91,16 @@ class Broker:
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
     log_time_zone: str = "UTC"
+    log_time_zones: dict[str, str] = field(default_factory=dict)
+    """Zones of single brokers' logs, by broker id, where they are not `log_time_zone`."""
     quota_producer_default: int = 0
     quota_consumer_default: int = 0
     """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 where not set."""
+
+    @property
+    def zones_by_broker(self) -> dict[int, str]:
+        """`log_time_zones` by number."""
+        return {int(broker_id): zone for broker_id, zone in self.log_time_zones.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

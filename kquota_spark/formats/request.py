@@ -9,6 +9,7 @@ from kquota_spark.model.points import PointKind
 from kquota_spark.model.quota_types import QuotaType
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
+ALTER_CLIENT_QUOTAS_KEY = 49
 MAX_TOPICS = 32
 """So many topics of a request are named; all of them are counted."""
 INT32_MAX = 2**31 - 1
@@ -47,6 +48,7 @@ class Request(NamedTuple):
     software_name: str
     software_version: str
     topics: list[str]
+    altered_quotas: str | None = None
 
     @property
     def connection_hash(self) -> int:

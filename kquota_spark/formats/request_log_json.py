@@ -10,7 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from kquota_spark.formats import charged_bytes as charged
 from kquota_spark.formats.log_clock import has_fetch_waited, has_produce_waited, record_time_ms
+from kquota_spark.formats.quota_edits import QuotaEditsDecoder
 from kquota_spark.formats.request import (
+    ALTER_CLIENT_QUOTAS_KEY,
     DOWN_CONVERTED,
     FETCH_KEY,
     INT32_MAX,
@@ -120,6 +122,7 @@ class JsonForm:
         self._fetch = msgspec.json.Decoder(_FetchLine)
         self._fetch_28 = msgspec.json.Decoder(_FetchLine28)
         self._other = msgspec.json.Decoder(_OtherLine)
+        self._edits = QuotaEditsDecoder()
 
     def read(self, body: bytes, log_time_ms: int) -> Request:
         """The request of one line.
@@ -144,6 +147,8 @@ class JsonForm:
                 if fetch.request_header.request_api_key == FETCH_KEY:
                     return _of_fetch(fetch, log_time_ms)
             other = self._other.decode(body)
+            is_edit = other.request_header.request_api_key == ALTER_CLIENT_QUOTAS_KEY
+            edits = self._edits.text(other.request) if is_edit else None
         except msgspec.ValidationError as error:
             # The decoder names fields and types and never quotes values.
             raise Unreadable(f"JSON: {str(error)[:200]}") from None
@@ -151,7 +156,7 @@ class JsonForm:
             raise Unreadable("not valid JSON (cut in half, or not UTF-8)") from None
         if other.request_header.request_api_key in {PRODUCE_KEY, FETCH_KEY}:
             raise Unreadable("request header is not where Kafka writes it")
-        return _request(other, log_time_ms, _throttle_ms(other.response), False, [])
+        return _request(other, log_time_ms, _throttle_ms(other.response), False, [], altered_quotas=edits)
 
     def _decoded_fetch(self, body: bytes) -> _Line[_FetchRequest, _FetchResponse | str]:
         try:
@@ -253,6 +258,7 @@ def _request(
     amount: int | None = None,
     *,
     is_from_follower: bool = False,
+    altered_quotas: str | None = None,
 ) -> Request:
     """Put a request together; positional, because it runs once a line."""
     if amount is not None and amount > INT32_MAX:
@@ -288,6 +294,7 @@ def _request(
         software.software_name,
         software.software_version,
         topics,
+        altered_quotas,
     )
-    # Three times as fast as the constructor of a tuple with 20 names.
+    # Three times as fast as the constructor of a tuple with 21 names.
     return _new_tuple(Request, fields)

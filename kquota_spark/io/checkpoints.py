@@ -12,10 +12,18 @@ from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.storage import s3_file_system
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
 SOURCES = {"measure": REQUESTS.name, "judge": USAGE.name, "episodes": DECISIONS.name}
-"""The table that each query reads; `ingest` reads the log topic."""
+"""The table that each query of the log reads; `ingest` reads the log topic."""
+
+TARGETS = {
+    "ingest": REQUESTS.name,
+    "measure": USAGE.name,
+    "judge": DECISIONS.name,
+    "episodes": VIOLATIONS.name,
+}
+"""The table that each of them writes; these can go on under a new lineage."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pyarrow.compute as pc
+
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, read_below
@@ -29,19 +31,35 @@ def closed_through_ms(settings: Settings) -> int | None:
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).partition("\n")[0]
             raise UserError(f"checkpoint {settings.checkpoints}/{hop} cannot be read: {reason}") from error
-        ends.append(newest_second_ms(settings, SOURCES[hop], None if below is None else below - 1))
-    known = [end for end in ends if end is not None]
-    return min(known) + 1_000 if len(known) == len(ends) else None
+        if below == 0:
+            return None
+        seconds = seconds_of(settings, SOURCES[hop], None if below is None else below - 1)
+        if seconds is None:
+            return None
+        ends.append(seconds[1] + 1_000)
+    return min(ends)
 
 
-def newest_second_ms(settings: Settings, name: str, version: int | None = None) -> int | None:
-    """The newest second of a table, by the statistics of its files; None if it holds nothing."""
+def seconds_of(settings: Settings, name: str, version: int | None = None) -> tuple[int, int] | None:
+    """The oldest and the newest second that a table has from the log; None if it has none.
+
+    The oldest is that of the first files, by their statistics, and may be older than any of the log. JMX is ahead of
+    the log, so the newest is looked up in the rows, newest date first.
+    """
     table = delta_table(settings, name, version)
     actions = table.get_add_actions(flatten=True)
-    if "max.second" not in actions.schema.names:
+    if "min.second" not in actions.schema.names:
         return None
-    newest = [time for time in actions.column("max.second").to_pylist() if time is not None]
-    return max(map(_epoch_ms, newest), default=None)
+    oldest = [_epoch_ms(time) for time in actions.column("min.second").to_pylist() if time is not None]
+    dataset = table.to_pyarrow_dataset()
+    is_of_log = pc.scalar(True)
+    if "source" in dataset.schema.names:
+        is_of_log = pc.field("source").is_null() | (pc.field("source") == "log")
+    for day in sorted(set(actions.column("partition.event_date").to_pylist()), reverse=True):
+        rows = dataset.to_table(columns=["second"], filter=is_of_log & (pc.field("event_date") == day))
+        if rows.num_rows:
+            return min(oldest), _epoch_ms(pc.max(rows["second"]).as_py())
+    return None
 
 
 def _epoch_ms(time: datetime) -> int:

@@ -22,23 +22,17 @@ from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import SOURCES, file_system
+from kquota_spark.io.checkpoints import SOURCES, TARGETS, file_system
 from kquota_spark.io.delta_tables import has_rows
 from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
 from kquota_spark.io.whole_checkpoint import require_whole
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
-_TARGETS = {
-    "ingest": REQUESTS.name,
-    "measure": USAGE.name,
-    "judge": DECISIONS.name,
-    "episodes": VIOLATIONS.name,
-}
 _OFFSETS = """
 select topic, "partition", max(kafka_offset) + 1 from requests
 where cluster_id = ? and topic not like 'file:%' group by all order by all
@@ -102,8 +96,8 @@ def require_lineage(settings: Settings, hops: Sequence[str], *, is_new: bool) ->
     """
     begun = []
     for hop in hops:
-        target = _TARGETS[hop]
-        if require_whole(settings, hop):
+        target = TARGETS.get(hop)
+        if require_whole(settings, hop) or target is None:
             continue
         if not has_rows(settings, target):
             _forget(settings, hop)
@@ -125,7 +119,11 @@ def _lineage(settings: Settings, hop: str) -> Lineage:
             settings, [REQUESTS.name], _OFFSETS, [settings.cluster_id]
         ).rows:
             offsets.setdefault(topic, {})[str(partition)] = offset
-        return Lineage(offsets=offsets)
+        return Lineage(
+            offsets={
+                topic: offsets[topic] for topic in settings.kafka.log_topics(offsets) if topic in offsets
+            }
+        )
     name, sql = (USAGE.name, _USAGE) if hop == "measure" else (DECISIONS.name, _DECIDED)
     rows = query(settings, [name], sql, [settings.cluster_id]).rows
     through_ms = {str(broker): int(second_ms) for broker, second_ms in rows}

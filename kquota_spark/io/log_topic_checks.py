@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.formats.broker_ids import HEADER
 from kquota_spark.formats.log_messages import HEARTBEAT, LogMessages
 from kquota_spark.formats.request_log import RequestLogParser, Unreadable
@@ -92,20 +92,20 @@ def arrival_checks(
         advice = "start kquota ship (or Filebeat, Fluent Bit) on the brokers"
         return [*checks, fail("lines", f"{shown} is empty", advice)]
     reader = LogMessages(message_format(settings))
-    return checks + message_checks(messages, reader, settings.broker.log_time_zone, brokers, now_ms)
+    return checks + message_checks(messages, reader, settings.broker, brokers, now_ms)
 
 
 def message_checks(
     messages: Sequence[Message],
     reader: LogMessages,
-    log_time_zone: str,
+    of: Broker,
     brokers: Sequence[int],
     now_ms: int,
 ) -> list[Check]:
     """Judge the newest messages of the topics (at least one)."""
     return [
         *_fresh(messages, now_ms),
-        *_readable(messages, reader, log_time_zone),
+        *_readable(messages, reader, of),
         _beats(messages, reader, brokers, now_ms),
     ]
 
@@ -185,17 +185,19 @@ def _fresh(messages: Iterable[Message], now_ms: int) -> list[Check]:
     ]
 
 
-def _readable(messages: Iterable[Message], reader: LogMessages, log_time_zone: str) -> list[Check]:
-    parser = RequestLogParser(log_time_zone)
+def _readable(messages: Iterable[Message], reader: LogMessages, of: Broker) -> list[Check]:
+    parser = RequestLogParser(of.log_time_zone)
+    parsers = {broker_id: RequestLogParser(zone) for broker_id, zone in of.zones_by_broker.items()}
     read, reasons, offset_ms = 0, dict[str, int](), 0
     for message in messages:
         if message.value.startswith(HEARTBEAT):
             continue
         try:
             line, fields = reader.opened(message.value)
-            if reader.broker_id(message.named, fields, message.topic) is None:
+            broker_id = reader.broker_id(message.named, fields, message.topic)
+            if broker_id is None:
                 raise Unreadable(reader.no_broker)
-            request = parser.parse(line, message.timestamp_ms)
+            request = parsers.get(broker_id, parser).parse(line, message.timestamp_ms)
         except Unreadable as error:
             reasons[str(error)] = reasons.get(str(error), 0) + 1
         else:

@@ -67,10 +67,9 @@ def maintain(settings: Settings, now_ms: int, *, is_dry_run: bool) -> Iterator[S
         if table is None:
             continue
         try:
-            yield from _expired(
-                settings, table, name, min(closed, _first_kept(settings, name, now_ms)), is_dry_run
-            )
-            yield from _compacted(table, name, closed, is_dry_run)
+            first_kept = min(closed, _first_kept(settings, name, now_ms))
+            yield from _expired(table, name, first_kept, is_dry_run)
+            yield from _compacted(table, name, first_kept, closed, is_dry_run)
             yield _vacuumed(settings, table, name, now_ms, is_dry_run)
         except (DeltaError, OSError) as error:
             raise UserError(f"table {name}: {str(error).partition(chr(10))[0]}") from error
@@ -110,9 +109,7 @@ def _files_of(table: DeltaTable) -> Mapping[date, int]:
     return Counter(day for day in actions.column("partition.event_date").to_pylist() if day is not None)
 
 
-def _expired(
-    settings: Settings, table: DeltaTable, name: str, first_kept: date, is_dry_run: bool
-) -> Iterator[Step]:
+def _expired(table: DeltaTable, name: str, first_kept: date, is_dry_run: bool) -> Iterator[Step]:
     files = _files_of(table)
     old = sorted(day for day in files if day < first_kept)
     if old and not is_dry_run:
@@ -120,9 +117,11 @@ def _expired(
     yield from (Step(name, "delete date", day.isoformat(), files[day]) for day in old)
 
 
-def _compacted(table: DeltaTable, name: str, closed: date, is_dry_run: bool) -> Iterator[Step]:
+def _compacted(
+    table: DeltaTable, name: str, first_kept: date, closed: date, is_dry_run: bool
+) -> Iterator[Step]:
     for day, count in sorted(_files_of(table).items()):
-        if count < 2 or day >= closed:
+        if count < 2 or not first_kept <= day < closed:
             continue
         if is_dry_run:
             yield Step(name, "compact", day.isoformat(), count)

@@ -8,7 +8,7 @@ import sys
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,9 +68,20 @@ def broker_id_of(path: Path, given: int | None) -> int:
 
 
 def replay_files(
-    files: Sequence[tuple[int, Path]], governor: Governor, config: RateConfig, log_time_zone: str = "UTC"
+    files: Sequence[tuple[int, Path]],
+    governor: Governor,
+    config: RateConfig,
+    log_time_zone: str = "UTC",
+    log_time_zones: Mapping[int, str] | None = None,
 ) -> Replay:
     """Replay log files, each with its broker id.
+
+    Args:
+        files: the logs.
+        governor: the quotas in force.
+        config: the sample ring of the brokers.
+        log_time_zone: zone of the logs.
+        log_time_zones: zones of single brokers' logs, where they are not that.
 
     Raises:
         UserError: a file cannot be read.
@@ -78,9 +89,9 @@ def replay_files(
     """
     found = Replay()
     stretches = _Stretches(governor)
-    parser = RequestLogParser(log_time_zone)
     reported_s = time.monotonic()
     for broker_id, path in files:
+        parser = RequestLogParser((log_time_zones or {}).get(broker_id, log_time_zone))
         for line in log_lines(path):
             found.lines += 1
             try:

@@ -17,4 +17,5 @@ def ingest_settings(settings: Settings) -> IngestSettings:
         allowed_lateness_ms=stream.allowed_lateness,
         raw_text_limit_bytes=stream.raw_text_limit_bytes,
         messages=message_format(settings),
+        log_time_zones=settings.broker.zones_by_broker,
     )

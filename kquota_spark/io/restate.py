@@ -20,17 +20,16 @@ from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import read_below
-from kquota_spark.io.closed import closed_through_ms
+from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.io.conflicts import retried
 from kquota_spark.io.hops import governed_usage
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
-from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.judge import as_decisions, as_sent
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -126,7 +125,8 @@ def _rejudged(
 ) -> tuple[DataFrame, Reach]:
     """All seconds of all buckets from the stretch to the end of the reach; kept in memory."""
     config = rate_config(settings)
-    beginning_ms = _beginning_ms(settings)
+    seconds = seconds_of(settings, USAGE.name)
+    beginning_ms = from_ms if seconds is None else seconds[0]
     for reach_ms in _REACHES_MS:
         reach = Reach(
             from_ms,
@@ -151,18 +151,6 @@ def _rejudged(
     return found, reach
 
 
-def _beginning_ms(settings: Settings) -> int:
-    """A time before which `usage` holds nothing: the start of its first date."""
-    dates = [part["event_date"] for part in delta_table(settings, USAGE.name).partitions()]
-    return min((_date_ms(str(date)) for date in dates), default=2**62)
-
-
-def _date_ms(date: str) -> int:
-    from datetime import UTC, datetime
-
-    return round(datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp() * 1_000)
-
-
 def _tail_end_ms(settings: Settings, rejudged: DataFrame, reach: Reach) -> int:
     """Through when decisions are replaced: at least as long as a ring remembers."""
     row = rejudged.agg(F.max(F.coalesce("differs_until_ms", F.lit(reach.tail_to_ms)))).head()
@@ -179,15 +167,20 @@ def _mine(session: SparkSession, settings: Settings, name: str, from_ms: int, to
 
 
 def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
-    return _mine(session, settings, name, from_ms, to_ms).where(_second_within(from_ms, to_ms))
+    return _mine(session, settings, name, from_ms, to_ms).where(_second_of_log_within(name, from_ms, to_ms))
 
 
 def _dates(from_ms: int, to_ms: int) -> str:
-    return f"event_date BETWEEN DATE '{_utc(from_ms)[:10]}' AND DATE '{_utc(to_ms - 1)[:10]}'"
+    # Not BETWEEN: Delta checks written rows against the condition of replaceWhere, and cannot resolve that one.
+    first, last = _utc(from_ms)[:10], _utc(to_ms - 1)[:10]
+    return f"event_date >= DATE '{first}' AND event_date <= DATE '{last}'"
 
 
-def _second_within(from_ms: int, to_ms: int) -> str:
-    return f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
+def _second_of_log_within(name: str, from_ms: int, to_ms: int) -> str:
+    """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
+    within = f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
+    has_source = any("source" in table.names for table in TABLES if table.name == name)
+    return f"{within} AND (source IS NULL OR source = 'log')" if has_source else within
 
 
 def _utc(time_ms: int) -> str:
@@ -200,7 +193,7 @@ def _replace(
     """Replace the rows of a stretch in one commit; how many there are now."""
     predicate = (
         f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)} AND "
-        f"{_second_within(from_ms, to_ms)}"
+        f"{_second_of_log_within(name, from_ms, to_ms)}"
     )
     writer = rows.repartition("event_date").write.format("delta")
     path = table_path(settings, name)

@@ -110,10 +110,13 @@ class Shipper:
             UserError: no files, a bad one, or see the class.
         """
         ship, kafka = settings.ship, settings.kafka
+        topics = kafka.log_topics(())
+        if len(topics) != 1:
+            raise UserError("the settings name no single topic to ship to: say which with --topic")
 
         def connect() -> Topic:
             return KafkaTopic(
-                kafka.bootstrap_servers, kafka.topic, client_id=ship.client_id, options=ship.options
+                kafka.bootstrap_servers, topics[0], client_id=ship.client_id, options=ship.options
             )
 
         return cls(

@@ -66,7 +66,9 @@ def _foreign(settings: Settings, hop: str, offset: dict[str, Any]) -> str:
         if "reservoirId" in offset:
             return "it belongs to another query"
         return f"it reads topic {', '.join(sorted(offset))}, and the settings say {settings.kafka.subscription[1]}"
-    name = SOURCES[hop]
+    name = SOURCES.get(hop)
+    if name is None:
+        return ""
     source = delta_table(settings, name)
     if offset.get("reservoirId") == str(source.metadata().id):
         return ""

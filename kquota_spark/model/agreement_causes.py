@@ -100,7 +100,7 @@ def likely_causes(evidence: BrokerEvidence, config: RateConfig, fit: Fit | None)
         return []
     if fit is not None:
         return [_of_fit(fit, config)]
-    found = list(_of_lines(evidence, config))
+    found = [*_of_lines(evidence), *_of_quotas(evidence, config)]
     return found or [
         LikelyCause(
             Cause.UNKNOWN,
@@ -141,8 +141,7 @@ def _window(config: RateConfig) -> str:
     return f"quota.window.num {config.num_samples} and quota.window.size.seconds {config.window_ms // 1_000}"
 
 
-def _of_lines(evidence: BrokerEvidence, config: RateConfig) -> Iterator[LikelyCause]:
-    wrong = evidence.wrong
+def _of_lines(evidence: BrokerEvidence) -> Iterator[LikelyCause]:
     is_mild = evidence.false_negative >= ONE_SIDED * max(evidence.false_positive, 1)
     missing = 100 * evidence.lines_missing > MISSING_PERCENT * evidence.lines_expected
     if is_mild and (evidence.offsets_missing or missing):
@@ -161,12 +160,6 @@ def _of_lines(evidence: BrokerEvidence, config: RateConfig) -> Iterator[LikelyCa
             f"{evidence.late:,} of {evidence.requests:,} requests came too late to be counted",
             "raise stream.judge_lateness, or let the shippers keep up",
         )
-    if evidence.jmx_samples >= LEAST_JMX and evidence.judged_in_jmx == 0:
-        yield LikelyCause(
-            Cause.CALLBACK,
-            f"none of {evidence.jmx_samples:,} byte rates in JMX belongs to a bucket that was judged",
-            "look for client.quota.callback.class on the brokers, and set quotas.callback",
-        )
     if is_mild and evidence.other_throttled:
         yield LikelyCause(
             Cause.REQUEST_QUOTA,
@@ -174,7 +167,17 @@ def _of_lines(evidence: BrokerEvidence, config: RateConfig) -> Iterator[LikelyCa
             "that the audit does not know",
             "see that the source of the quotas is complete",
         )
-    elif 100 * evidence.excluded > EXCLUDED_PERCENT * evidence.requests:
+
+
+def _of_quotas(evidence: BrokerEvidence, config: RateConfig) -> Iterator[LikelyCause]:
+    wrong = evidence.wrong
+    if evidence.jmx_samples >= LEAST_JMX and evidence.judged_in_jmx == 0:
+        yield LikelyCause(
+            Cause.CALLBACK,
+            f"none of {evidence.jmx_samples:,} byte rates in JMX belongs to a bucket that was judged",
+            "look for client.quota.callback.class on the brokers, and set quotas.callback",
+        )
+    if 100 * evidence.excluded > EXCLUDED_PERCENT * evidence.requests:
         yield LikelyCause(
             Cause.REQUEST_QUOTA,
             f"{evidence.excluded:,} of {evidence.requests:,} requests are under a request quota and left out",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +33,8 @@ class IngestSettings:
     allowed_lateness_ms: int
     raw_text_limit_bytes: int
     messages: MessageFormat = field(default_factory=MessageFormat)
+    log_time_zones: Mapping[int, str] = field(default_factory=dict)
+    """Of single brokers, where it is not `log_time_zone`."""
 
 
 class _Beat(msgspec.Struct):
@@ -120,6 +122,9 @@ class MessageReader:
         self._messages = LogMessages(settings.messages)
         self._takes_lines = self._messages.takes_lines
         self._parser = RequestLogParser(settings.log_time_zone)
+        self._parsers = {
+            broker_id: RequestLogParser(zone) for broker_id, zone in settings.log_time_zones.items()
+        }
 
     def read(
         self, value: bytes | None, broker: bytes | None, topic: str, timestamp_ms: int
@@ -145,11 +150,12 @@ class MessageReader:
         broker_id = self._messages.broker_id(broker, fields, topic)
         if broker_id is None:
             return self._unreadable(line, None, self._messages.no_broker)
+        parser = self._parsers.get(broker_id, self._parser) if self._parsers else self._parser
         seen_ms = timestamp_ms
-        if fields and self._parser.is_shown_twice(line):
+        if fields and parser.is_shown_twice(line):
             seen_ms = min(timestamp_ms, self._messages.read_ms(fields) or timestamp_ms)
         try:
-            request = self._parser.parse(line, seen_ms)
+            request = parser.parse(line, seen_ms)
         except Unreadable as reason:
             return self._unreadable(line, broker_id, str(reason))
         # Compared with the message's own time, never with now(): a re-run gives the same answer.

@@ -61,6 +61,11 @@ REQUESTS = Table(
         Column("software_name", "string", "client library"),
         Column("software_version", "string", "its version"),
         Column("topics", "array<string>", "topic names (or ids) a produce or fetch touched, at most 32"),
+        Column(
+            "altered_quotas",
+            "string",
+            "AlterClientQuotas only: JSON list of [entity, key, value], null where removed; null elsewhere",
+        ),
         Column("reason", "string", "why a line could not be read; null for readable ones"),
         Column("raw_text", "string", "text of an unreadable line, cut; null where it may hold secrets"),
     ),

@@ -11,7 +11,19 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "kquota_spark"
 COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
-READING = ("declared_tables", "doctor", "escape", "listing", "options", "read", "render", "usage")
+READING = (
+    "agreement",
+    "agreement_line",
+    "declared_tables",
+    "doctor",
+    "escape",
+    "findings",
+    "listing",
+    "options",
+    "read",
+    "render",
+    "usage",
+)
 SPARK = {"pyspark", "delta", "py4j"}
 SLOW = SPARK | {"pyarrow", "pandas", "numpy", "duckdb", "deltalake", "kafka", "confluent_kafka", "kazoo"}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -13,10 +15,12 @@ from deltalake import DeltaTable
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.topics import create_topics
-from tests.bench.lines import QUOTAS, lines
+from tests.bench.lines import QUOTAS, Line, lines
 
 LINES = 20_000
+COPIES = len(range(0, LINES, 3))
 LINES_PER_S = 400  # 50 s of log time
+SHUFFLED_S = 2.0  # of the 5 s of lateness; the micro-batches of two partitions take the rest
 TOPIC = "kquota.disturbed"
 TABLES = ("requests", "usage", "decisions", "violations", "quota_changes", "quota_rules")
 _ROOT = Path(__file__).parents[2]
@@ -34,15 +38,31 @@ _COMMIT_METADATA = {"quota_changes": ("observed_at",)}
 """When the watcher of a run saw an edit; all other columns of all tables are compared."""
 
 
+def as_written() -> list[Line]:
+    """The lines in order; the last one is cut in half: unreadable lines have to come through all troubles too."""
+    *whole, last = lines(range(LINES), lines_per_s=LINES_PER_S)
+    return [*whole, Line(last.broker_id, last.text[:300])]
+
+
+def _as_sent() -> list[Line]:
+    """Shuffled, and each third line twice."""
+    chance = random.Random(7)
+
+    def moved_s(index: int) -> float:
+        return index / LINES_PER_S + chance.uniform(0, SHUFFLED_S)
+
+    written = list(enumerate(as_written()))
+    sent = [(moved_s(index), index, line) for index, line in [*written, *written[::3]]]
+    return [line for _, _, line in sorted(sent)]
+
+
 def fill(cluster: Cluster) -> None:
-    """Write the lines, on two partitions."""
+    """Send the lines, on two partitions."""
     create_topics(cluster, {TOPIC: 2})
-    producer = Producer({**cluster.client_settings(), "queue.buffering.max.messages": LINES})
-    for index, line in enumerate(lines(range(LINES), lines_per_s=LINES_PER_S)):
+    producer = Producer({**cluster.client_settings(), "queue.buffering.max.messages": 2 * LINES})
+    for line in _as_sent():
         key = str(line.broker_id).encode()
-        # The last line is cut in half: unreadable lines have to come through all troubles too.
-        text = line.text[:300] if index == LINES - 1 else line.text
-        producer.produce(TOPIC, text, key, partition=line.broker_id % 2, timestamp=1_795_246_000_000)
+        producer.produce(TOPIC, line.text, key, partition=line.broker_id % 2, timestamp=1_795_246_000_000)
     producer.flush()
 
 
@@ -55,20 +75,23 @@ def configured(root: Path, cluster: Cluster, further: str = "") -> Path:
     return root / "kquota.yaml"
 
 
-def started(config: Path, *arguments: str, mode: str = "--drain") -> subprocess.Popen[bytes]:
-    """`spark-submit ARGUMENTS jobs/audit.py MODE`, as a process group of its own; its output is in audit.log."""
-    command = [str(Path(sys.executable).with_name("spark-submit")), *arguments, "jobs/audit.py"]
+def started(
+    config: Path, *arguments: str, job: Sequence[str] = ("audit.py", "--drain")
+) -> subprocess.Popen[bytes]:
+    """`spark-submit` of a job, as a process group of its own; its output is in audit.log."""
+    name, *options = job
+    command = [str(Path(sys.executable).with_name("spark-submit")), *arguments, f"jobs/{name}"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(_ROOT / "conf")}
     with (config.parent / "audit.log").open("ab") as log:
         return subprocess.Popen(
-            [*command, "--config", str(config), mode],
+            [*command, "--config", str(config), *options],
             cwd=_ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
 
-def finish(config: Path, *arguments: str, mode: str = "--drain") -> None:
-    """Run the audit to its end."""
-    process = started(config, *arguments, mode=mode)
+def finish(config: Path, *arguments: str, job: Sequence[str] = ("audit.py", "--drain")) -> None:
+    """Run a job to its end."""
+    process = started(config, *arguments, job=job)
     try:
         assert process.wait(_RUN_S) == 0, (config.parent / "audit.log").read_text(encoding="utf-8")[-3_000:]
     finally:

@@ -14,13 +14,15 @@ from tests.fault.audited_topic import assert_equal_tables, configured, finish, s
 
 pytestmark = pytest.mark.integration
 
+ONCE = ("audit.py", "--once")
+
 
 @pytest.mark.timeout(600)
 def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_line(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     config = configured(tmp_path / "first", cluster)
-    first = started(config, mode="--once")
+    first = started(config, job=ONCE)
     try:
         give_up_s = time.monotonic() + 60
         while driver_pid(str(tmp_path / "first" / "checkpoints"), "ingest") is None:
@@ -28,7 +30,7 @@ def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_li
             assert time.monotonic() < give_up_s
             time.sleep(0.1)
         log = tmp_path / "first" / "audit.log"
-        beside = started(config, mode="--once")
+        beside = started(config, job=ONCE)
         assert beside.wait(60) == 1
         said = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("audit: ")]
         pid = driver_pid(str(tmp_path / "first" / "checkpoints"), "ingest")
@@ -43,5 +45,5 @@ def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_li
         first.kill()
         first.wait()
     shutil.copytree(tmp_path / "first", tmp_path / "once")
-    finish(config, mode="--once")
+    finish(config, job=ONCE)
     assert_equal_tables(tmp_path / "once", tmp_path / "first")

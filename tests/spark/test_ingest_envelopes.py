@@ -129,6 +129,13 @@ def test_what_cannot_be_read_keeps_the_text_of_its_line_and_never_a_secret(spark
 BERLIN = replace(SETTINGS, log_time_zone="Europe/Berlin")
 
 
+def test_a_broker_may_have_a_zone_of_its_own(spark: SparkSession) -> None:
+    zones = replace(BERLIN, log_time_zones={2: "Asia/Kathmandu"})
+    found = rows_of(spark, [("log", key, LINES[0]) for key in (b"1", b"2")], zones)
+    # 12:00:00,123 is 11:00 UTC in Berlin in winter, 06:15 UTC in Kathmandu.
+    assert [row["log_time_ms"] for row in found] == [T0_MS + 123 - 3_600_000, T0_MS + 123 - 20_700_000]
+
+
 def test_the_hour_that_is_shown_twice_is_told_by_the_time_of_the_message(spark: SparkSession) -> None:
     # 2026-10-25: 03:00 CEST (01:00 UTC) becomes 02:00 CET. 02:30 is 00:30 UTC, and 01:30 UTC again.
     line = LINES[0].replace(b"2024-11-20 12:00:00,123", b"2026-10-25 02:30:00,123")

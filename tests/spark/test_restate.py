@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
-from kquota_spark.io.closed import closed_through_ms
 from tests.spark.conftest import change, only, rows_of, run_hop, settings_at, write_rules
 from tests.unit.table_rows import T0_MS, heartbeat, request, write_table
 
@@ -121,19 +119,3 @@ def test_a_stretch_that_had_nothing_is_not_read_again_by_the_queries(
     assert only(rows_of(settings, "violations"), "start_time", "end_time", "violated_seconds") == [
         (T0_MS + 30_000, T0_MS + 31_000, 1)
     ]
-
-
-def test_an_open_stretch_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    from kquota_spark.io.restate import require_closed
-
-    settings = _run(tmp_path)
-    with pytest.raises(UserError, match=r"^nothing to restate: the audit has not judged a second yet$"):
-        require_closed(settings, T0_MS, T0_MS + 1_000)
-    # The heartbeat closes second 0 and not second 5: that is as far as the lines and the lateness of 5 s go.
-    _audited(spark, settings, [request(0), request(1, T0_MS + 5_000), heartbeat(2, T0_MS + 6_000)])
-    assert closed_through_ms(settings) == T0_MS + 1_000
-    assert require_closed(settings, T0_MS, T0_MS + 1_000) == T0_MS + 1_000
-    with pytest.raises(UserError, match="seconds from 2026-11-21 05:40:01 UTC on are open"):
-        require_closed(settings, T0_MS, T0_MS + 1_001)
-    with pytest.raises(UserError, match="is not after"):
-        require_closed(settings, T0_MS, T0_MS)

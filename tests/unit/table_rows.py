@@ -58,6 +58,7 @@ def request(offset: int, time_ms: int = T0_MS, **changed: Any) -> dict[str, Any]
         "user": "alice",
         "client_id": "etl",
         "api_key": 0,
+        "api_version": 9,
         "point_kind": 0,
         "charged_bytes": 1_000,
         "observed_throttle_ms": 0,

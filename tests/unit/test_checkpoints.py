@@ -134,7 +134,7 @@ def test_a_lost_checkpoint_is_refused_unless_a_new_lineage_is_asked_for(settings
     with pytest.raises(UserError, match=r"^checkpoint .*/ingest is missing, but table requests has rows"):
         require_lineage(settings, ["ingest"], is_new=False)
     assert require_lineage(settings, ["ingest"], is_new=True) == ["ingest"]
-    # Behind the newest offset of each partition that the table has.
+    # Behind the newest offset of each partition that the table has; whatever topic is subscribed to then.
     assert stored_lineage(settings, "ingest") == Lineage(offsets={"log": {"0": 6, "2": 5}})
 
 

@@ -121,6 +121,14 @@ MISTAKES = [
         "broker: {log_time_zone: ../etc/passwd}",
         "broker.log_time_zone: '../etc/passwd' is no time zone, expected a name such as UTC or Europe/Berlin",
     ),
+    (
+        "broker: {log_time_zones: {3: CEST}}",
+        "broker.log_time_zones.3: 'CEST' is no time zone, expected a name such as UTC or Europe/Berlin",
+    ),
+    (
+        "broker: {log_time_zones: {kafka-3: UTC}}",
+        "broker.log_time_zones.kafka-3: 'kafka-3' is no broker id, expected a number",
+    ),
     ("kafka: fast", "kafka: 'fast', expected a mapping of keys"),
     ("kafka:", "kafka: nothing, expected a mapping of keys"),
     ("kafka: {options: [a]}", "kafka.options: a list, expected a mapping of names to texts"),
@@ -216,7 +224,7 @@ kafka:
   broker_ids: {kafka-0: 1, 17: 2}
   broker_in_topic: log-(\d+)
 quotas: {source: file, apply_lag: "${KQUOTA_TEST_LAG}", session_timeout: 250ms}
-broker: {version: "3.7", log_time_zone: Europe/Berlin}
+broker: {version: "3.7", log_time_zone: Europe/Berlin, log_time_zones: {3: UTC}}
 stream: {trigger: 2 min, judge_lateness: 1 h, episode_gap: 1 d, allowed_lateness: 1 ms}
 ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
 """
@@ -233,7 +241,7 @@ ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
             broker_in_topic=r"log-(\d+)",
         ),
         quotas=Quotas(source="file", apply_lag=Duration(1_500), session_timeout=Duration(250)),
-        broker=Broker(version="3.7", log_time_zone="Europe/Berlin"),
+        broker=Broker(version="3.7", log_time_zone="Europe/Berlin", log_time_zones={"3": "UTC"}),
         stream=Stream(
             trigger=Duration(120_000), judge_lateness=Duration(3_600_000), episode_gap=Duration(86_400_000),
             allowed_lateness=Duration(1),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.config.settings import Broker
 from kquota_spark.formats.log_messages import LogMessages, MessageFormat
 from kquota_spark.io.client_properties import connection_options
 from kquota_spark.io.log_topic_checks import Message, message_checks
@@ -100,7 +101,9 @@ _BEAT = b'{"kquota_heartbeat":{"time_ms":1795239600000}}'
 def _of_messages(
     *messages: Message, zone: str = "UTC", now_ms: int = T0_MS + 500
 ) -> list[tuple[str, str, str]]:
-    checks = message_checks(messages, LogMessages(MessageFormat()), zone, [1, 2], now_ms)
+    checks = message_checks(
+        messages, LogMessages(MessageFormat()), Broker(log_time_zone=zone), [1, 2], now_ms
+    )
     return [(check.status.value, check.what, check.evidence) for check in checks]
 
 
@@ -138,7 +141,7 @@ def test_a_log_topic_in_envelopes_that_do_not_say_the_broker() -> None:
     filebeat = json.dumps({"message": _LINE.decode(), "host": {"name": "kafka-1"}}).encode()
     beats = (Message(_BEAT, b"1", T0_MS), Message(_BEAT, b"2", T0_MS))
     checks = message_checks(
-        (Message(filebeat, None, T0_MS), *beats), LogMessages(MessageFormat()), "UTC", [1, 2], T0_MS
+        (Message(filebeat, None, T0_MS), *beats), LogMessages(MessageFormat()), Broker(), [1, 2], T0_MS
     )
     assert [(check.status.value, check.what, check.evidence, check.advice) for check in checks][2:3] == [
         (
@@ -152,5 +155,5 @@ def test_a_log_topic_in_envelopes_that_do_not_say_the_broker() -> None:
         )
     ]
     named = LogMessages(MessageFormat(broker_ids={"kafka-1": 1}))
-    checks = message_checks((Message(filebeat, None, T0_MS), *beats), named, "UTC", [1, 2], T0_MS)
+    checks = message_checks((Message(filebeat, None, T0_MS), *beats), named, Broker(), [1, 2], T0_MS)
     assert checks[2].evidence == "1 recent lines can be read"

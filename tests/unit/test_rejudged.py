@@ -63,7 +63,7 @@ def test_a_late_second_restated_is_as_if_in_time(variant: RingVariant, busy: flo
         assert spliced == calm
         assert again.is_warm
         differing += before != calm
-    assert differing > 10  # most of the late seconds make a difference at all
+    assert differing > 2  # late seconds do make a difference, seldom where the bucket is seldom used
 
 
 def test_a_bucket_without_a_pause_within_the_reach_says_so() -> None:

@@ -1,0 +1,123 @@
+"""`kquota findings`: what is wrong with a cluster's quotas and with the clients under them, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kquota_spark.cli.agreement_line import with_agreement
+from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.listing import counted
+from kquota_spark.cli.options import (
+    add_output_options,
+    add_settings_options,
+    limit_of,
+    settings_of,
+    time_argument,
+)
+from kquota_spark.cli.page import Page
+from kquota_spark.cli.render import Report, Row, iso_time, show
+from kquota_spark.io.tables import Tables
+from kquota_spark.model.findings import Evidence, Finding, Kind
+from kquota_spark.reports.findings import findings
+
+_COLUMNS = ("kind", "severity", "subject", "finding", "advice")
+_MOST_ROWS = 10
+_INDENT = 4
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `findings`."""
+    about = "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ..."
+    parser = subparsers.add_parser("findings", help=about, description=about)
+    add_settings_options(parser)
+    parser.add_argument(
+        "--kind", action="append", choices=[kind.value for kind in Kind], metavar="KIND",
+        help=f"only these, may be repeated: {', '.join(kind.value for kind in Kind)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--since",
+        type=time_argument,
+        metavar="T",
+        help="look at nothing older: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds",
+    )
+    parser.add_argument("--evidence", action="store_true", help="also the rows behind each finding")
+    add_output_options(parser)
+    parser.set_defaults(run=run_findings)
+
+
+def run_findings(options: argparse.Namespace) -> int:
+    """Show findings, the most severe first."""
+    settings = settings_of(options)
+    kinds = [Kind(name) for name in options.kind] if options.kind else list(Kind)
+    since_ms = None if options.since is None else options.since.time_ms
+    started = time.monotonic()
+    found = findings(settings, kinds=kinds, since_ms=since_ms)
+    if time.monotonic() - started > 2 and sys.stderr.isatty():
+        print(f"looked for {time.monotonic() - started:.0f} s", file=sys.stderr)
+    limit = limit_of(options)
+    shown = found[:limit]
+    columns = (*_COLUMNS, "evidence") if options.evidence else _COLUMNS
+    report = Report("kquota findings", columns, [_row(finding) for finding in shown], shown=())
+    with Tables(settings) as tables:
+        report = with_agreement(report, tables, options)
+    if options.output == "table":
+        _print(shown, len(found), report.footer, has_evidence=options.evidence)
+    else:
+        show(report, options.output)
+    return 0
+
+
+def _row(finding: Finding) -> Row:
+    return {
+        "kind": finding.kind.value,
+        "severity": finding.severity.value,
+        "subject": finding.subject,
+        "finding": finding.sentence,
+        "advice": finding.advice,
+        "evidence": [_plain(row) for row in finding.evidence],
+    }
+
+
+def _plain(row: Evidence) -> dict[str, Any]:
+    """A row of evidence with its times in ISO 8601."""
+    return {
+        name.removesuffix("_ms") if _is_time(name) else name: iso_time(int(value))
+        if _is_time(name) and value is not None
+        else value
+        for name, value in row.items()
+    }
+
+
+def _is_time(name: str) -> bool:
+    return name in ("time_ms", "first_ms", "last_ms")
+
+
+def _print(shown: Sequence[Finding], total: int, footer: str, *, has_evidence: bool) -> None:
+    page = Page()
+    for finding in shown:
+        page.line(f"{finding.severity.value:8} {finding.kind.value}  {terminal_text(finding.subject)}")
+        text = f"{finding.sentence} -> {finding.advice}" if finding.advice else finding.sentence
+        page.paragraph("", terminal_text(text), indent=_INDENT)
+        if has_evidence:
+            for line in _evidence_lines(finding):
+                page.paragraph(" " * _INDENT + "|", terminal_text(line), indent=_INDENT + 2)
+    more = f" of {total}; --limit 0 shows all" if total > len(shown) else ""
+    page.line(f"{counted(len(shown), 'finding')}{more}, most severe first" if shown else "no findings")
+    if footer:
+        page.line(footer)
+
+
+def _evidence_lines(finding: Finding) -> Iterator[str]:
+    for row in finding.evidence[:_MOST_ROWS]:
+        yield "  ".join(f"{name}={_value_text(value)}" for name, value in _plain(row).items())
+    if len(finding.evidence) > _MOST_ROWS:
+        yield f"... {len(finding.evidence) - _MOST_ROWS} more rows: --output json"
+
+
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,97 @@
+"""Random client ids: what known clients get is what they got before, and the state forgets the others."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.model.entities import DEFAULT
+from kquota_spark.schema.tables import USAGE
+from tests.spark.conftest import change, rows_of, run_hop, settings_at, write_rules
+from tests.spark.judged_usage import used
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+RANDOM_IDS = 20_000
+SECONDS = 20
+KNOWN = 20
+LATENESS_MS = 30_000
+
+
+def _known(first_s: int, end_s: int) -> list[dict[str, Any]]:
+    """Twenty users at 50 to 145 % of 1,000 B/s: every second one request of 500 to 1,450 B."""
+    return [
+        used(f"user-{number}", (second * 1_000 + number, 500 + 50 * number, 0))
+        for second in range(first_s, end_s)
+        for number in range(KNOWN)
+    ]
+
+
+def _random(first_s: int, end_s: int) -> list[dict[str, Any]]:
+    """One request each, of a client id that never comes again."""
+    each = RANDOM_IDS // SECONDS
+    return [
+        used("mallory", (second * 1_000, 100, 0), client_id=f"{second * each + number:032x}")
+        for second in range(first_s, end_s)
+        for number in range(each)
+    ]
+
+
+def _settings(root: Path, *, has_default: bool) -> Settings:
+    settings = settings_at(root, judge_lateness=LATENESS_MS)
+    create_tables(settings)
+    rules = [change(f"user-{number}", None, 1_000.0) for number in range(KNOWN)]
+    write_rules(settings, *rules, *([change(None, DEFAULT, 1_000.0)] if has_default else []))
+    return settings
+
+
+def _judged(spark: SparkSession, settings: Settings, *commits: list[dict[str, Any]]) -> float:
+    """Seconds that JUDGE took; each list is a micro-batch."""
+    for rows in commits:
+        data = [{name: row.get(name) for name in USAGE.names} for row in rows]
+        table = pa.Table.from_pylist(data, schema=USAGE.arrow_schema())
+        write_deltalake(f"{settings.tables}/usage", table, mode="append")
+    started_s = time.monotonic()
+    run_hop(spark, settings, "judge")
+    return time.monotonic() - started_s
+
+
+def _of_known(settings: Settings) -> list[dict[str, Any]]:
+    return [row for row in rows_of(settings, "decisions") if row["bucket_user"].startswith("user-")]
+
+
+def _remembered(spark: SparkSession, settings: Settings) -> int:
+    state = spark.read.format("statestore").option("stateVarName", "replay")
+    return int(state.load(f"{settings.checkpoints}/judge").count())
+
+
+@pytest.mark.parametrize("has_default", [False, True], ids=["no quota", "clients/<default>"])
+def test_known_clients_are_judged_as_without_the_random_ones_and_those_are_forgotten(
+    spark: SparkSession, tmp_path: Path, has_default: bool
+) -> None:
+    quiet = _settings(tmp_path / "quiet", has_default=has_default)
+    flooded = _settings(tmp_path / "flooded", has_default=has_default)
+    quiet_s = _judged(spark, quiet, _known(0, SECONDS))
+    flooded_s = _judged(spark, flooded, _known(0, SECONDS) + _random(0, SECONDS))
+    files = (Path(flooded.checkpoints) / "judge" / "state").rglob("*")
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    print(f"{quiet_s:.1f} s without, {flooded_s:.1f} s with {RANDOM_IDS:,} random ids; state {size:,} bytes")
+    assert len(rows_of(flooded, "decisions")) == KNOWN * SECONDS + RANDOM_IDS
+    assert _of_known(flooded) == _of_known(quiet)
+    assert _remembered(spark, flooded) == KNOWN + RANDOM_IDS
+    # 30 s of lateness and 12 s of the ring later they are gone; the known ones go on from their rings.
+    later = (_known(SECONDS, SECONDS + 1), _known(70, 71), _known(71, 72))
+    for settings in (quiet, flooded):
+        _judged(spark, settings, *later)
+    assert _remembered(spark, flooded) == KNOWN
+    assert _of_known(flooded) == _of_known(quiet)
