@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kquota_spark.cli.agreement_line import with_agreement
@@ -28,6 +28,7 @@ from kquota_spark.reports.findings import findings
 _COLUMNS = ("kind", "severity", "subject", "finding", "advice")
 _MOST_ROWS = 10
 _INDENT = 4
+_PATIENCE_S = 2.0
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,10 +56,7 @@ def run_findings(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     kinds = [Kind(name) for name in options.kind] if options.kind else list(Kind)
     since_ms = None if options.since is None else options.since.time_ms
-    started = time.monotonic()
-    found = findings(settings, kinds=kinds, since_ms=since_ms)
-    if time.monotonic() - started > 2 and sys.stderr.isatty():
-        print(f"looked for {time.monotonic() - started:.0f} s", file=sys.stderr)
+    found = findings(settings, kinds=kinds, since_ms=since_ms, progress=_progress(time.monotonic()))
     limit = limit_of(options)
     shown = found[:limit]
     columns = (*_COLUMNS, "evidence") if options.evidence else _COLUMNS
@@ -70,6 +68,16 @@ def run_findings(options: argparse.Namespace) -> int:
     else:
         show(report, options.output)
     return 0
+
+
+def _progress(started_s: float) -> Callable[[str], None]:
+    """Says on stderr what is looked at, once that takes longer than a person waits."""
+
+    def say(at_what: str) -> None:
+        if time.monotonic() - started_s > _PATIENCE_S:
+            print(f"looking at {at_what}", file=sys.stderr)
+
+    return say
 
 
 def _row(finding: Finding) -> Row:

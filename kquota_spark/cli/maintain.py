@@ -38,9 +38,12 @@ def run_maintain(options: argparse.Namespace) -> int:
         UserError: a table cannot be read or written.
     """
     from kquota_spark.io.maintain import maintain
+    from kquota_spark.reports.agreement_rollup import roll_up_agreement
 
     rows: list[Row] = []
-    for step in maintain(settings_of(options), now_ms(), is_dry_run=options.dry_run):
+    for step in maintain(
+        settings_of(options), now_ms(), is_dry_run=options.dry_run, roll_ups=(roll_up_agreement,)
+    ):
         rows.append(asdict(step))
         if sys.stderr.isatty():
             print(f"{step.table}: {step.action} {step.date}", file=sys.stderr)

@@ -8,7 +8,7 @@ no query can still want them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -25,8 +25,7 @@ from kquota_spark.schema.tables import DECISIONS, TABLES
 _HOUR_MS = 3_600_000
 _DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))
 
-AT_END_OF_DAY: tuple[Callable[[Settings, date], None], ...] = ()
-"""Called for each closed date that `decisions` holds, oldest first, before anything is deleted: roll-ups."""
+RollUp = Callable[[Settings, date], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,16 @@ class Step:
     note: str = ""
 
 
-def maintain(settings: Settings, now_ms: int, *, is_dry_run: bool) -> Iterator[Step]:
+def maintain(
+    settings: Settings, now_ms: int, *, is_dry_run: bool, roll_ups: Sequence[RollUp] = ()
+) -> Iterator[Step]:
     """Maintain all tables, table by table.
 
     Args:
         settings: retention, and where the tables are.
         now_ms: the clock, epoch ms; retention counts from it.
         is_dry_run: change nothing.
+        roll_ups: called for each closed date that `decisions` holds, oldest first, before anything is deleted.
 
     Raises:
         UserError: a table cannot be read or written, or `maintain.retention` names none.
@@ -61,7 +63,7 @@ def maintain(settings: Settings, now_ms: int, *, is_dry_run: bool) -> Iterator[S
         raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
     closed = datetime.fromtimestamp(closed_ms / 1_000, UTC).date()
     if not is_dry_run:
-        _roll_up(settings, closed)
+        _roll_up(settings, closed, roll_ups)
     for name in _DATED:
         table = _open(settings, name)
         if table is None:
@@ -75,11 +77,11 @@ def maintain(settings: Settings, now_ms: int, *, is_dry_run: bool) -> Iterator[S
             raise UserError(f"table {name}: {str(error).partition(chr(10))[0]}") from error
 
 
-def _roll_up(settings: Settings, closed: date) -> None:
+def _roll_up(settings: Settings, closed: date, roll_ups: Sequence[RollUp]) -> None:
     table = _open(settings, DECISIONS.name)
     days = [] if table is None else sorted(day for day in _files_of(table) if day < closed)
     for day in days:
-        for roll_up in AT_END_OF_DAY:
+        for roll_up in roll_ups:
             roll_up(settings, day)
 
 

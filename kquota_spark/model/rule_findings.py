@@ -119,7 +119,7 @@ def _shadowed(observed: Observed) -> Iterator[Finding]:
                 continue
             if always is not None and always != rule.entity:
                 yield _shadow(rule, key, {str(always)}, f"{always} comes before it for all that it names", ())
-            elif named and None not in entities and not has_default and _is_old_enough(rule, observed):
+            elif named and not has_default and _is_old_enough(rule, observed):
                 by = set(map(str, entities))
                 rows = tuple(map(_row, named[:_MOST_ROWS]))
                 why = f"all {len(named)} clients that it names have a rule of their own"

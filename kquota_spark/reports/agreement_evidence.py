@@ -19,6 +19,7 @@ from kquota_spark.model.callback_governor import CallbackGovernor
 from kquota_spark.model.points import Point
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.rules import BEGINNING_MS, END_MS
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.window_check import Fit, Traffic, likely_settings
 from kquota_spark.reports.agreement import Span, where_seconds
@@ -55,7 +56,7 @@ _LINES = r"""
 select coalesce(sum(expected), 0)::bigint as lines_expected, coalesce(sum(expected - seen), 0)::bigint as lines_missing
 from (
   select max(correlation_id) - min(correlation_id) + 1 as expected, count(distinct correlation_id) as seen
-  from requests where cluster_id = ? and kind = 'request'
+  from requests where cluster_id = ? and record_time_ms between ? and ? and kind = 'request'
   group by "user", client_id, regexp_extract(connection, '^.*?:\d+-(.+?):\d+-', 1)
   having count(*) filter (api_key = 0 and broker_id = ?) >= 0.9 * count(*)
 )
@@ -63,11 +64,12 @@ from (
 _CLOCK = """
 select -min(behind_ms)::bigint as most_ahead_ms, max(behind_ms) - min(behind_ms) as spread_ms
 from (select kafka_timestamp_ms - log_time_ms as behind_ms from requests
-      where cluster_id = ? and broker_id = ? and kind = 'request')
+      where cluster_id = ? and record_time_ms between ? and ? and broker_id = ? and kind = 'request')
 """
 _OTHERS = """
-select count(*) from requests where cluster_id = ? and broker_id = ? and kind = 'request' and observed_throttle_ms > 0
-and api_key not in (0, 1, 19, 20, 37) and not coalesce(is_forwarded, false)
+select count(*) from requests where cluster_id = ? and record_time_ms between ? and ? and broker_id = ?
+  and kind = 'request' and observed_throttle_ms > 0 and api_key not in (0, 1, 19, 20, 37)
+  and not coalesce(is_forwarded, false)
 """
 _JMX = """
 select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx
@@ -75,7 +77,8 @@ from jmx_samples left join (
   select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id from decisions
   where bucket_tags is null and limit_per_s is not null
 ) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id)
-where cluster_id = ? and broker_id = ? and quota_type in ('produce', 'fetch') and byte_rate > 0
+where cluster_id = ? and sample_time_ms between ? and ? and broker_id = ?
+  and quota_type in ('produce', 'fetch') and byte_rate > 0
 """
 
 
@@ -103,22 +106,30 @@ def drops(settings: Settings, span: Span) -> list[Drop]:
             first_wrong_ms = row.pop("first_wrong_ms")
             if not BrokerEvidence(**row).has_dropped:
                 continue
-            of_lines = _of_lines(tables, *place) if has_requests else {}
-            of_jmx = tables.query(_JMX, place).dicts()[0] if has_jmx else {}
+            of_lines = _of_lines(tables, place, span) if has_requests else {}
+            of_jmx = tables.query(_JMX, _during(place, span)).dicts()[0] if has_jmx else {}
             evidence = BrokerEvidence(**row, **of_lines, **of_jmx)
             fit = _fit(settings, config, place, first_wrong_ms, evidence.clock_ahead_ms)
             found.append(Drop(*place, evidence, likely_causes(evidence, config, fit)))
         return found
 
 
-def _of_lines(tables: Tables, cluster_id: str, broker_id: int) -> dict[str, Any]:
-    place = (cluster_id, broker_id)
-    row = tables.query(_OFFSETS, [cluster_id, *place]).dicts()[0] | tables.query(_LINES, place).dicts()[0]
-    row["other_throttled"] = tables.query(_OTHERS, place).rows[0][0]
-    most_ahead_ms, spread_ms = tables.query(_CLOCK, place).rows[0]
+def _of_lines(tables: Tables, place: tuple[str, int], span: Span) -> dict[str, Any]:
+    during = _during(place, span)
+    # Offsets and record times interleave, so gaps of the topic are looked for in all that there is of it.
+    row = tables.query(_OFFSETS, [place[0], *place]).dicts()[0] | tables.query(_LINES, during).dicts()[0]
+    row["other_throttled"] = tables.query(_OTHERS, during).rows[0][0]
+    most_ahead_ms, spread_ms = tables.query(_CLOCK, during).rows[0]
     if most_ahead_ms is not None and (most_ahead_ms > 0 or spread_ms <= _STEADY_MS):
         row["clock_ahead_ms"] = most_ahead_ms
     return row
+
+
+def _during(place: tuple[str, int], span: Span) -> tuple[str, int, int, int]:
+    """Parameters of a query: cluster, first and last millisecond, broker."""
+    cluster_id, broker_id = place
+    from_ms = BEGINNING_MS if span.from_ms is None else span.from_ms
+    return cluster_id, from_ms, END_MS if span.to_ms is None else span.to_ms - 1, broker_id
 
 
 def _fit(

@@ -6,16 +6,18 @@ from datetime import date
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import storage_options
+from kquota_spark.io.storage import delta_table, storage_options
 from kquota_spark.reports import agreement
 from kquota_spark.schema.agreement_tables import AGREEMENT
+from kquota_spark.schema.tables import DECISIONS
 
 
 def roll_up_agreement(settings: Settings, day: date) -> int:
-    """Write the rows of one closed UTC day in place of those that are there; how many rows.
+    """Write the rows of one closed UTC day in place of those that are there; how many were written.
 
-    The same decisions give the same rows, so a day may be rolled up again, and has to be after a restatement. The
-    caller sees to it that the day is closed: later decisions of a rolled-up day are not counted.
+    The same decisions give the same rows. Nothing is done while no file of the day's decisions is newer than what is
+    there, so this may be called for every day again and again, and a restatement counts at the next call. The caller
+    sees to it that the day is closed: decisions that come later are not counted until then.
 
     Raises:
         UserError: the decisions cannot be read, or the table cannot be written.
@@ -24,6 +26,9 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
     from deltalake import DeltaTable, write_deltalake
     from deltalake.exceptions import DeltaError
 
+    written_ms = _newest_file_ms(settings, AGREEMENT.name, day)
+    if written_ms is not None and written_ms > (_newest_file_ms(settings, DECISIONS.name, day) or 0):
+        return 0
     rows = agreement.of_day(settings, day)
     if not rows:
         return 0  # its decisions may be gone already: what was kept of them stays
@@ -50,3 +55,19 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
         reason = str(error).splitlines()[0]
         raise UserError(f"table {AGREEMENT.name} cannot be written at {path}: {reason}") from error
     return len(rows)
+
+
+def _newest_file_ms(settings: Settings, name: str, day: date) -> int | None:
+    """When the newest file of a day was written, epoch ms; None without the table, or without any of that day."""
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        actions = delta_table(settings, name).get_add_actions(flatten=True)
+    except TableNotFoundError:
+        return None
+    if "partition.event_date" not in actions.schema.names:
+        return None
+    days, times = (
+        actions.column(column).to_pylist() for column in ("partition.event_date", "modification_time")
+    )
+    return max((time for of_day, time in zip(days, times, strict=True) if of_day == day), default=None)

@@ -54,28 +54,28 @@ select entity, arg_max(problem, version) as problem from quota_changes where clu
 group by entity having problem is not null order by entity
 """
 _HOST = r"regexp_extract(connection, '^.*?:\d+-(.+?):\d+-', 1)"
-_OF_CLIENTS = f"""
+_OF_CLIENTS = """
 with lines as (
-  select broker_id, "user", client_id, {_HOST} as host, connection, log_time_ms, record_time_ms, api_key,
+  select broker_id, "user", client_id, connection, log_time_ms, record_time_ms, api_key,
          api_version, software_name || ' ' || software_version as software,
          coalesce(observed_throttle_ms, 0) as throttle_ms
   from requests
   where cluster_id = ? and kind = 'request' and record_time_ms >= ? and not coalesce(is_forwarded, false)
     and not coalesce(is_from_follower, false)
 )
-"""  # noqa: S608 - text of ours
+"""
 _CLIENTS = f"""{_OF_CLIENTS}
-select "user", client_id, host, max(software) as software, count(*) as throttles
+select "user", client_id, {_HOST} as host, max(software) as software, count(*) as throttles
 from lines where throttle_ms >= {SHORTEST_THROTTLE_MS} group by all order by all
 """  # noqa: S608 - text and numbers of ours
 _VERSIONS = f"""{_OF_CLIENTS}
-select "user", client_id, host, api_key, api_version, count(*) as throttled
+select "user", client_id, {_HOST} as host, api_key, api_version, count(*) as throttled
 from lines where throttle_ms > 0 group by all order by all
 """  # noqa: S608 - text and numbers of ours
 # The mute runs from the moment the request was recorded; a response goes out at the time of its line.
 _ENDS = f"""{_OF_CLIENTS}
 , connections as (
-  select broker_id, "user", client_id, host, connection, min(record_time_ms) as started_ms,
+  select broker_id, "user", client_id, connection, {_HOST} as host, min(record_time_ms) as started_ms,
          max(log_time_ms) as ended_ms, arg_max(record_time_ms, log_time_ms) as recorded_ms,
          arg_max(throttle_ms, log_time_ms) as throttle_ms
   from lines group by all
@@ -122,7 +122,11 @@ order by record_time_ms, kafka_offset
 
 
 def findings(
-    settings: Settings, *, kinds: Collection[Kind] = tuple(Kind), since_ms: int | None = None
+    settings: Settings,
+    *,
+    kinds: Collection[Kind] = tuple(Kind),
+    since_ms: int | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[Finding]:
     """All findings of the kinds asked for, the most severe first, those of a kind by subject.
 
@@ -130,6 +134,7 @@ def findings(
         settings: where the tables are, and which cluster.
         kinds: leave out all others.
         since_ms: look at nothing older.
+        progress: told what is looked at next.
 
     Raises:
         UserError: usage or the requests cannot be read.
@@ -143,13 +148,17 @@ def findings(
         cluster = settings.cluster_id
         since_requests_ms = since_ms if since_ms is not None else (newest_ms or 0) - _DAY_MS
         recent = (cluster, since_requests_ms)
-        looks: tuple[tuple[set[Kind], Callable[[], list[Finding]]], ...] = (
-            (_OF_THROTTLES, lambda: throttle_findings(_clients(tables, recent))),
-            ({Kind.STARVED}, lambda: starved_consumers(_runs(tables, recent))),
-            (_OF_USAGE, lambda: _of_usage(tables, cluster, since_ms or 0)),
-            ({Kind.QUOTA_EDIT}, lambda: quota_edits(_edits(tables, recent))),
+        looks: tuple[tuple[str, set[Kind], Callable[[], list[Finding]]], ...] = (
+            ("throttled connections", _OF_THROTTLES, lambda: throttle_findings(_clients(tables, recent))),
+            ("throttled fetches", {Kind.STARVED}, lambda: starved_consumers(_runs(tables, recent))),
+            ("rules and usage", _OF_USAGE, lambda: _of_usage(tables, cluster, since_ms or 0)),
+            ("quota edits", {Kind.QUOTA_EDIT}, lambda: quota_edits(_edits(tables, recent))),
         )
-        found = [finding for of_kinds, look in looks if of_kinds & set(kinds) for finding in look()]
+        found: list[Finding] = []
+        for at_what, of_kinds, look in looks:
+            if of_kinds & set(kinds):
+                progress(at_what)
+                found += look()
     order = list(Kind)
     return sorted(
         (finding for finding in found if finding.kind in kinds),

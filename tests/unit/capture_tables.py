@@ -17,13 +17,14 @@ from kquota_spark.io.offline import BucketKey, Replay, broker_id_of, replay_file
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.model.decision import Decision
 from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.rules import RuleBook, stretches
+from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed_batch
 from tests.unit.captures import DATA, Capture
 from tests.unit.table_rows import write_table
 
 Lines = Callable[[list[bytes]], list[bytes]]
+Quotas = Callable[[list[QuotaChange]], list[QuotaChange]]
 _AGREEMENT = {
     "requests_judged": "requests_judged",
     "requests_agreeing": "agreeing",
@@ -49,6 +50,7 @@ def write_capture(
     configured: RateConfig | None = None,
     *,
     lines: Lines = list,
+    quotas: Quotas = list,
     reached_kafka_after_ms: int = 5,
 ) -> Settings:
     """Write requests, usage, decisions and the quotas' tables of a capture; the settings that read them.
@@ -58,20 +60,21 @@ def write_capture(
         capture: of tests/data.
         configured: what the audit believes the brokers' ring to be; the right one if not given.
         lines: what becomes of the lines before they are shipped.
+        quotas: what becomes of the quotas before the audit reads them.
         reached_kafka_after_ms: time from a line's own, unchanged time to its Kafka timestamp.
     """
     config = configured or capture.config
-    changes = read_quota_file(DATA / capture.name / "quotas.yaml")
+    changes = quotas(read_quota_file(DATA / capture.name / "quotas.yaml"))
     tables = RulesTables(str(root), "test", source="file", apply_lag_ms=capture.apply_lag_ms)
     tables.write_file(changes, 0)
     governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
     files = []
-    for path in sorted((DATA / capture.name).glob("*.gz")):
+    for path in sorted((DATA / capture.name).glob("broker-*.gz")):
         broker_id = broker_id_of(path, None)
         original = gzip.decompress(path.read_bytes()).splitlines()
         shipped = root / f"broker-{broker_id}.log"
         shipped.write_bytes(b"".join(line + b"\n" for line in lines(original)))
-        _write_requests(root, broker_id, lines(original), reached_kafka_after_ms)
+        write_requests(root, broker_id, lines(original), reached_kafka_after_ms)
         files.append((broker_id, shipped))
     found = replay_files(files, governor, config)
     write_table(root, "usage", *_usage(found))
@@ -84,7 +87,8 @@ def write_capture(
     return Settings(cluster_id="test", tables=str(root), broker=broker)
 
 
-def _write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int) -> None:
+def write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int) -> None:
+    """The rows that INGEST makes of a broker's lines, each in Kafka so long after its own time."""
     clock = LogClock("UTC")
     batch = pa.RecordBatch.from_pydict(
         {

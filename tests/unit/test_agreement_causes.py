@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.model.agreement_causes import BrokerEvidence, Cause, likely_causes
+from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.rules import QuotaChange
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.reports.agreement import ALWAYS
 from kquota_spark.reports.agreement_evidence import drops
@@ -72,6 +74,34 @@ def without_a_stretch(lines: list[bytes]) -> list[bytes]:
 @pytest.mark.parametrize("lines", [without_every_fifth, without_a_stretch])
 def test_lines_that_are_missing_are_named(tmp_path: Path, lines: object) -> None:
     assert causes(tmp_path, KRAFT41, lines=lines) == [Cause.MISSING_LINES]
+
+
+def doubled(changes: list[QuotaChange]) -> list[QuotaChange]:
+    """The quotas as set, while a callback of the broker enforces half of each."""
+    return [replace(change, value=None if change.value is None else 2 * change.value) for change in changes]
+
+
+def test_a_callback_shows_in_jmx_by_buckets_that_nobody_judged(tmp_path: Path) -> None:
+    settings = write_capture(tmp_path, ZK39_PLAIN, quotas=doubled)
+    [drop] = drops(settings, ALWAYS)
+    assert [found.cause for found in drop.causes] == [Cause.UNKNOWN]
+    start_ms = as_json("decisions", "--tables", settings.tables, "--limit", "1")["rows"][0]["second"]
+    time_ms = round(datetime.fromisoformat(start_ms).timestamp() * 1_000)
+    sample = {
+        "cluster_id": "test", "event_date": date(2026, 11, 21), "kind": "sample", "broker_id": drop.broker_id,
+        "quota_type": "produce", "bucket_user": "", "bucket_client_id": "", "byte_rate": 1.0,
+    }  # fmt: skip
+    write_table(tmp_path, "jmx_samples", *(sample | {"sample_time_ms": time_ms + n} for n in range(20)))
+    [drop] = drops(settings, ALWAYS)
+    assert [found.cause for found in drop.causes] == [Cause.CALLBACK]
+
+
+def without_request_quotas(changes: list[QuotaChange]) -> list[QuotaChange]:
+    return [change for change in changes if change.key is not QuotaKey.REQUEST_PERCENTAGE]
+
+
+def test_a_request_quota_that_the_audit_does_not_know_throttles_other_requests_too(tmp_path: Path) -> None:
+    assert set(causes(tmp_path, LEVELS, quotas=without_request_quotas)) == {Cause.REQUEST_QUOTA}
 
 
 WRONG = BrokerEvidence(

@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Duration, Maintain, Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io import maintain as maintain_module
 from kquota_spark.io.maintain import Step, maintain
 from tests.unit.table_rows import decision, request, usage, violation, write_table
 
@@ -165,19 +164,18 @@ def test_dates_that_a_query_has_not_judged_are_open(tmp_path: Path) -> None:
     assert {step.date for step in steps if step.date} == {_day(7).isoformat()}
 
 
-def test_each_closed_date_is_rolled_up_before_anything_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_closed_date_is_rolled_up_before_anything_goes(tmp_path: Path) -> None:
     settings = _settings(tmp_path)
     _two_files_a_day(tmp_path, 4)
     _all_read(settings)
     seen: list[tuple[date, int]] = []
-    monkeypatch.setattr(
-        maintain_module,
-        "AT_END_OF_DAY",
-        (lambda settings, day: seen.append((day, len(_days_of(settings, "requests")))),),
-    )
-    list(maintain(settings, NOW_MS, is_dry_run=False))
+
+    def roll_up(settings: Settings, day: date) -> None:
+        seen.append((day, len(_days_of(settings, "requests"))))
+
+    list(maintain(settings, NOW_MS, is_dry_run=True, roll_ups=(roll_up,)))
+    assert seen == []
+    list(maintain(settings, NOW_MS, is_dry_run=False, roll_ups=(roll_up,)))
     assert seen == [(_day(3), 4), (_day(2), 4), (_day(1), 4)]
 
 

@@ -158,15 +158,27 @@ def test_what_connections_tell(tmp_path: Path, rows: list[dict[str, Any]], kinds
     assert [finding.kind for finding in found] == kinds
 
 
-def test_another_client_host_or_broker_is_no_way_back(tmp_path: Path) -> None:
-    rows = connections(19, 5_000, 50)
-    for number, row in enumerate(rows):
-        name, value = [("user", f"u{number}"), ("client_id", f"c{number}"), ("broker_id", number),
-                       ("connection", f"h:9092-10.0.1.{number}:1-1")][number % 4]  # fmt: skip
-        row[name] = value
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("user", "u{}"), ("client_id", "c{}"), ("broker_id", 2), ("connection", "h:9092-10.0.1.{}:1-1")],
+)
+def test_another_client_host_or_broker_is_no_way_back(tmp_path: Path, name: str, value: str | int) -> None:
+    rows = connections(19, 1_900, 1_000)  # every second row is changed: those alike are 2 s apart
+    for number, row in enumerate(rows[::2]):
+        row[name] = value.format(number) if isinstance(value, str) else value
     write_table(tmp_path, "requests", *rows)
     write_table(tmp_path, "usage", usage(60))
     assert findings(Settings(cluster_id="demo", tables=str(tmp_path))) == []
+
+
+def test_a_connection_ends_with_its_last_request(tmp_path: Path) -> None:
+    rows = connections(9, 5_000, 50)
+    before = [row | {"log_time_ms": row["log_time_ms"] - 9_000, "record_time_ms": row["record_time_ms"] - 9_000}
+              for row in rows[:1]]  # fmt: skip
+    write_table(tmp_path, "requests", *rows, *before)
+    write_table(tmp_path, "usage", usage(60))
+    [finding] = findings(Settings(cluster_id="demo", tables=str(tmp_path)))
+    assert "after 9 of 11 throttles" in finding.sentence
 
 
 def test_a_connection_that_goes_on_after_its_throttle_was_not_left(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""Under a very low quota on a real broker, clients that obey are seen to obey, and are not accused."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.processes import wait_for
+from kquota_spark.embedded.quotas import DEFAULT, set_quota
+from kquota_spark.embedded.topics import create_topics
+from kquota_spark.io.tables import query
+from kquota_spark.model.findings import Kind
+from kquota_spark.reports.findings import findings
+from tests.unit.capture_tables import write_requests
+from tests.unit.table_rows import usage, write_table
+
+pytestmark = pytest.mark.integration
+
+QUOTA = 20_000
+RECORD = b"x" * 20_000
+RUN_S = 22.0
+OBEYING = ("confluent", "confluent-pipelining", "kafka-python")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with embedded_cluster(tmp_path_factory.mktemp("low-quota")) as running:
+        create_topics(running, {"orders": 1})
+        set_quota(running.zookeeper_connect, client_id=DEFAULT, producer_byte_rate=QUOTA)
+        log = running.servers[1].log
+        assert wait_for(
+            lambda: "entityPath: clients/<default>" in log.read_text(encoding="utf-8"), within_s=10
+        )
+        yield running
+
+
+def confluent(cluster: Cluster, client_id: str, in_flight: int) -> list[str]:
+    """Sends as fast as it may; the errors that it met."""
+    from confluent_kafka import KafkaError, Producer
+
+    errors: list[str] = []
+
+    def on_delivery(error: Any, _: Any) -> None:
+        if error is not None and error.code() != KafkaError._PURGE_QUEUE:
+            errors.append(error.str())
+
+    settings: dict[str, Any] = {
+        **cluster.client_settings(), "client.id": client_id, "linger.ms": 0, "batch.size": 20_000,
+        "max.in.flight": in_flight, "error_cb": lambda error: errors.append(error.str()), "log_level": 0,
+    }  # fmt: skip
+    producer, until_s = Producer(settings), time.monotonic() + RUN_S
+    while time.monotonic() < until_s:
+        if len(producer) < in_flight:
+            producer.produce("orders", RECORD, on_delivery=on_delivery)
+        producer.poll(0.01)
+    producer.purge(in_queue=True, in_flight=False)
+    producer.flush(30)
+    return errors
+
+
+def kafka_python(cluster: Cluster, client_id: str) -> list[str]:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, client_id=client_id, acks=1)
+    until_s = time.monotonic() + RUN_S
+    try:
+        while time.monotonic() < until_s:
+            producer.send("orders", RECORD).get(timeout=30)
+    finally:
+        producer.close()
+    return []
+
+
+def reconnecting(cluster: Cluster, client_id: str) -> list[str]:
+    """Takes a new producer for each record: the control, which has to be found."""
+    from confluent_kafka import Producer
+
+    until_s = time.monotonic() + RUN_S
+    while time.monotonic() < until_s:
+        producer = Producer({**cluster.client_settings(), "client.id": client_id, "log_level": 0})
+        producer.produce("orders", RECORD)
+        producer.flush(30)
+        threading.Event().wait(0.5)
+    return []
+
+
+def test_obeying_clients_neither_time_out_nor_send_early_and_are_not_accused(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    runs: list[Callable[[], list[str]]] = [
+        lambda: confluent(cluster, "confluent", 1),
+        lambda: confluent(cluster, "confluent-pipelining", 5),
+        lambda: kafka_python(cluster, "kafka-python"),
+        lambda: reconnecting(cluster, "reconnecting"),
+    ]
+    with ThreadPoolExecutor(len(runs)) as pool:
+        errors = [error for future in [pool.submit(run) for run in runs] for error in future.result()]
+    assert errors == []  # nobody timed out
+    log = cluster.brokers[0].request_log.read_bytes().rpartition(b"\n")[0].splitlines()
+    write_requests(tmp_path, 1, log, 5)
+    write_table(tmp_path, "usage", usage(0, cluster_id="test"))
+    settings = Settings(cluster_id="test", tables=str(tmp_path))
+    long_throttles, early = muted(settings)
+    # Each was throttled often enough to be accused, and none was served before its throttle was over.
+    assert min(long_throttles[client_id] for client_id in OBEYING) >= 5, long_throttles
+    assert early == []
+    found = findings(settings, since_ms=0)
+    told = [(finding.kind, finding.subject.partition(" at ")[0]) for finding in found]
+    assert told == [(Kind.IGNORES_THROTTLE, "user ANONYMOUS, client id reconnecting")]
+
+
+def muted(settings: Settings) -> tuple[dict[str, int], list[tuple[str, int]]]:
+    """Throttles of 200 ms and more by client, and requests that came before one on their connection was over."""
+    sql = (
+        "select client_id, connection, record_time_ms, observed_throttle_ms from requests where api_key = 0 "
+        "order by connection, record_time_ms, correlation_id"
+    )
+    throttles: dict[str, int] = defaultdict(int)
+    early: list[tuple[str, int]] = []
+    free_at_ms: dict[str, int] = {}
+    for client_id, connection, time_ms, throttle_ms in query(settings, ["requests"], sql).rows:
+        # Record times are known to 2 ms or so.
+        if time_ms < free_at_ms.get(connection, 0) - 5:
+            early.append((client_id, free_at_ms[connection] - time_ms))
+        free_at_ms[connection] = time_ms + throttle_ms
+        throttles[client_id] += throttle_ms >= 200
+    return throttles, early
