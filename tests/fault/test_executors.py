@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -53,6 +54,7 @@ def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
         log = tmp_path / "spread" / "audit.log"
         assert process.wait(400) == 0, log.read_text(encoding="utf-8")[-3_000:]
     finally:
-        os.killpg(process.pid, signal.SIGKILL)  # the executors too
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the executors too
         process.wait()
     assert_equal_tables(calm.root, tmp_path / "spread")
