@@ -48,6 +48,13 @@ class RateConfig:
         """Short text for tables, e.g. `3.8+/11x1000ms`."""
         return f"{self.variant.value}/{self.num_samples}x{self.window_ms}ms"
 
+    @classmethod
+    def parse(cls, name: str) -> RateConfig:
+        """The settings that have this `name`."""
+        variant, _, windows = name.partition("/")
+        num_samples, _, window_ms = windows.removesuffix("ms").partition("x")
+        return cls(int(num_samples), int(window_ms), RingVariant(variant))
+
     @property
     def horizon_ms(self) -> int:
         """After this long without an event a ring equals a new one."""
@@ -135,6 +142,19 @@ class SampleRing(_Samples[int]):
     def state(self) -> RingState:
         """What another ring needs to go on from here: current place, values, starts, last events."""
         return self.current, self._values, self._starts_ms, self._last_ms
+
+    @property
+    def memory(self) -> object:
+        """The samples, oldest place first: two rings that measure alike may number them differently."""
+        lists = (self._values, self._starts_ms, self._last_ms)
+        return [values[self.current :] + values[: self.current] for values in lists]
+
+    @property
+    def oldest(self) -> int:
+        """Amount in the oldest sample, which is the next to be purged; 0 while there is only one."""
+        if len(self._starts_ms) < 2:
+            return 0
+        return self._values[self._starts_ms.index(self._oldest_start_ms)]
 
     def record(self, amount: int, time_ms: int) -> int:
         """Record an event, then measure as the broker does, the event included.
