@@ -5,14 +5,34 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.cli.render import Report, show
+from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
 
 _COLUMNS = ("table", "column", "type", "is_partition", "about")
 _LINE_COLUMNS = 100
+_STATEMENTS = {
+    # Columns and comments are in the Delta log, so nothing of them has to be repeated.
+    "spark": (
+        "CREATE SCHEMA IF NOT EXISTS kquota;",
+        "CREATE TABLE IF NOT EXISTS kquota.{name} USING DELTA LOCATION '{where}';",
+    ),
+    "trino": (
+        "CREATE SCHEMA IF NOT EXISTS delta.kquota;",
+        (
+            "CALL delta.system.register_table(schema_name => 'kquota', table_name => '{name}', "
+            "table_location => '{where}');"
+        ),
+    ),
+    "duckdb": (
+        "INSTALL delta; LOAD delta; CREATE SCHEMA IF NOT EXISTS kquota;",
+        "CREATE OR REPLACE VIEW kquota.{name} AS SELECT * FROM delta_scan('{where}');",
+    ),
+}
 _FIELDS = re.compile(r"struct<.*?>")
 
 
@@ -28,12 +48,19 @@ def add_command(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         default="table",
         help="form of the output (default table)",
     )
+    parser.add_argument(
+        "--sql", choices=tuple(_STATEMENTS), help="statements that make the tables known to a SQL engine"
+    )
+    add_settings_options(parser)
     parser.set_defaults(run=run_tables)
 
 
 def run_tables(options: argparse.Namespace) -> int:
     """Show the declaration of all tables, or of one."""
     tables = [table for table in TABLES if options.name in (None, table.name)]
+    if options.sql is not None:
+        print("\n".join(_statements(options.sql, settings_of(options), tables)))
+        return 0
     if options.output == "table":
         print("\n\n".join(_described(table) for table in tables))
     else:
@@ -53,6 +80,21 @@ def _rows(tables: Sequence[Table]) -> list[dict[str, object]]:
         for table in tables
         for column in table.columns
     ]
+
+
+def _statements(engine: str, settings: Settings, tables: Sequence[Table]) -> Iterator[str]:
+    """What to run there, once; a table that the job has not made yet is left out, and said so."""
+    from kquota_spark.io.tables import Tables
+
+    before, statement = _STATEMENTS[engine]
+    yield before
+    with Tables(settings) as found:
+        for table in tables:
+            where = found.location(table.name)
+            if where is None:
+                yield f"-- {table.name}: not there yet"
+            else:
+                yield statement.format(name=table.name, where=where.replace("'", "''"))
 
 
 def _described(table: Table) -> str:

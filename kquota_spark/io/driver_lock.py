@@ -6,9 +6,9 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from kquota_spark.errors import UserError
+from kquota_spark.io.storage import local_path
 
 LOCK_NAME = "driver.lock"
 
@@ -26,10 +26,10 @@ def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
     Raises:
         UserError: another driver has it.
     """
-    if "://" in checkpoints:
+    directory = local_path(checkpoints)
+    if directory is None:
         yield
         return
-    directory = Path(checkpoints)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{name}.{LOCK_NAME}"
     with path.open("a+", encoding="ascii") as file:
@@ -49,7 +49,10 @@ def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
 
 def driver_pid(checkpoints: str, name: str) -> int | None:
     """The process that holds or last held the lock."""
+    directory = local_path(checkpoints)
+    if directory is None:
+        return None
     try:
-        return int((Path(checkpoints) / f"{name}.{LOCK_NAME}").read_text(encoding="ascii"))
+        return int((directory / f"{name}.{LOCK_NAME}").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None

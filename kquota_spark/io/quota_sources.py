@@ -12,8 +12,8 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, View, name_nodes
-from kquota_spark.io.storage import storage_options
-from kquota_spark.io.tables import local_path, query
+from kquota_spark.io.storage import local_path, storage_options
+from kquota_spark.io.tables import query
 from kquota_spark.model.entities import AnyEntity, Entity
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.quota_types import AnyKey, QuotaKey

@@ -69,8 +69,7 @@ class RulesTables:
         apply_lag_ms: int,
         storage: dict[str, str] | None = None,
     ) -> None:
-        self._cluster_id = cluster_id
-        self._storage = storage
+        self._cluster_id, self._storage = cluster_id, storage
         self._source: Source = source
         self.apply_lag_ms = apply_lag_ms
         self._mine = f"cluster_id = {_quoted(cluster_id)}"
@@ -260,8 +259,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
         return opened
     except (DeltaError, OSError) as error:
         reason = str(error).partition("\n")[0]
-        msg = f"{uri}: cannot be opened as a Delta table: {reason}"
-        raise UserError(msg) from error
+        raise UserError(f"{uri}: cannot be opened as a Delta table: {reason}") from error
 
 
 def _rows(table: DeltaTable, columns: list[str], filters: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:

@@ -42,6 +42,8 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     session = (
         builder.config("spark.log.level", "ERROR")
         .config("spark.ui.showConsoleProgress", "false")
+        # The default does not know Azure's account keys, which storage_options may hold.
+        .config("spark.redaction.regex", "(?i)secret|password|token|access[.]?key|account[.]?key|jaas")
         .config("spark.scheduler.mode", "FAIR")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from kquota_spark.config.settings import Settings
 
@@ -18,6 +20,13 @@ _S3A = {
     "aws_region": "fs.s3a.endpoint.region",
 }
 """Names of deltalake's options (object_store's `AmazonS3ConfigKey`) and of Hadoop's S3A."""
+
+
+def local_path(root: str) -> Path | None:
+    """A root of the settings as a path of this machine; None for an object store."""
+    if root.startswith("file:"):
+        return Path(unquote(urlsplit(root).path))
+    return None if "://" in root else Path(root)
 
 
 def storage_options(settings: Settings) -> dict[str, str] | None:

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import storage_options
+from kquota_spark.io.storage import local_path, storage_options
 from kquota_spark.schema.columns import Column, Table
 from kquota_spark.schema.tables import TABLES
 
@@ -118,9 +118,7 @@ class Tables:
         """`open`, unless it was opened before; without the table an empty view, and False."""
         if name in self._newest_ms:
             return True
-        from deltalake import DeltaTable
-
-        if DeltaTable.is_deltatable(self._where(name), self._storage):
+        if self.location(name) is not None:
             self.open(name, newer_than_ms)
             return True
         self._duckdb.execute(f'create or replace view "{name}" as {_empty_sql(_DECLARED[name])}')
@@ -174,9 +172,16 @@ class Tables:
     ) -> None:
         self.close()
 
+    def location(self, name: str) -> str | None:
+        """The path or URI of a table; None where there is none."""
+        from deltalake import DeltaTable
+
+        where = self._where(name)
+        return where if DeltaTable.is_deltatable(where, self._storage) else None
+
     def _where(self, name: str) -> str:
         local = local_path(self._root)
-        return f"{self._root}/{name}" if local is None else str(local / name)
+        return f"{self._root}/{name}" if local is None else str((local / name).absolute())
 
     def _delta_table(self, name: str) -> DeltaTable:
         from deltalake import DeltaTable
@@ -246,13 +251,6 @@ def _epoch_ms(time: datetime | None) -> int | None:
     if time is None:
         return None
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
-
-
-def local_path(root: str) -> Path | None:
-    """A root of the settings as a path of this machine; None for an object store."""
-    if root.startswith("file:"):
-        return Path(unquote(urlsplit(root).path))
-    return None if "://" in root else Path(root)
 
 
 def _file_path(table: Path, path: str) -> str:

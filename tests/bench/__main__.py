@@ -26,6 +26,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.spark_home import linked_spark_home
 from kquota_spark.embedded.topics import create_topics
 from tests.bench.floor import floor_s
 from tests.bench.lines import BROKERS, QUOTAS, Line, closing_heartbeats, lines
@@ -58,6 +59,7 @@ def main() -> int:
     of_model = model_figures()
     with tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
         root = Path(name)
+        os.environ["SPARK_HOME"] = str(linked_spark_home(root / "spark"))
         with embedded_cluster(root / "cluster") as cluster:
             config = _configured(root, cluster)
             create_topics(cluster, {TOPIC: BROKERS})

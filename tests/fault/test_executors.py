@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.spark_home import linked_spark_home
 from tests.fault.audited_topic import assert_equal_tables, configured, started
 from tests.fault.conftest import Run
 
@@ -35,8 +37,9 @@ def _executors(group: int) -> list[int]:
 
 @pytest.mark.timeout(900)
 def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
-    cluster: Cluster, calm: Run, tmp_path: Path
+    cluster: Cluster, calm: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(linked_spark_home(tmp_path / "spark")))
     config = configured(tmp_path / "spread", cluster)
     process = started(config, *ON_TWO_EXECUTORS)
     try:
@@ -51,6 +54,7 @@ def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
         log = tmp_path / "spread" / "audit.log"
         assert process.wait(400) == 0, log.read_text(encoding="utf-8")[-3_000:]
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the executors too
         process.wait()
     assert_equal_tables(calm.root, tmp_path / "spread")

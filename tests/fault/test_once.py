@@ -1,0 +1,49 @@
+"""Runs that a scheduler starts: one after the other they add nothing twice, and a second one at a time is refused."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.io.driver_lock import driver_pid
+from tests.fault.audited_topic import assert_equal_tables, configured, finish, started
+
+pytestmark = pytest.mark.integration
+
+ONCE = ("audit.py", "--once")
+
+
+@pytest.mark.timeout(600)
+def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_line(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    config = configured(tmp_path / "first", cluster)
+    first = started(config, job=ONCE)
+    try:
+        give_up_s = time.monotonic() + 60
+        while driver_pid(str(tmp_path / "first" / "checkpoints"), "ingest") is None:
+            assert first.poll() is None
+            assert time.monotonic() < give_up_s
+            time.sleep(0.1)
+        log = tmp_path / "first" / "audit.log"
+        beside = started(config, job=ONCE)
+        assert beside.wait(60) == 1
+        said = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("audit: ")]
+        pid = driver_pid(str(tmp_path / "first" / "checkpoints"), "ingest")
+        assert said == [
+            (
+                f"audit: checkpoints {tmp_path}/first/checkpoints are in use by another driver (pid {pid}): "
+                "stop it first, or give checkpoints: another path"
+            )
+        ]
+        assert first.wait(300) == 0, log.read_text(encoding="utf-8")[-3_000:]
+    finally:
+        first.kill()
+        first.wait()
+    shutil.copytree(tmp_path / "first", tmp_path / "once")
+    finish(config, job=ONCE)
+    assert_equal_tables(tmp_path / "once", tmp_path / "first")

@@ -1,0 +1,82 @@
+"""Tables and checkpoints on S3: the commands write and read them with the options of the settings alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.cli.main import main
+from kquota_spark.config.loader import load_settings
+from kquota_spark.io.checkpoints import Checkpoint
+from kquota_spark.io.rules_tables import RulesTables
+from kquota_spark.io.storage import storage_options
+from tests.unit.s3_server import keys, put, s3_server
+
+CAPTURE = Path(__file__).parents[1] / "data" / "zk39-plain" / "broker-7.kafka-request.log.gz"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """Settings of tables on S3, and where it is."""
+    monkeypatch.setenv("S3_SECRET", "canary-of-a-secret")
+    with s3_server() as endpoint:
+        config = tmp_path / "kquota.yaml"
+        config.write_text(
+            "cluster_id: past\ntables: s3a://lake/kquota/tables\ncheckpoints: s3a://lake/kquota/checkpoints\n"
+            f"storage_options: {{AWS_ENDPOINT_URL: '{endpoint}', AWS_REGION: us-east-1, AWS_ALLOW_HTTP: 'true',\n"
+            "  AWS_ACCESS_KEY_ID: key, AWS_SECRET_ACCESS_KEY: '${S3_SECRET}'}\n"
+        )
+        yield config, endpoint
+
+
+def test_backfill_writes_there_and_doctor_reads_it(
+    bucket: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, endpoint = bucket
+    log = tmp_path / "broker-7.log"
+    with gzip.open(CAPTURE) as file:
+        log.write_bytes(b"".join(file.readlines()[:500]))
+    assert main(["backfill", "--config", str(config), "--file", f"7={log}"]) == 0
+    assert main(["backfill", "--config", str(config), "--file", f"7={log}"]) == 1  # it is known again
+    capsys.readouterr()
+    main(["doctor", "--config", str(config)])
+    told = capsys.readouterr()
+    assert "past: 500 lines = 500 requests + 0 unreadable + 0 heartbeats" in told.out
+    assert main(["usage", "--config", str(config)]) == 0
+    assert main(["tables", "requests", "--sql", "trino", "--config", str(config)]) == 0
+    assert "table_location => 's3a://lake/kquota/tables/requests'" in capsys.readouterr().out
+    assert {key.split("/")[2] for key in keys(endpoint, "lake")} == {
+        "requests",
+        "usage",
+        "decisions",
+        "violations",
+    }
+    assert "canary" not in told.out + told.err
+
+
+def test_the_quotas_are_written_there(bucket: tuple[Path, str]) -> None:
+    settings = load_settings(bucket[0])
+    storage = storage_options(settings)
+    for _ in range(2):  # the second one finds the first one's tables
+        rules = RulesTables(settings.tables, "past", source="zookeeper", apply_lag_ms=0, storage=storage)
+        rules.write_rules(1_795_239_600_000)
+    assert rules.known_through_ms == 1_795_239_600_000
+
+
+def test_a_checkpoint_is_seen_there(bucket: tuple[Path, str]) -> None:
+    config, endpoint = bucket
+    settings = load_settings(config)
+    assert not Checkpoint.of(settings, "ingest").exists
+    place = "lake/kquota/checkpoints/ingest"
+    put(endpoint, f"{place}/metadata", b'{"id":"x"}')
+    for batch in (0, 1):
+        offset = json.dumps({"kquota.request-log": {"0": 100 * batch}})
+        put(endpoint, f"{place}/offsets/{batch}", f"v1\n{{}}\n{offset}".encode())
+    put(endpoint, f"{place}/commits/0", b"v1\n{}")
+    found = Checkpoint.of(settings, "ingest")
+    assert (found.exists, found.last_batch, found.planned_batches) == (True, 0, [0, 1])
+    assert found.source_offset(1) == {"kquota.request-log": {"0": 100}}
