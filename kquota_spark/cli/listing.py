@@ -12,6 +12,12 @@ from kquota_spark.cli.render import Row, Shown, iso_time, person_name
 from kquota_spark.io.tables import Result, Tables, utc_text
 
 RULE_LEGEND = "rule: u/ user, c/ client id, * the default"
+JMX_LEGEND = "jmx: the broker's own rate, sampled; the throttle is a mean of its last minute"
+ONE_SOURCE = """(source = 'log' or not exists (
+  select 1 from usage as told where told.source = 'log' and told.cluster_id = usage.cluster_id
+    and told.broker_id = usage.broker_id and told.quota_type = usage.quota_type
+))"""
+"""Condition on usage: rows from JMX only of what no log tells, so that nothing is added up twice."""
 _DAY_MS = 86_400_000
 
 
@@ -129,10 +135,15 @@ def bucket_columns() -> tuple[Shown, ...]:
     """Where it happened: broker, type, bucket, rule."""
     return (
         Shown("broker", lambda row: str(row["broker_id"])),
-        Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),
+        Shown("type", type_text, is_text=True, keep=8),
         Shown("bucket", bucket_text, is_text=True, keep=20),
         Shown("rule", rule_text, is_text=True),
     )
+
+
+def type_text(row: Row) -> str:
+    """The type of quota in few columns."""
+    return str(row["quota_type"]).removeprefix("controller_")
 
 
 def rule_text(row: Row) -> str:
@@ -143,6 +154,18 @@ def rule_text(row: Row) -> str:
     for long, short in (("users/", "u/"), ("clients/", "c/"), ("<default>", "*")):
         rule = rule.replace(long, short)
     return str(rule)
+
+
+def with_source(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
+    """The columns, and the source where not all rows are from the log."""
+    if all(row["source"] == "log" for row in rows):
+        return shown
+    return (*shown, Shown("source", lambda row: row["source"], is_text=True))
+
+
+def legend(rows: Sequence[Row], *of_log: str) -> str:
+    """What is said below the rows; about JMX only where there are some from it."""
+    return "\n".join([*of_log, *([JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else [])])
 
 
 def with_cluster(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, ...]:

@@ -15,6 +15,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
+TYPES = ("produce", "fetch", "request", "controller_mutation", "connection")
 _TABLE_LIMIT = 50
 _AGO = re.compile(r"(\d+)\s*(s|m|min|h|d)(?:\s+ago)?")
 _EPOCH_MS = re.compile(r"\d{12,15}")
@@ -82,7 +83,7 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--client", metavar="ID", help="only this client id, likewise")
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="only this broker")
-    parser.add_argument("--type", choices=("produce", "fetch"), help="only this quota type")
+    parser.add_argument("--type", choices=TYPES, help="only this quota type")
     parser.add_argument(
         "--since",
         type=time_argument,

@@ -6,7 +6,7 @@ Times are compared and shown in UTC. Only the columns asked for are read from th
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kquota_spark.cli import declared_tables, usage
 from kquota_spark.cli.agreement_line import with_agreement
@@ -17,10 +17,12 @@ from kquota_spark.cli.listing import (
     bucket_conditions,
     empty_text,
     footer_text,
+    legend,
     limited,
     newer_than_ms,
     spans_days,
     with_cluster,
+    with_source,
 )
 from kquota_spark.cli.options import (
     add_filter_options,
@@ -34,9 +36,10 @@ from kquota_spark.cli.render import (
     Row,
     Shown,
     clock_time,
+    or_dash,
     person_ms,
     person_percent,
-    person_rate,
+    person_quota_rate,
     show,
 )
 from kquota_spark.io.tables import open_tables
@@ -48,14 +51,14 @@ select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client
        epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,
        epoch_ms(last_second) as last_second, end_time is null as is_open, level, rule, limit_per_s,
        peak_rate_per_s, peak_quota_used_percent, violated_seconds, throttled_ms, throttled_requests,
-       users, client_ids
+       source, users, client_ids
 from violations
 """
 _DECISIONS = """
 select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, epoch_ms(second) as second,
        level, rule, rule_version, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
        throttle_ms, observed_throttle_ms, throttled_requests, observed_throttled_requests,
-       coalesce(late, 0) as late, is_certain, is_rules_behind, users, client_ids
+       coalesce(late, 0) as late, is_certain, is_rules_behind, source, users, client_ids
 from decisions
 """
 
@@ -109,9 +112,12 @@ def run_violations(options: argparse.Namespace) -> int:
             command="kquota violations",
             columns=found.columns,
             rows=rows,
-            shown=with_cluster(rows, _violation_columns(with_day=spans_days(rows, "start_time"))),
+            shown=with_cluster(
+                rows, with_source(rows, _violation_columns(rows, with_day=spans_days(rows, "start_time")))
+            ),
             times=frozenset({"start_time", "end_time", "last_second"}),
-            footer=f"{footer_text(rows, 'start_time', 'violation', has_more=has_more)}\n{RULE_LEGEND}",
+            footer=f"{footer_text(rows, 'start_time', 'violation', has_more=has_more)}\n"
+            + legend(rows, RULE_LEGEND),
             when_empty=when_empty,
             colour=lambda row: Colour.RED if row["is_open"] else None,
         )
@@ -120,16 +126,19 @@ def run_violations(options: argparse.Namespace) -> int:
     return 0
 
 
-def _violation_columns(*, with_day: bool) -> tuple[Shown, ...]:
+def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, ...]:
+    throttles = (
+        Shown("throttle", lambda row: or_dash(row["throttled_ms"], person_ms)),
+        Shown("reqs", lambda row: or_dash(row["throttled_requests"], str)),
+    )
     return (
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
         Shown("lasted", _lasted),
         *bucket_columns(),
-        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
-        Shown("peak", lambda row: person_rate(row["peak_rate_per_s"])),
+        Shown("limit", lambda row: person_quota_rate(row["quota_type"], row["limit_per_s"])),
+        Shown("peak", lambda row: person_quota_rate(row["quota_type"], row["peak_rate_per_s"])),
         Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
-        Shown("throttle", lambda row: person_ms(row["throttled_ms"])),
-        Shown("reqs", lambda row: str(row["throttled_requests"])),
+        *(throttles if any(row["source"] != "jmx" for row in rows) else ()),
     )
 
 
@@ -142,7 +151,10 @@ def run_decisions(options: argparse.Namespace) -> int:
     where = bucket_conditions(options)
     add_since(where, options, "decisions.second")
     if options.throttled:
-        where.add("(throttled_requests > 0 or observed_throttled_requests > 0)")
+        where.add(
+            "(throttled_requests > 0 or observed_throttled_requests > 0"
+            " or (source = 'jmx' and observed_throttle_ms > 0))"
+        )
     sql = f"{_DECISIONS}{where.sql}order by decisions.second desc, {_BUCKET_ORDER}, late"
     when_empty = ""
     with open_tables(settings_of(options), "decisions", newer_than_ms=newer_than_ms(options)) as tables:
@@ -157,7 +169,7 @@ def run_decisions(options: argparse.Namespace) -> int:
             rows=rows,
             shown=with_cluster(rows, _decision_columns(with_day=spans_days(rows, "second"))),
             times=frozenset({"second"}),
-            footer=f"{footer}\n{_THROTTLE_LEGEND}\n{RULE_LEGEND}",
+            footer=legend(rows, footer, _THROTTLE_LEGEND, RULE_LEGEND),
             when_empty=when_empty,
             colour=_decision_colour,
         )
@@ -170,13 +182,22 @@ def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
     return (
         Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
         *bucket_columns(),
-        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
-        Shown("rate", lambda row: person_rate(row["rate_per_s"])),
+        Shown("limit", lambda row: person_quota_rate(row["quota_type"], row["limit_per_s"])),
+        Shown("rate", lambda row: person_quota_rate(row["quota_type"], row["rate_per_s"])),
         Shown("used", lambda row: person_percent(row["quota_used_percent"])),
-        Shown("throttle", lambda row: f"{row['throttle_ms']}/{row['observed_throttle_ms']} ms"),
-        Shown("reqs", lambda row: str(row["requests"] + row["late"])),
-        Shown("sure", lambda row: "yes" if row["is_certain"] else "no"),
+        Shown("throttle", _throttle),
+        Shown("reqs", lambda row: or_dash(row["requests"], lambda requests: str(requests + row["late"]))),
+        Shown("sure", _sure),
     )
+
+
+def _throttle(row: Row) -> str:
+    ours, observed = (or_dash(row[name], str) for name in ("throttle_ms", "observed_throttle_ms"))
+    return f"{ours}/{observed} ms"
+
+
+def _sure(row: Row) -> str:
+    return "jmx" if row["source"] == "jmx" else "yes" if row["is_certain"] else "no"
 
 
 def _decision_colour(row: Row) -> Colour | None:

@@ -6,6 +6,7 @@ import argparse
 
 from kquota_spark.cli.agreement_line import with_agreement
 from kquota_spark.cli.listing import (
+    ONE_SOURCE,
     add_since,
     client_conditions,
     counted,
@@ -14,17 +15,21 @@ from kquota_spark.cli.listing import (
     limited,
     newer_than_ms,
     spans_days,
+    type_text,
     with_cluster,
+    with_source,
 )
 from kquota_spark.cli.options import settings_of
 from kquota_spark.cli.render import (
     Report,
+    Row,
     Shown,
     clock_time,
+    or_dash,
     person_bytes,
     person_ms,
     person_name,
-    person_rate,
+    person_quota_rate,
     show,
 )
 from kquota_spark.io.tables import Tables, open_tables, utc_text
@@ -34,14 +39,16 @@ _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
 _SECONDS = f"""
 select {_CLIENT}, epoch_ms(usage.second) as second, sum(amount)::bigint as amount,
        sum(requests)::bigint as requests, sum(duplicates)::bigint as duplicates,
-       sum(rate_per_s) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms
+       sum(rate_per_s) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
+       any_value(source) as source
 from usage
 """  # noqa: S608 - names of ours
 _TOTALS = f"""
 select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
-       sum(duplicates)::bigint as duplicates, sum(amount) * 1000.0 / ? as mean_rate_per_s,
+       sum(duplicates)::bigint as duplicates, coalesce(sum(amount) * 1000.0 / ?, avg(rate_per_s)) as mean_rate_per_s,
        max(rate_per_s) as peak_rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
-       count(*) as active_seconds, min(second) as first_second, max(second) as last_second
+       count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
+       any_value(source) as source
 """
 _THROTTLED = " having sum(observed_throttle_ms) > 0 "
 
@@ -65,15 +72,15 @@ def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
     shown = (
         Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
         *_who(),
-        Shown("requests", lambda row: str(row["requests"])),
-        Shown("rate", lambda row: person_rate(row["rate_per_s"])),
-        Shown("throttled", lambda row: person_ms(row["observed_throttle_ms"])),
+        Shown("requests", lambda row: or_dash(row["requests"], str)),
+        Shown("rate", lambda row: person_quota_rate(row["quota_type"], row["rate_per_s"])),
+        Shown("throttled", lambda row: or_dash(row["observed_throttle_ms"], person_ms)),
     )
     return Report(
         command="kquota usage --by-second",
         columns=found.columns,
         rows=rows,
-        shown=with_cluster(rows, shown),
+        shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"second"}),
         footer=footer_text(rows, "second", "second", has_more=has_more),
         when_empty=_when_empty(tables, options),
@@ -84,16 +91,16 @@ def _totals(tables: Tables, options: argparse.Namespace) -> Report:
     seconds, values = _seconds(options)
     throttled = _THROTTLED if options.throttled else " "
     from_ms, to_ms = _span(tables, options)
-    sql = f"{_TOTALS}from ({seconds}) group by {_CLIENT}{throttled}order by amount desc, {_CLIENT}"
+    sql = f"{_TOTALS}from ({seconds}) group by {_CLIENT}{throttled}order by amount desc nulls last, {_CLIENT}"
     found, has_more = limited(tables, sql, [max(to_ms - from_ms, 1), *values], options)
     rows = found.dicts()
     shown = (
         *_who(),
-        Shown("bytes", lambda row: person_bytes(row["amount"])),
-        Shown("requests", lambda row: str(row["requests"])),
-        Shown("mean", lambda row: person_rate(row["mean_rate_per_s"])),
-        Shown("peak", lambda row: person_rate(row["peak_rate_per_s"])),
-        Shown("throttled", lambda row: person_ms(row["observed_throttle_ms"])),
+        Shown("bytes", lambda row: or_dash(row["amount"], person_bytes)),
+        Shown("requests", lambda row: or_dash(row["requests"], str)),
+        Shown("mean", lambda row: person_quota_rate(row["quota_type"], row["mean_rate_per_s"])),
+        Shown("peak", lambda row: person_quota_rate(row["quota_type"], row["peak_rate_per_s"])),
+        Shown("throttled", lambda row: or_dash(row["observed_throttle_ms"], person_ms)),
     )
     rest = "; there are more: --limit 0 shows all" if has_more else ""
     seconds_long = (to_ms - from_ms) // 1_000
@@ -101,7 +108,7 @@ def _totals(tables: Tables, options: argparse.Namespace) -> Report:
         command="kquota usage",
         columns=found.columns,
         rows=rows,
-        shown=with_cluster(rows, shown),
+        shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"first_second", "last_second"}),
         footer=f"{counted(len(rows), 'client')}, most bytes first{rest}; mean over {seconds_long} s from "
         f"{utc_text(from_ms)}, peak: highest second",
@@ -111,6 +118,7 @@ def _totals(tables: Tables, options: argparse.Namespace) -> Report:
 
 def _seconds(options: argparse.Namespace) -> tuple[str, list[object]]:
     where = client_conditions(options)
+    where.add(ONE_SOURCE)
     add_since(where, options, "usage.second")
     return f"{_SECONDS}{where.sql}group by all", where.values
 
@@ -126,11 +134,16 @@ def _span(tables: Tables, options: argparse.Namespace) -> tuple[int, int]:
 
 def _who() -> tuple[Shown, ...]:
     return (
-        Shown("user", lambda row: person_name(row["user"]), is_text=True),
-        Shown("client id", lambda row: person_name(row["client_id"]), is_text=True),
-        Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),
+        Shown("user", lambda row: _named(row, "user"), is_text=True),
+        Shown("client id", lambda row: _named(row, "client_id"), is_text=True),
+        Shown("type", type_text, is_text=True, keep=8),
         Shown("broker", lambda row: str(row["broker_id"])),
     )
+
+
+def _named(row: Row, column: str) -> str:
+    """A name; from JMX an empty one is that of a bucket without such a tag."""
+    return person_name(row[column] or (None if row["source"] == "jmx" else ""))
 
 
 def _when_empty(tables: Tables, options: argparse.Namespace) -> str:

@@ -15,8 +15,8 @@ def topic_problems(given: Mapping[str, Any]) -> Iterator[str]:
     chosen = [key for key in _CHOICES if given.get(key)]
     if len(chosen) > 1:
         yield f"{chosen[1]}: stands beside {chosen[0]}, expected one of {', '.join(_CHOICES)}: delete the others"
-    if not chosen and given.get("topic") == "":
-        yield f"topic: no topic, expected one of {', '.join(_CHOICES)}"
+    if not chosen and given.get("topic") == "" and not given.get("jmx_topic"):
+        yield f"topic: no topic, expected one of {', '.join(_CHOICES)}, or jmx_topic"
     yield from _pattern_problems(given, "topic_pattern", None)
     yield from _pattern_problems(given, "broker_in_topic", 1)
     if given.get("broker_from") == ():

@@ -31,7 +31,8 @@ _PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", Duration: "lengt
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
-    "known_through_interval", "heartbeat_interval", "leaders_interval", "allowed_lateness", "judge_lateness",
+    "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
+    "judge_lateness",
 }  # fmt: skip
 
 

@@ -45,10 +45,17 @@ class Kafka:
     """Ids of brokers that are named, e.g. by their hosts."""
     broker_in_topic: str = ""
     """A regular expression with one group for whole topic names: the group is the broker's id or name."""
+    jmx_topic: str = ""
+    """Topic of JMX samples; empty where there is none. With it `topic` may be empty."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict)
     """Further consumer properties, e.g. security.protocol, passed through to Spark as `kafka.<name>`."""
+
+    @property
+    def has_log(self) -> bool:
+        """Whether there is a request log; a cluster may be audited by JMX alone."""
+        return bool(self.topic_pattern or self.topics or self.topic)
 
     @property
     def subscription(self) -> tuple[Literal["subscribe", "subscribePattern"], str]:
@@ -59,6 +66,8 @@ class Kafka:
 
     def log_topics(self, existing: Iterable[str]) -> list[str]:
         """The topics meant: those named, whether they exist or not, or those of `existing` that match."""
+        if not self.has_log:
+            return []
         if not self.topic_pattern:
             return list(self.topics or (self.topic,))
         return sorted(name for name in existing if re.fullmatch(self.topic_pattern, name))
@@ -162,6 +171,30 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CollectJmx:
+    """The JMX collector, `kquota collect jmx`, and what the job has to know of other collectors."""
+
+    brokers: dict[str, str] = field(default_factory=dict)
+    """Jolokia's address by broker id, e.g. http://kafka1:8778/jolokia; tells the broker of any collector's message."""
+    types: dict[str, str] = field(default_factory=dict)
+    """MBean types by metric name, where Telegraf's name does not tell: produce or fetch."""
+    interval: Duration = Duration(5_000)
+    client_id: str = "kquota-collect"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    """Of Jolokia; none if the user is empty."""
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    """Further producer properties, e.g. security.protocol, sasl.password."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect:
+    """Collectors that we bring."""
+
+    jmx: CollectJmx = field(default_factory=CollectJmx)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
@@ -177,3 +210,4 @@ class Settings:
     ship: Ship = field(default_factory=Ship)
     maintain: Maintain = field(default_factory=Maintain)
     metrics: Metrics = field(default_factory=Metrics)
+    collect: Collect = field(default_factory=Collect)

@@ -47,6 +47,8 @@ class Broker:
     port: int
     pid: int
     request_log: Path
+    jolokia_url: str = ""
+    """Where its JMX is read by HTTP; empty without an agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,13 @@ class Cluster:
     def brokers(self) -> tuple[Broker, ...]:
         """The brokers with the pids that they have, or had last."""
         return tuple(
-            Broker(server.broker_id, server.port, self.pids[server.name].pid, server.directory / REQUEST_LOG)
+            Broker(
+                server.broker_id,
+                server.port,
+                self.pids[server.name].pid,
+                server.directory / REQUEST_LOG,
+                server.jolokia_url,
+            )
             for server in self._brokers
         )
 

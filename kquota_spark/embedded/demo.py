@@ -1,7 +1,8 @@
 """`make demo`: a real Kafka, real clients over their quotas, and the audit of them, side by side.
 
 ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own; the audit is
-started by spark-submit, as a user would. DEMO_SECONDS is the length of the load.
+started by spark-submit, as a user would. DEMO_SECONDS is the length of the load. With SOURCE=jmx the audit gets no
+request log, but what the broker's Jolokia agent says.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from pathlib import Path
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.embedded import demo_jmx
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo_live import LiveTable
 from kquota_spark.embedded.demo_plan import (
     AUDITOR,
+    JMX_TOPIC,
     LOG_TOPIC,
     TOPICS,
     USERS,
@@ -42,6 +45,8 @@ from kquota_spark.io.driver_lock import driver_pid
 DIRECTORY = Path(".kquota/demo")
 _JUDGED_WITHIN_S = 120.0
 _STOP_S = 60.0
+FEEDERS = {"log": "ship", "jmx": "collect jmx"}
+"""The command that brings what the audit reads, by SOURCE."""
 _CONFIG = """\
 # Written by the demo; the keys are those of conf/kquota.yaml.
 cluster_id: demo
@@ -49,7 +54,8 @@ tables: {directory}/tables
 checkpoints: {directory}/checkpoints
 kafka:
   bootstrap_servers: {bootstrap}
-  topic: {topic}
+  topic: "{topic}"
+  jmx_topic: "{jmx_topic}"
   options: {login}
 quotas: {{zookeeper_connect: "{zookeeper}"}}
 stream: {{trigger: 1 s, allowed_lateness: 5 s}}
@@ -57,6 +63,7 @@ ship:
   files: [{files}]
   state_dir: {directory}/ship
   options: {login}
+collect: {{jmx: {{brokers: {agents}, interval: 2 s, options: {login}}}}}
 """
 
 
@@ -69,10 +76,14 @@ def main() -> int:
     except ValueError:
         print("demo: DEMO_SECONDS: expected a number of seconds from 10 to 3600", file=sys.stderr)
         return 1
+    source = os.environ.get("SOURCE", "log")
+    if source not in FEEDERS:
+        print(f"demo: SOURCE: {source!r}, expected one of {', '.join(FEEDERS)}", file=sys.stderr)
+        return 1
     # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:
-        _run(seconds)
+        _run(seconds, source)
     except UserError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -82,26 +93,33 @@ def main() -> int:
     return 0
 
 
-def _run(seconds: float) -> None:
+def _run(seconds: float, source: str) -> None:
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
     _say("starting ZooKeeper and Kafka 3.9.1")
-    with embedded_cluster(DIRECTORY / "cluster", settings=BrokerSettings(users=USERS)) as cluster:
+    with embedded_cluster(DIRECTORY / "cluster", settings=_brokers(source)) as cluster:
         create_topics(cluster, TOPICS)
         set_quotas(cluster)
-        config = _write_config(cluster)
+        config = _write_config(cluster, source)
         settings = load_settings(config)
         _say("quotas are set on six levels; writing what the consumers will read")
         run_load(cluster, history())
-        _say(f"starting kquota ship and spark-submit jobs/audit.py (logs in {DIRECTORY})")
+        feeder = FEEDERS[source]
+        _say(f"starting kquota {feeder} and spark-submit jobs/audit.py (logs in {DIRECTORY})")
         with _process(_audit(config), "audit.log") as audit:
-            with _process(_kquota("ship", config), "ship.log") as shipper:
-                _load_and_show(cluster, settings, seconds, [audit, shipper])
-            _say("the load has ended; shipping the last lines, then the audit works through them")
-            with _process([*_kquota("ship", config), "--once", "--end"], "ship-end.log") as last:
-                _require_success(last, "ship-end.log")
+            with _process(_kquota(feeder, config), f"{feeder.partition(' ')[0]}.log") as feeding:
+                _load_and_show(cluster, settings, seconds, [audit, feeding])
+            if source == "log":
+                _say("the load has ended; shipping the last lines, then the audit works through them")
+                with _process([*_kquota("ship", config), "--once", "--end"], "ship-end.log") as last:
+                    _require_success(last, "ship-end.log")
+            else:
+                _say("the load has ended; the audit works through the last samples")
             _wait_until_judged(settings, audit)
             _stop_driver(settings, audit)
+    if source == "jmx":
+        print(demo_jmx.summary(settings, seconds, config, DIRECTORY / "summary.json"))
+        return
     summary = summarise(settings, seconds)
     (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     print(summary_text(summary, config))
@@ -111,7 +129,11 @@ def _say(text: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
 
 
-def _write_config(cluster: Cluster) -> Path:
+def _brokers(source: str) -> BrokerSettings:
+    return BrokerSettings(users=USERS, jolokia=source == "jmx")
+
+
+def _write_config(cluster: Cluster, source: str) -> Path:
     login = {
         name: value for name, value in cluster.client_settings(AUDITOR).items() if name != "bootstrap.servers"
     }
@@ -120,7 +142,11 @@ def _write_config(cluster: Cluster) -> Path:
     text = _CONFIG.format(
         directory=DIRECTORY,
         bootstrap=cluster.bootstrap_servers,
-        topic=LOG_TOPIC,
+        topic=LOG_TOPIC if source == "log" else "",
+        jmx_topic=JMX_TOPIC if source == "jmx" else "",
+        agents=json.dumps(
+            {broker.id: broker.jolokia_url for broker in cluster.brokers if broker.jolokia_url}
+        ),
         zookeeper=cluster.zookeeper_connect,
         files=", ".join(json.dumps(f"{broker.id}={broker.request_log}") for broker in cluster.brokers),
         login=json.dumps(login),
@@ -130,7 +156,7 @@ def _write_config(cluster: Cluster) -> Path:
 
 
 def _kquota(command: str, config: Path) -> list[str]:
-    return [sys.executable, "-m", "kquota_spark.cli.main", command, "--config", str(config)]
+    return [sys.executable, "-m", "kquota_spark.cli.main", *command.split(), "--config", str(config)]
 
 
 def _audit(config: Path) -> list[str]:
@@ -205,16 +231,20 @@ def _require_success(process: subprocess.Popen[bytes], log: str) -> None:
 
 
 def _name(process: subprocess.Popen[bytes]) -> str:
-    return "kquota ship" if "ship" in process.args else "spark-submit jobs/audit.py"  # type: ignore[operator]
+    for feeder in FEEDERS.values():
+        if set(feeder.split()) <= set(process.args):  # type: ignore[arg-type]
+            return f"kquota {feeder}"
+    return "spark-submit jobs/audit.py"
 
 
 def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _JUDGED_WITHIN_S
-    while not is_all_judged(settings):
+    is_judged = is_all_judged if settings.kafka.has_log else demo_jmx.is_all_judged
+    while not is_judged(settings):
         _require_running(audit)
         if time.monotonic() > deadline:
             raise UserError(
-                f"the audit has not judged every line after {_JUDGED_WITHIN_S:.0f} s: "
+                f"the audit has not judged everything after {_JUDGED_WITHIN_S:.0f} s: "
                 f"kquota doctor --config {DIRECTORY}/kquota.yaml says where they are"
             )
         time.sleep(0.5)
@@ -222,7 +252,7 @@ def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> No
 
 def _stop_driver(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
     """Ctrl-C for the Python driver: a signal to spark-submit itself would cut the JVM off in mid-batch."""
-    pid = driver_pid(settings.checkpoints, "ingest")
+    pid = driver_pid(settings.checkpoints, "ingest" if settings.kafka.has_log else "ingest_jmx")
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
     _require_success(audit, "audit.log")

@@ -12,7 +12,8 @@ USERS = {
     **{name: f"{name}-secret" for name in ("alice", "bob", "carol", "dave", "erin")},
 }
 LOG_TOPIC = "kquota.request-log"
-TOPICS = {LOG_TOPIC: 1, "orders": 2, "history": 2}
+JMX_TOPIC = "kquota.jmx"
+TOPICS = {LOG_TOPIC: 1, JMX_TOPIC: 1, "orders": 2, "history": 2}
 _CONNECTION_S = 3.0
 
 

@@ -32,7 +32,7 @@ _AGREEMENT = """
 LIVE = """
     SELECT broker_id, quota_type, bucket_user, bucket_client_id, max_by(limit_per_s, second) AS limit_per_s,
       max_by(rate_per_s, second) AS rate_per_s, max_by(quota_used_percent, second) AS quota_used_percent,
-      sum(total_throttle_ms)::BIGINT AS throttled_ms
+      coalesce(sum(total_throttle_ms), max(observed_throttle_ms), 0)::BIGINT AS throttled_ms
     FROM decisions WHERE limit_per_s IS NOT NULL
       AND epoch_ms(second) > (SELECT max(epoch_ms(second)) FROM decisions) - 10000
     GROUP BY ALL ORDER BY quota_used_percent DESC NULLS LAST

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kquota_spark.embedded.jars import Jars
+from kquota_spark.embedded.jars import Jars, find_jars
 from kquota_spark.embedded.java import find_java
 from kquota_spark.embedded.request_logging import plain_logging, request_logging
 from kquota_spark.embedded.settings import BrokerSettings, broker_properties, zookeeper_properties
@@ -20,6 +20,7 @@ ZOOKEEPER = "zookeeper"
 _PROPERTIES = "server.properties"
 # The request log has local time without a zone: UTC makes it mean one thing.
 _UTC = ("-Duser.timezone=UTC",)
+_AGENT = "-javaagent:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,12 @@ class Server:
         return int(self.name.removeprefix("broker-"))
 
     @property
+    def jolokia_url(self) -> str:
+        """Where its Jolokia agent listens; empty without one."""
+        agent = next((part for part in self.command if part.startswith(_AGENT)), "")
+        return f"http://127.0.0.1:{agent.rpartition('port=')[2]}/jolokia" if agent else ""
+
+    @property
     def is_formatted(self) -> bool:
         """Whether a KRaft node finds its data directory made."""
         return (self.directory / "data" / "meta.properties").is_file()
@@ -64,11 +71,12 @@ def prepare(
         msg = "with KRaft the cluster is one node, broker and controller in one"
         raise ValueError(msg)
     java = str(find_java().path)
-    other_port, *ports = _free_ports(1 + brokers)
+    other_port, *ports = _free_ports(1 + 2 * brokers)
     servers = [] if settings.kraft else [_zookeeper(root / ZOOKEEPER, java, other_port, jars)]
-    for broker_id, port in enumerate(ports, start=1):
+    for broker_id, (port, agent_port) in enumerate(zip(ports[::2], ports[1::2], strict=True), start=1):
+        agent = _agent(agent_port, jars) if settings.jolokia else ()
         properties = broker_properties(broker_id, port, other_port, settings, broker_password)
-        servers.append(_broker(root / f"broker-{broker_id}", java, port, properties, settings, jars))
+        servers.append(_broker(root / f"broker-{broker_id}", java, port, properties, settings, jars, agent))
     return tuple(servers)
 
 
@@ -82,7 +90,13 @@ def _zookeeper(directory: Path, java: str, port: int, jars: Jars) -> Server:
 
 
 def _broker(
-    directory: Path, java: str, port: int, properties: str, settings: BrokerSettings, jars: Jars
+    directory: Path,
+    java: str,
+    port: int,
+    properties: str,
+    settings: BrokerSettings,
+    jars: Jars,
+    agent: tuple[str, ...],
 ) -> Server:
     logging = request_logging(settings, jars.broker)
     _write(directory, {_PROPERTIES: properties, logging.name: logging.text})
@@ -93,7 +107,14 @@ def _broker(
         # A cluster id is 16 random bytes; one that begins with a dash would be taken for an option.
         cluster_id = base64.urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
         format_command = (*start, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", _PROPERTIES)
-    return Server(directory.name, directory, port, (*start, "kafka.Kafka", _PROPERTIES), format_command)
+    command = (start[0], *agent, *start[1:], "kafka.Kafka", _PROPERTIES)
+    return Server(directory.name, directory, port, command, format_command)
+
+
+def _agent(port: int, jars: Jars) -> tuple[str, ...]:
+    # Of a class path that was named (another version of Kafka) the agent is the one of conf/ivy.xml.
+    (jar,) = jars.agent or find_jars().agent
+    return (f"{_AGENT}{jar.resolve()}=host=127.0.0.1,discoveryEnabled=false,port={port}",)
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:

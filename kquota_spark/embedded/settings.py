@@ -26,6 +26,7 @@ class BrokerSettings:
         request_log_files: how many rolled files are kept; only with `request_log_bytes`.
         properties: anything else for server.properties; wins over what is set here.
         class_path: jars in front of Kafka's own, e.g. with the class that a property names.
+        jolokia: brokers give their JMX by HTTP, through Jolokia's agent on a port of its own.
         kraft: one node that is broker and controller, instead of ZooKeeper and brokers.
     """
 
@@ -36,6 +37,7 @@ class BrokerSettings:
     request_log_files: int = 10
     properties: Mapping[str, str] = field(default_factory=dict)
     class_path: Sequence[Path] = ()
+    jolokia: bool = False
     kraft: bool = False
 
 

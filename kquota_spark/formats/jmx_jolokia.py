@@ -7,7 +7,7 @@ key or a header. Source: Jolokia's protocol, and answers of Jolokia 2.1.2 on bro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ from kquota_spark.formats.jmx_sample import (
 )
 from kquota_spark.formats.request import Unreadable
 from kquota_spark.model.mbean_names import DOMAIN, parse_mbean_name
+from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 MBEANS_IN_A_MESSAGE = 500
 """Of about 150 bytes each: far from the megabyte that a message may have."""
@@ -44,7 +45,7 @@ class Answer(msgspec.Struct):
     timestamp: int | float | None = None
     error: str | None = None
     broker_id: int | None = None
-    time_ms: int | None = None
+    time_ms: Annotated[int, msgspec.Meta(ge=BEGINNING_MS, le=END_MS)] | None = None
 
 
 def jolokia_samples(answer: Answer, origin: Origin) -> Iterator[JmxSample | Unreadable]:
@@ -58,7 +59,7 @@ def jolokia_samples(answer: Answer, origin: Origin) -> Iterator[JmxSample | Unre
     if answer.status != 200:
         raise Unreadable(f"Jolokia answered with status {answer.status}")
     broker_id = broker_of([answer.broker_id], (), origin)
-    time_ms = epoch_ms(answer.timestamp if answer.time_ms is None else answer.time_ms)
+    time_ms = epoch_ms(answer.timestamp) if answer.time_ms is None else answer.time_ms
     for mbean, values in _by_mbean(answer):
         try:
             yield from _samples(broker_id, time_ms, mbean, values)

@@ -15,6 +15,8 @@ from kquota_spark.formats.jmx_telegraf import Metric, telegraf_sample
 from kquota_spark.formats.request import Unreadable
 
 MAX_MESSAGE_BYTES = 16 << 20
+# Besides msgspec's own: a text that is no UTF-8, and objects in objects without end.
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _COLLECTORS = "Telegraf, Metricbeat, jmxtrans, Jolokia"
 
 
@@ -67,7 +69,7 @@ def read_jmx_message(value: bytes, origin: Origin) -> Reading:
                 reasons[str(found)] = None
     except Unreadable as reason:
         reasons[str(reason)] = None
-    except msgspec.DecodeError as error:
+    except _MALFORMED as error:
         reasons[_short(error)] = None
     return Reading(samples, list(reasons))
 
@@ -99,10 +101,12 @@ def _of_batch(metric: msgspec.Raw, origin: Origin) -> JmxSample | Unreadable | N
         return telegraf_sample(_metric.decode(metric), origin)
     except Unreadable as reason:
         return reason
-    except msgspec.DecodeError as error:
+    except _MALFORMED as error:
         return Unreadable(_short(error))
 
 
-def _short(error: msgspec.DecodeError) -> str:
+def _short(error: Exception) -> str:
     """What msgspec says; it names types and paths and never quotes the message."""
+    if isinstance(error, UnicodeDecodeError):
+        return "no message of a collector: not UTF-8"
     return f"no message of a collector: {error}"[:200]

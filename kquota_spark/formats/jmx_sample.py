@@ -47,7 +47,8 @@ _CONNECTION_TAGS = {"ip", "listener"}
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]")
 _URL = re.compile(r"(?:\w+://)?((?:\[[^\]]*\]|[^/:\[\]]+)(?::\d+)?)(?:/.*)?")
 _BROKER_ID = re.compile(r"\d{1,9}")
-_NO_NUMBER = {"", "nan", "null", "infinity", "-infinity"}
+_MOST_CONNECTIONS = 2**31
+_NO_NUMBER = {"", "null"}
 
 
 class JmxSample(NamedTuple):
@@ -190,6 +191,14 @@ def _scaled(value: object) -> int:
     return round(value) // (1_000 if abs(value) < 1e17 else 1_000_000)
 
 
+def _size(value: float | None) -> int | None:
+    if value is None:
+        return None
+    if not 0 <= value < _MOST_CONNECTIONS:
+        raise Unreadable("queue_size is no number of connections")
+    return int(value)
+
+
 def sample_of(
     broker_id: int, time_ms: int, name: MBeanName, attributes: Mapping[str, float | None]
 ) -> JmxSample | None:
@@ -203,8 +212,7 @@ def sample_of(
         return None
     values: dict[str, object] = dict(attributes)
     if "queue_size" in values:
-        size = attributes["queue_size"]
-        values["queue_size"] = None if size is None else int(size)
+        values["queue_size"] = _size(attributes["queue_size"])
     quota_type = QUOTA_TYPES.get(mbean_type)
     place = broker_id, time_ms, mbean_type, quota_type
     if mbean_type == SOCKET_SERVER:

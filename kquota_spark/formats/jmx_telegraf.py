@@ -102,7 +102,8 @@ def _tags_of(metric: Metric, mbean_type: str) -> dict[str, str]:
     for key, value in metric.tags.items():
         name = _OF_BUCKETS.get(plain(key))
         if name in wanted:
-            if value.startswith('"') and (len(value) == 1 or not value.endswith('"')):
-                raise Unreadable(f"the tag {name} was cut at a comma by the collector")
-            found[name] = unquoted(value)
+            try:
+                found[name] = unquoted(value)
+            except ValueError:
+                raise Unreadable(f"the tag {name} was cut at a comma by the collector") from None
     return found

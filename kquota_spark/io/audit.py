@@ -19,7 +19,7 @@ from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.graceful_stop import StopRequest
-from kquota_spark.io.hops import HOPS, start_hop
+from kquota_spark.io.hops import HOPS, start_hop, wanted_hops
 from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.lineage import require_lineage
@@ -62,9 +62,7 @@ def run_audit(
     """
     stop = StopRequest(_say)
     metrics = AuditMetrics(settings)
-    require_topics(settings)
-    make_governor(settings, RuleBook(), LeaderBook())  # what JUDGE would stumble over, before Spark starts
-    create_tables(settings)
+    hops = _prepared(settings, hops)
     with ExitStack() as stack:
         stack.callback(stop.end)
         stack.enter_context(metrics.served())
@@ -72,11 +70,8 @@ def run_audit(
             stack.enter_context(driver_lock(settings.checkpoints, hop))
         begun = require_lineage(settings, hops, is_new=is_new_lineage)
         watcher = Watcher(settings)
-        if "judge" in hops:
-            for finding in callback_findings(settings):
-                _say(f"warning: {finding.evidence}: {finding.advice}")
-            watcher.start()
-            stack.callback(watcher.stop)
+        if "judge" in hops or "judge_jmx" in hops:
+            _watch(settings, watcher, stack)
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
         stop.hold_jvm(session)
@@ -89,6 +84,26 @@ def run_audit(
                 _run_on(session, settings, hops, watcher, stop, metrics)
         except Py4JNetworkError as error:
             raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
+
+
+def _prepared(settings: Settings, hops: Sequence[str]) -> list[str]:
+    """What a query would stumble over, said before Spark starts; the queries whose source there is."""
+    require_topics(settings)
+    wanted = wanted_hops(settings, hops)
+    if not wanted:
+        raise UserError(
+            "--only: nothing to run, because kafka.topic or kafka.jmx_topic of these queries is empty"
+        )
+    make_governor(settings, RuleBook(), LeaderBook())
+    create_tables(settings)
+    return wanted
+
+
+def _watch(settings: Settings, watcher: Watcher, stack: ExitStack) -> None:
+    for finding in callback_findings(settings):
+        _say(f"warning: {finding.evidence}: {finding.advice}")
+    watcher.start()
+    stack.callback(watcher.stop)
 
 
 def _run_once(

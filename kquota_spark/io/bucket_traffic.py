@@ -12,7 +12,8 @@ HOUR_MS = 3_600_000
 _MOST = 10_000
 _SEEN = """
 select "user", client_id, sum(amount) as amount from usage
-where cluster_id = ? and usage.second >= make_timestamptz(?) and usage.second < make_timestamptz(?)
+where source = 'log' and cluster_id = ? and usage.second >= make_timestamptz(?)
+  and usage.second < make_timestamptz(?)
 """
 
 

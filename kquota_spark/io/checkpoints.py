@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.storage import s3_file_system
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
 SOURCES = {"measure": REQUESTS.name, "judge": USAGE.name, "episodes": DECISIONS.name}
@@ -21,9 +22,12 @@ TARGETS = {
     "ingest": REQUESTS.name,
     "measure": USAGE.name,
     "judge": DECISIONS.name,
+    "ingest_jmx": JMX_SAMPLES.name,
+    "measure_jmx": USAGE.name,
+    "judge_jmx": DECISIONS.name,
     "episodes": VIOLATIONS.name,
 }
-"""The table that each of them writes; these can go on under a new lineage."""
+"""The table that each query writes."""
 
 
 @dataclass(frozen=True)

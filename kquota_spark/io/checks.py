@@ -14,9 +14,11 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.counts import judged_checks, line_checks, measured_checks
 from kquota_spark.io.growth_checks import growth_checks
+from kquota_spark.io.jmx_checks import jmx_checks
 from kquota_spark.io.tables import Tables, utc_text
 
 _LAST_TO_FIRST = ("violations", "decisions", "usage", "requests", "quota_rules")
+_OF_JMX = ("jmx_samples",)
 _AGREEMENT_PERCENT = 99.0
 _UNREADABLE_WARN, _UNREADABLE_FAIL = 0.001, 0.5
 _SLACK_MS = 30_000
@@ -38,9 +40,11 @@ from (
          max(record_time_ms) filter (quota_type is not null and not coalesce(is_out_of_time, false)) as due_ms
   from requests where topic is not null group by cluster_id
 ) r
-left join (select cluster_id, epoch_ms(max(second)) as usage_ms from usage group by 1) u using (cluster_id)
 left join (
-  select cluster_id, epoch_ms(max(second)) as decision_ms from decisions group by 1
+  select cluster_id, epoch_ms(max(second)) as usage_ms from usage where source = 'log' group by 1
+) u using (cluster_id)
+left join (
+  select cluster_id, epoch_ms(max(second)) as decision_ms from decisions where source = 'log' group by 1
 ) d using (cluster_id)
 order by cluster_id
 """
@@ -64,15 +68,15 @@ select cluster_id, quota_type,
        coalesce(sum(uncertain), 0)::bigint as uncertain,
        coalesce(sum(inferred), 0)::bigint as inferred,
        coalesce(sum(excluded), 0)::bigint as excluded
-from decisions group by cluster_id, quota_type order by cluster_id, quota_type
+from decisions where source = 'log' group by cluster_id, quota_type order by cluster_id, quota_type
 """
 _EPISODES = """
 select cluster_id, count(*) as episodes, count(*) filter (end_time is null) as open,
        epoch_ms(min(last_second) filter (end_time is null)) as oldest_ms, epoch_ms(max(clock)) as clock_ms
 from violations
 left join (
-  select cluster_id, broker_id, max(second) as clock from decisions group by all
-) using (cluster_id, broker_id)
+  select cluster_id, broker_id, source, max(second) as clock from decisions group by all
+) using (cluster_id, broker_id, source)
 group by cluster_id order by cluster_id
 """
 
@@ -80,10 +84,11 @@ group by cluster_id order by cluster_id
 def run_checks(settings: Settings, now_ms: int) -> list[Check]:
     """All checks after a run; a missing table is a finding, and what needs it is left out."""
     with Tables(settings) as tables:
-        missing = [check for name in _LAST_TO_FIRST if (check := _missing(tables, name)) is not None]
-        opened = set(_LAST_TO_FIRST) - {check.what.removeprefix("table ") for check in missing}
+        names = _LAST_TO_FIRST + (_OF_JMX if settings.kafka.jmx_topic else ())
+        missing = [check for name in names if (check := _missing(tables, name)) is not None]
+        opened = set(names) - {check.what.removeprefix("table ") for check in missing}
         steps: Sequence[tuple[tuple[str, ...], Callable[[], list[Check]]]] = (
-            (("requests",), lambda: line_checks(tables)),
+            (("requests",), lambda: line_checks(tables) if settings.kafka.has_log else []),
             (("requests",), lambda: _unreadable(tables)),
             (("requests",), lambda: growth_checks(tables)),
             (("requests", "usage"), lambda: measured_checks(tables)),
@@ -92,6 +97,7 @@ def run_checks(settings: Settings, now_ms: int) -> list[Check]:
             (("decisions", "quota_rules"), lambda: _rules(tables, settings, now_ms)),
             (("decisions",), lambda: _agreement(tables)),
             (("violations", "decisions"), lambda: _episodes(tables, settings)),
+            (("jmx_samples", "decisions"), lambda: jmx_checks(tables, settings, now_ms)),
         )
         return missing + [check for needs, run in steps if opened.issuperset(needs) for check in run()]
 

@@ -60,17 +60,19 @@ with due as (
 ), done as (
   select cluster_id, broker_id, epoch_ms(usage.second) // 1000 as second_s, sum(requests) as kept,
          sum(duplicates) as copies, sum(requests + duplicates) as done
-  from usage where event_date >= (select min(event_date) from requests) group by all
+  from usage
+  where source = 'log' and event_date >= (select min(event_date) from requests) group by all
 )
 """
 _JUDGED = """
 with due as (
   select cluster_id, broker_id, quota_type, epoch_ms(usage.second) // 1000 as second_s, sum(requests) as due
-  from usage group by all
+  from usage where source = 'log' group by all
 ), done as (
   select cluster_id, broker_id, quota_type, epoch_ms(decisions.second) // 1000 as second_s,
          sum(requests) as kept, sum(coalesce(late, 0)) as copies, sum(requests + coalesce(late, 0)) as done
-  from decisions where event_date >= (select min(event_date) from usage) group by all
+  from decisions
+  where source = 'log' and event_date >= (select min(event_date) from usage) group by all
 )
 """
 _COMPARED = """

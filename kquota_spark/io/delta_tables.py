@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
@@ -11,10 +12,11 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.storage import delta_table, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 
-_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS)
+_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES)
 _FIRST_VERSION = 1
 
 
@@ -79,10 +81,20 @@ ARCHIVED = "file:"
 _FROM_KAFKA = "select 1 from requests where topic not like 'file:%' limit 1"
 
 
-def has_rows(settings: Settings, name: str) -> bool:
-    """Whether a table holds anything that the job could write again; archived files are nothing of that."""
+def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
+    """Whether a table holds anything that the job could write again; archived files are nothing of that.
+
+    Args:
+        settings: where the tables are.
+        name: of the table.
+        source: what only counts, `log` or `jmx`, in a table that two queries write; None for all.
+    """
     table = delta_table(settings, name)
-    is_written = pa.table(table.get_add_actions()).num_rows > 0
-    if name != REQUESTS.name:
-        return is_written
-    return is_written and bool(query(settings, [name], _FROM_KAFKA).rows)
+    if pa.table(table.get_add_actions()).num_rows == 0:
+        return False
+    if name == REQUESTS.name:
+        return bool(query(settings, [name], _FROM_KAFKA).rows)
+    if source is None:
+        return True
+    rows = table.to_pyarrow_dataset().scanner(columns=["source"], filter=pc.field("source") == source)
+    return bool(rows.head(1).num_rows)

@@ -1,32 +1,46 @@
-"""The four streaming queries: each a source, the transforms of `pipeline/`, and a Delta sink with a checkpoint.
+"""The streaming queries: each a source, the transforms of `pipeline/`, and a Delta sink with a checkpoint.
 
-Ingest, measure and judge append through Spark's Delta sink, which commits a micro-batch exactly once. The
-fold into `violations` is a MERGE in `foreachBatch`; Delta skips it when that batch was committed before.
+Ingest, measure and judge, of the log and of JMX, append through Spark's Delta sink, which commits a micro-batch
+exactly once. The fold into `violations` is a MERGE in `foreachBatch`; Delta skips it when that batch was committed
+before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
+from kquota_spark.formats.jmx_sample import addresses
 from kquota_spark.io.conflicts import retried
 from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.parsing import ingest_settings
-from kquota_spark.io.spark import NO_LIMIT, request_log, sql_literal, table, table_path, table_stream
+from kquota_spark.io.spark import (
+    NO_LIMIT,
+    jmx_messages,
+    request_log,
+    sql_literal,
+    table,
+    table_path,
+    table_stream,
+)
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.pipeline.callback_governing import with_callback_governing
-from kquota_spark.pipeline.episodes import only_violated, to_violations
+from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import to_requests
+from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
 from kquota_spark.pipeline.judge import to_decisions
+from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
@@ -58,7 +72,7 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
 
 def _judged(session: SparkSession, settings: Settings) -> DataFrame:
     lineage = stored_lineage(settings, "judge")
-    usage = table_stream(session, settings, USAGE.name, first_version=lineage.version)
+    usage = table_stream(session, settings, USAGE.name, first_version=lineage.version).where("source = 'log'")
     governed = governed_usage(session, settings, usage)
     decisions = to_decisions(
         governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds"
@@ -70,22 +84,53 @@ def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) 
     """Rows of `usage`, streaming or not, with what governs them: Kafka's resolution or the callback's."""
     if settings.quotas.callback:
         return with_callback_governing(usage, KnownLoader(settings))
-    rules = table(session, settings, QUOTA_RULES.name).where(
+    return with_governing(usage, _rules(session, settings), static_defaults(settings))
+
+
+def _rules(session: SparkSession, settings: Settings) -> DataFrame:
+    return table(session, settings, QUOTA_RULES.name).where(
         f"cluster_id = {sql_literal(settings.cluster_id)}"
     )
-    return with_governing(usage, rules, static_defaults(settings))
+
+
+def _ingested_jmx(session: SparkSession, settings: Settings) -> DataFrame:
+    jmx = settings.collect.jmx
+    brokers = {form: int(broker) for broker, text in jmx.brokers.items() for form in addresses(text)}
+    return to_jmx_samples(
+        jmx_messages(session, settings),
+        JmxSettings(settings.cluster_id, brokers, jmx.types, settings.stream.raw_text_limit_bytes),
+    )
+
+
+def _measured_jmx(session: SparkSession, settings: Settings) -> DataFrame:
+    return to_jmx_usage(table_stream(session, settings, JMX_SAMPLES.name))
+
+
+def _judged_jmx(session: SparkSession, settings: Settings) -> DataFrame:
+    samples = table_stream(session, settings, JMX_SAMPLES.name)
+    rules = _rules(session, settings)
+    if settings.quotas.callback:
+        # The limits are the callback's own, and nobody can ask it for a bucket.
+        rules = rules.where("level = 0")
+    return to_jmx_decisions(samples, rules, rate_config(settings), static_defaults(settings))
 
 
 _APPENDING: Mapping[str, tuple[Callable[[SparkSession, Settings], DataFrame], str]] = {
     "ingest": (lambda *where: observed_requests(_ingested(*where)), REQUESTS.name),
     "measure": (lambda *where: observed_usage(_measured(*where)), USAGE.name),
     "judge": (lambda *where: observed_decisions(_judged(*where)), DECISIONS.name),
+    "ingest_jmx": (_ingested_jmx, JMX_SAMPLES.name),
+    "measure_jmx": (_measured_jmx, USAGE.name),
+    "judge_jmx": (_judged_jmx, DECISIONS.name),
 }
 HOPS = (*_APPENDING, "episodes")
 """Names of the queries in the order of the flow; also names of their checkpoints."""
 
-TARGETS = {**{hop: target for hop, (_, target) in _APPENDING.items()}, "episodes": VIOLATIONS.name}
-"""The table that each query writes."""
+
+def wanted_hops(settings: Settings, hops: Sequence[str]) -> list[str]:
+    """Of these queries, those whose source there is: the request log, JMX, or both."""
+    sources = {True: settings.kafka.jmx_topic, False: settings.kafka.has_log}
+    return [hop for hop in hops if hop == "episodes" or sources[hop.endswith("_jmx")]]
 
 
 def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: bool) -> StreamingQuery:
@@ -97,7 +142,7 @@ def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: b
     # The next hop may read the files of one commit in several micro-batches, in their order: of a commit over
     # midnight the older date has to come first, so rows are sorted before they are written. INGEST's commits are
     # read as a whole; it writes to both dates at once.
-    session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8" if hop == "ingest" else "0")
+    session.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8" if hop.startswith("ingest") else "0")
     checkpoint = f"{settings.checkpoints.rstrip('/')}/{hop}"
     if hop in _APPENDING:
         build, target = _APPENDING[hop]
@@ -142,9 +187,10 @@ def _fold(settings: Settings, decisions: DataFrame) -> None:
     """Fold a batch of decisions into the episodes that are open now."""
     session, path = decisions.sparkSession, table_path(settings, VIOLATIONS.name)
     still_open = session.read.format("delta").load(path).where("end_time IS NULL")
-    if only_violated(decisions).isEmpty() and still_open.isEmpty():
+    counted = _of_one_source(decisions, settings)
+    if only_violated(counted).isEmpty() and still_open.isEmpty():
         return
-    changed = to_violations(decisions, still_open, settings.stream.episode_gap / 1_000)
+    changed = to_violations(counted, still_open, settings.stream.episode_gap / 1_000)
     (
         DeltaTable.forPath(session, path)
         .alias("old")
@@ -153,3 +199,13 @@ def _fold(settings: Settings, decisions: DataFrame) -> None:
         .whenNotMatchedInsertAll()
         .execute()
     )
+
+
+def _of_one_source(decisions: DataFrame, settings: Settings) -> DataFrame:
+    """The decisions of a batch that episodes are made of; only a job with both sources has to look."""
+    if not (settings.kafka.has_log and settings.kafka.jmx_topic):
+        return decisions
+    first = decisions.agg(F.min("second").alias("first")).collect()[0]["first"]
+    since = F.lit(first) - F.expr(f"INTERVAL {LOG_SILENCE_S} SECONDS")
+    around = table(decisions.sparkSession, settings, DECISIONS.name).where(F.col("second") >= since)
+    return only_one_source(decisions, around)

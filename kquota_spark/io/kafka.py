@@ -20,15 +20,16 @@ _SILENT = logging.Logger("kafka", logging.CRITICAL)
 
 
 def require_topics(settings: Settings) -> None:
-    """Check that the log topics exist; of a pattern, that it finds one.
+    """Check that the topics of the log and of JMX exist; of a pattern, that it finds one.
 
     Raises:
-        UserError: Kafka does not answer, or has no such topic.
+        UserError: none is set, Kafka does not answer, or it has no such topic.
     """
     kafka = settings.kafka
     if is_for_java_only(kafka.options):
         return  # Spark will say what is wrong
-    missing = missing_topics(settings, asked_topics(admin_client(settings), settings))
+    existing = asked_topics(admin_client(settings), settings)
+    missing = missing_topics(settings, existing) or missing_jmx_topic(settings, existing)
     if missing:
         raise UserError(f"{missing[0]} on {kafka.bootstrap_servers}: {missing[1]}")
 
@@ -49,6 +50,15 @@ def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, 
         f"topic{'' if is_one else 's'} {', '.join(missing)} {'does' if is_one else 'do'} not exist",
         f"create {'it' if is_one else 'them'} (kafka-topics.sh --create --topic {missing[0]}), or check {key}",
     )
+
+
+def missing_jmx_topic(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
+    """The same for the topic of JMX samples."""
+    topic = settings.kafka.jmx_topic
+    if not topic or topic in existing:
+        return None
+    create = f"kafka-topics.sh --create --topic {topic}"
+    return f"topic {topic} does not exist", f"create it ({create}), or check kafka.jmx_topic"
 
 
 def message_format(settings: Settings) -> MessageFormat:

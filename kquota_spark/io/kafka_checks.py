@@ -7,14 +7,14 @@ Nothing is created or changed; the topic is looked up in the list, so that it is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.io.check import Check, Status, fail, ok, warn
 from kquota_spark.io.client_properties import PYTHON_NAMES, connection_options
-from kquota_spark.io.kafka import missing_topics
+from kquota_spark.io.kafka import missing_jmx_topic, missing_topics
 from kquota_spark.io.log_topic_checks import arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
 
@@ -55,8 +55,12 @@ def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, 
             checks += [_version(admin, broker_id, settings.broker) for broker_id in brokers]
             for broker_id in brokers:
                 checks += _quota_settings(admin, broker_id, settings)
-            checks += [_request_logger(admin, broker_id) for broker_id in brokers]
             existing = admin.list_topics()
+            if settings.kafka.jmx_topic:
+                checks.append(_jmx_topic(settings, existing))
+            if not settings.kafka.has_log:
+                return checks
+            checks += [_request_logger(admin, broker_id) for broker_id in brokers]
             missing = missing_topics(settings, existing)
             if missing is not None:
                 return [*checks, fail("log topic", *missing)]
@@ -161,6 +165,11 @@ def _request_logger(admin: Any, broker_id: int) -> Check:
         f"--entity-name {broker_id} --add-config kafka.request.logger=DEBUG, and in log4j.properties for good"
     )
     return fail("request log", f"broker {broker_id}: kafka.request.logger is {level}, expected DEBUG", advice)
+
+
+def _jmx_topic(settings: Settings, existing: Collection[str]) -> Check:
+    missing = missing_jmx_topic(settings, existing)
+    return fail("JMX topic", *missing) if missing else ok("JMX topic", f"{settings.kafka.jmx_topic} is there")
 
 
 def _retention(admin: Any, topic: str, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> Check:

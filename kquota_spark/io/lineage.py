@@ -96,12 +96,18 @@ def require_lineage(settings: Settings, hops: Sequence[str], *, is_new: bool) ->
     """
     begun = []
     for hop in hops:
-        target = TARGETS.get(hop)
-        if require_whole(settings, hop) or target is None:
+        target, is_jmx = TARGETS[hop], hop.endswith("_jmx")
+        source = ("jmx" if is_jmx else "log") if target in (USAGE.name, DECISIONS.name) else None
+        if require_whole(settings, hop):
             continue
-        if not has_rows(settings, target):
+        if not has_rows(settings, target, source):
             _forget(settings, hop)
             continue
+        if is_jmx:
+            raise UserError(
+                f"checkpoint {settings.checkpoints}/{hop} is missing, but table {target} has rows from JMX that would "
+                "be written twice: restore the checkpoint, or give tables: and checkpoints: new paths"
+            )
         if not is_new:
             raise UserError(
                 f"checkpoint {settings.checkpoints}/{hop} is missing, but table {target} has rows that would be "

@@ -100,6 +100,7 @@ class KafkaTopic:
         client_id: of the producer.
         options: further producer properties.
         timeout_s: how long Kafka may take to answer; None is `ANSWER_WITHIN_S`.
+        options_name: what an error calls the properties by.
 
     Raises:
         UserError: a bad property, no such topic, or no permission.
@@ -114,12 +115,12 @@ class KafkaTopic:
         client_id: str,
         options: Mapping[str, str],
         timeout_s: float | None = None,
+        options_name: str = "ship.options",
     ) -> None:
         for key, right in _SAME_AS_FIXED.items():
             if key in options and options[key].lower() not in right:
-                msg = (
-                    f"ship.options.{key}: {options[key]!r} could lose lines, expected {min(right)}: remove it"
-                )
+                problem = f"{options[key]!r} could lose lines, expected {min(right)}: remove it"
+                msg = f"{options_name}.{key}: {problem}"
                 raise UserError(msg)
         self._topic = topic
         self._where = bootstrap_servers
@@ -141,7 +142,7 @@ class KafkaTopic:
             self._check(AdminClient(connection), ANSWER_WITHIN_S if timeout_s is None else timeout_s)
             self._producer = Producer({**connection, "on_delivery": self._on_failed_delivery})
         except KafkaException as error:
-            msg = f"ship.options: {error.args[0].str()}"
+            msg = f"{options_name}: {error.args[0].str()}"
             raise UserError(msg) from error
 
     @property

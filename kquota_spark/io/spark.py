@@ -90,12 +90,24 @@ def request_log(
     session: SparkSession, settings: Settings, offsets: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 ) -> DataFrame:
     """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
+    subscription = settings.kafka.subscription
+    return _messages(session, settings, subscription, _starting_offsets(settings, offsets))
+
+
+def jmx_messages(session: SparkSession, settings: Settings) -> DataFrame:
+    """The topic of JMX samples as a stream, from its beginning."""
+    return _messages(session, settings, ("subscribe", settings.kafka.jmx_topic), "earliest")
+
+
+def _messages(
+    session: SparkSession, settings: Settings, subscription: tuple[str, str], starting_offsets: str
+) -> DataFrame:
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
         .option("kafka.client.id", settings.kafka.client_id)
-        .option(*settings.kafka.subscription)
-        .option("startingOffsets", _starting_offsets(settings, offsets))
+        .option(*subscription)
+        .option("startingOffsets", starting_offsets)
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)
         # A topic of one partition would otherwise keep one core busy and the others idle.

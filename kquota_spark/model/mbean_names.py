@@ -18,6 +18,7 @@ USER_TAG, CLIENT_ID_TAG = "user", "client-id"
 
 _PLAIN = re.compile(r"[A-Za-z0-9_\-%. \t]*")
 _PROPERTY = re.compile(r'([^=,:*?\n]+)=("(?:[^"\\*?\n]|\\["\\*?n])*"|[^"=,:*?\n]*)(,|\Z)')
+_QUOTED = re.compile(r'"(?:[^"\\*?\n]|\\["\\*?n])*"')
 _TO_ESCAPE = re.compile(r'["\\*?\n]')
 _ESCAPED = re.compile(r"\\(.)")
 
@@ -81,9 +82,15 @@ def tagged_bucket(tags: Mapping[str, str]) -> Bucket | None:
 
 
 def unquoted(value: str) -> str:
-    """The value of a property as the broker put it in. One that begins with a quote was quoted by JMX."""
+    """The value of a property as the broker put it in. One that begins with a quote was quoted by JMX.
+
+    Raises:
+        ValueError: it was quoted, and a part of it is gone.
+    """
     if not value.startswith('"'):
         return value
+    if _QUOTED.fullmatch(value) is None:
+        raise ValueError(value)
     return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value[1:-1])
 
 

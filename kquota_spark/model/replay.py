@@ -2,34 +2,29 @@
 
 Requests are recorded in the order of their record times, which the log gives to about a millisecond. Three
 things can therefore differ from what happened inside the broker (kinds seen on real brokers): a rate so near
-the limit that a millisecond of window decides; two requests of one millisecond taken in the other order; and
-a sample that opened one request earlier or later, which moves the window by up to its length while the
-sample lives. A verdict that one of them could flip is uncertain. The third is found by replaying the bucket
-in a few further rings whose times carry 2 ms of noise; the noise is a function of the request itself, so the
-same input gives the same answer in every run.
+the limit that a millisecond of window decides; two requests of one millisecond, on two connections, taken in the
+other order; and a sample that opened or ended at another request, or at a scrape of JMX, which moves the window by
+up to its length while the sample lives. A verdict that one of them could flip is uncertain. The third is found by
+replaying the bucket in further rings that decide otherwise where the log leaves it open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from itertools import accumulate
 from typing import NamedTuple
 
 from kquota_spark.model.points import Point, PointKind
-from kquota_spark.model.sampled_rate import RateConfig, SampleRing
+from kquota_spark.model.sampled_rate import RateConfig, RingState, SampleRing
+from kquota_spark.model.shaken_ring import SHAKES, ShakenRing
 from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
 
-NOISY_RINGS = 3
-"""Over 24,353 real verdicts, 36 of them wrong: 2 rings leave 11 wrong ones certain, 3 leave 8, 8 leave 7."""
-
+RINGS = 1 + len(SHAKES)
 MARGIN_MS = 2
 RULE_EDGE_MS = 100
 """Brokers act on an edit within about this long of the moment that the rules table gives."""
 
-_MASK = 2**64 - 1
-_SPREAD = 0x9E3779B97F4A7C15  # golden ratio: neighbouring numbers get unlike bits
-_NOISY = range(1, 1 + NOISY_RINGS)
+_INFINITE = float("inf")
 _THROTTLED_FETCH = int(PointKind.THROTTLED_FETCH)
 
 
@@ -49,7 +44,7 @@ class Cause(Enum):
 
     MARGIN = "rate within 2 ms of the limit"
     ORDER = "another request within 1 ms may have been recorded first"
-    SAMPLE = "a sample may have opened one request earlier or later"
+    SAMPLE = "a sample may have opened or ended at another moment"
     RULE_EDGE = "the quota changed within 100 ms"
 
 
@@ -86,13 +81,15 @@ class Verdict(NamedTuple):
 
 
 class BucketReplay:
-    """State of one bucket of one broker. `rings[0]` is the broker's; the others carry noise."""
+    """State of one bucket of one broker. `rings[0]` is the broker's; the others are those of `SHAKES`."""
 
-    __slots__ = ("folded_through_ms", "rings", "times_ms")
+    __slots__ = ("folded_through_ms", "rings")
 
-    def __init__(self, config: RateConfig) -> None:
-        self.rings = [SampleRing(config) for _ in range(1 + NOISY_RINGS)]
-        self.times_ms = [0] * (1 + NOISY_RINGS)
+    def __init__(self, config: RateConfig, states: Sequence[RingState | None] = (None,) * RINGS) -> None:
+        self.rings = [
+            SampleRing(config, states[0]),
+            *(ShakenRing(config, shake, state) for shake, state in zip(SHAKES, states[1:], strict=True)),
+        ]
         self.folded_through_ms = 0
 
     def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
@@ -107,38 +104,30 @@ class BucketReplay:
         if not points:
             return []
         self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
-        times_ms, _, hashes, correlations, amounts, _, _ = zip(*points, strict=True)
-        allowed = [(each[0] or 0.0) / 1_000.0 for each in governing]
-        totals, windows_ms = self.rings[0].record_all(amounts, times_ms)
-        is_over = list(map(_is_over, totals, allowed, windows_ms))
-        noise = [
-            (of_connection * 1_000_003 + correlation * 7_919 + time_ms) * _SPREAD & _MASK
-            for of_connection, correlation, time_ms in zip(hashes, correlations, times_ms, strict=True)
-        ]
-        shaky: set[int] = set()
-        for index in _NOISY:
-            noisy_totals, noisy_ms = self.rings[index].record_all(
-                amounts, self._shifted(index, times_ms, noise)
-            )
-            is_noisy_over = list(map(_is_over, noisy_totals, allowed, noisy_ms))
-            if is_noisy_over != is_over:
-                shaky.update(place for place, over in enumerate(is_over) if over is not is_noisy_over[place])
-        causes = _causes(governing, times_ms, amounts, totals, windows_ms, shaky)
+        times_ms, _, _, _, amounts, _, _ = zip(*points, strict=True)
+        allowed = [(each[0] or _INFINITE) / 1_000.0 for each in governing]
+        broker, *shaken = self.rings
+        totals, windows_ms = broker.record_all(amounts, times_ms)
+        is_over = _are_over(totals, allowed, windows_ms)
+        causes = _causes(points, allowed, totals, windows_ms, broker.config)
+        for ring in shaken:
+            other_totals, other_ms = ring.record_all(amounts, times_ms)
+            if other_ms != windows_ms or other_totals != totals:
+                is_other_over = _are_over(other_totals, allowed, other_ms)
+                if is_other_over != is_over:
+                    for place, over in enumerate(is_over):
+                        if over is not is_other_over[place] and causes[place] is None:
+                            causes[place] = Cause.SAMPLE
+        _mark_edges(causes, points, governing)
         return list(map(_verdict, points, governing, totals, windows_ms, causes))
 
-    def _shifted(self, index: int, times_ms: Sequence[int], noise: Sequence[int]) -> list[int]:
-        """The times with 2 ms of noise for one ring; the order of the requests stays."""
-        shift = 12 * index
-        moved_ms = [
-            time_ms + (bits >> shift & 0xFFF) % 5 - 2 for time_ms, bits in zip(times_ms, noise, strict=True)
-        ]
-        shifted_ms = list(accumulate(moved_ms, max, initial=self.times_ms[index]))
-        self.times_ms[index] = shifted_ms[-1]
-        return shifted_ms[1:]
 
-
-def _is_over(total: int, allowed_per_ms: float, window_ms: int) -> bool:
-    return total > allowed_per_ms * window_ms
+def _are_over(totals: Sequence[int], allowed: Sequence[float], windows_ms: Sequence[int]) -> list[bool]:
+    """Whether each is above what is allowed, in bytes a ms."""
+    return [
+        total > allowed_per_ms * window_ms
+        for total, allowed_per_ms, window_ms in zip(totals, allowed, windows_ms, strict=True)
+    ]
 
 
 def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cause: Cause | None) -> Verdict:
@@ -169,55 +158,76 @@ def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cau
 
 
 def _causes(
-    governing: Sequence[Governing],
-    times_ms: Sequence[int],
-    amounts: Sequence[int],
+    points: Sequence[Point],
+    allowed: Sequence[float],
     totals: Sequence[int],
     windows_ms: Sequence[int],
-    shaky: Container[int],
+    config: RateConfig,
 ) -> list[Cause | None]:
-    """Why each verdict could be the other one; None where it could not."""
-    causes: list[Cause | None] = []
-    most = 2 * max(amounts)
-    for place, (limit, valid_from_ms, valid_to_ms, _) in enumerate(governing):
-        time_ms, cause = times_ms[place], None
-        if (valid_from_ms and time_ms - valid_from_ms < RULE_EDGE_MS) or (
-            valid_to_ms is not None and valid_to_ms - time_ms < RULE_EDGE_MS
-        ):
-            cause = Cause.RULE_EDGE
-        elif limit:
-            above_ms = totals[place] * 1_000.0 / limit - windows_ms[place]
-            above = above_ms * limit / 1_000.0
-            if -MARGIN_MS <= above_ms <= MARGIN_MS:
-                cause = Cause.MARGIN
-            elif -most <= above <= most and _could_swap(times_ms, amounts, place, above):
-                cause = Cause.ORDER
-            elif place in shaky:
-                cause = Cause.SAMPLE
-        causes.append(cause)
+    """Why a verdict could be the other one, as far as its own moment and its neighbours tell."""
+    causes: list[Cause | None] = [None] * len(points)
+    most = 2 * max(point[4] for point in points)
+    size_ms = config.window_ms
+    shortest_ms = (config.num_samples - 1) * size_ms
+    for place, (per_ms, total, window_ms) in enumerate(zip(allowed, totals, windows_ms, strict=True)):
+        if per_ms == _INFINITE:
+            continue
+        above, margin = total - per_ms * window_ms, MARGIN_MS * per_ms
+        more_ms = window_ms - shortest_ms
+        is_filling = more_ms < size_ms and total > points[place][4]
+        if -margin <= above <= margin or (is_filling and _falls_back(above, more_ms, size_ms, per_ms)):
+            causes[place] = Cause.MARGIN
+        elif -most <= above <= most and _could_swap(points, place, above):
+            causes[place] = Cause.ORDER
     return causes
 
 
-def _could_swap(times_ms: Sequence[int], amounts: Sequence[int], place: int, above: float) -> bool:
+def _falls_back(above: float, more_ms: int, size_ms: int, per_ms: float) -> bool:
+    """Whether the verdict flips because the window is about to fall back to the shortest, or just did.
+
+    While windows are missing (`Rate.windowSize`) it grows by a sample's length and falls back.
+    """
+    if more_ms <= MARGIN_MS:
+        return 0 < above < size_ms * per_ms
+    return size_ms - MARGIN_MS <= more_ms < size_ms and -more_ms * per_ms < above <= 0
+
+
+def _could_swap(points: Sequence[Point], place: int, above: float) -> bool:
     """Whether recording up to two neighbours of the same millisecond in another order flips the verdict.
 
-    `above` is the amount beyond the limit (negative: below). Neighbours of another second are left out, so
-    that the answer does not depend on which seconds come in one batch.
+    `above` is the amount beyond the limit (negative: below). A broker takes the requests of one connection one
+    by one, in the order of their correlation ids: only those of other connections can change places with it.
+    Neighbours of another second are left out, so that the answer does not depend on which seconds come in one
+    batch.
     """
-    time_ms = times_ms[place]
+    time_ms, _, connection, correlation, _, _, _ = points[place]
     second_ms = time_ms // 1_000 * 1_000
-    without = above
-    for other in range(place - 1, max(place - 3, -1), -1):
-        if time_ms - times_ms[other] > 1 or times_ms[other] < second_ms:
+    without, left = above, 2
+    for other in reversed(points[max(place - 9, 0) : place]):
+        if time_ms - other[0] > 1 or other[0] < second_ms or not left:
             break
-        without -= amounts[other]
-        if (without > 0) != (above > 0):
-            return True
-    beyond = above
-    for other in range(place + 1, min(place + 3, len(times_ms))):
-        if times_ms[other] - time_ms > 1 or times_ms[other] >= second_ms + 1_000:
+        if other[2] != connection or other[3] > correlation:
+            left -= 1
+            without -= other[4]
+            if (without > 0) != (above > 0):
+                return True
+    beyond, left = above, 2
+    for other in points[place + 1 : place + 10]:
+        if other[0] - time_ms > 1 or other[0] >= second_ms + 1_000 or not left:
             break
-        beyond += amounts[other]
-        if (beyond > 0) != (above > 0):
-            return True
+        if other[2] != connection or other[3] < correlation:
+            left -= 1
+            beyond += other[4]
+            if (beyond > 0) != (above > 0):
+                return True
     return False
+
+
+def _mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: Sequence[Governing]) -> None:
+    for place, (_, valid_from_ms, valid_to_ms, _) in enumerate(governing):
+        if valid_from_ms or valid_to_ms is not None:
+            time_ms = points[place][0]
+            if time_ms - valid_from_ms < RULE_EDGE_MS or (
+                valid_to_ms is not None and valid_to_ms - time_ms < RULE_EDGE_MS
+            ):
+                causes[place] = Cause.RULE_EDGE

@@ -68,8 +68,8 @@ class _Samples(Generic[Amounts]):
     use. Lists of numbers, because their sums and minima cost a tenth of those over objects.
     """
 
-    __slots__ = ("_basis_ms", "_expire_ms", "_last_ms", "_oldest_start_ms", "_padded_ms", "_purge_at_ms", "_slots",
-                 "_starts_ms", "_values", "_window_ms", "config", "current")  # fmt: skip
+    __slots__ = ("_basis_ms", "_expire_ms", "_last_ms", "_oldest_start_ms", "_opens_at_ms", "_padded_ms",
+                 "_purge_at_ms", "_slots", "_starts_ms", "_values", "_window_ms", "config", "current")  # fmt: skip
 
     def __init__(
         self,
@@ -91,7 +91,8 @@ class _Samples(Generic[Amounts]):
         self._index()
 
     def _index(self) -> None:
-        """Cache what changes only when a sample opens or is purged."""
+        """Cache what changes only when a sample opens or is purged; the first event opens one."""
+        self._opens_at_ms = self._starts_ms[self.current] + self._window_ms if self._starts_ms else 0
         self._oldest_start_ms = min(self._starts_ms, default=0)
         # A sample's last event only moves on, so this is a lower bound until the next call.
         self._purge_at_ms = min(self._basis_ms, default=0) + self._expire_ms
@@ -154,17 +155,17 @@ class SampleRing(_Samples[int]):
         """
         totals, windows_ms = [], []
         padded_ms, size_ms = self._padded_ms, self._window_ms
-        opens_at_ms = self._starts_ms[self.current] + size_ms if self._starts_ms else None
-        oldest_ms, purge_at_ms, total = self._oldest_start_ms, self._purge_at_ms, self.total
+        turns_at_ms = min(self._opens_at_ms, self._purge_at_ms)
+        oldest_ms, total = self._oldest_start_ms, self.total
         added, last_ms = 0, None
         for amount, time_ms in zip(amounts, times_ms, strict=True):
-            if opens_at_ms is None or time_ms >= opens_at_ms or time_ms >= purge_at_ms:
+            if time_ms >= turns_at_ms:
                 if last_ms is not None:
                     self._add(added, last_ms)
                     added = 0
-                self._turn(opens_at_ms is None or time_ms >= opens_at_ms, time_ms)
-                opens_at_ms = self._starts_ms[self.current] + size_ms
-                oldest_ms, purge_at_ms, total = self._oldest_start_ms, self._purge_at_ms, self.total
+                self._turn(time_ms)
+                turns_at_ms = min(self._opens_at_ms, self._purge_at_ms)
+                oldest_ms, total = self._oldest_start_ms, self.total
             added += amount
             total += amount
             last_ms = time_ms
@@ -183,16 +184,32 @@ class SampleRing(_Samples[int]):
         self._last_ms[self.current] = last_ms
         self.total += amount
 
-    def _turn(self, is_new: bool, time_ms: int) -> None:
+    def _turn(self, time_ms: int) -> None:
         """What comes before the amount of an event: another sample, and the end of those that are too old."""
-        if is_new:
-            self._open(time_ms)
+        if time_ms >= self._opens_at_ms:
+            self._open_next(time_ms)
         # The current sample's last event is this one, so it is not too old, whatever the others are.
         self._last_ms[self.current] = time_ms
         if time_ms >= self._purge_at_ms:
             self._purge(time_ms)
-        self._index()
-        self.total = sum(self._values)
+            self._index()
+            self.total = sum(self._values)
+
+    def _open_next(self, time_ms: int) -> None:
+        """`_open` and `_index` in one, looking only at what changed: half the cost."""
+        size = len(self._starts_ms)
+        following = (self.current + 1) % self._slots
+        if following < size:
+            self.total -= self._values[following]
+            is_oldest = self._starts_ms[following] == self._oldest_start_ms
+            self._open(time_ms)
+            if is_oldest:
+                self._oldest_start_ms = min(self._starts_ms)
+        else:
+            self._open(time_ms)
+            if not size:
+                self._index()
+        self._opens_at_ms = time_ms + self._window_ms
 
 
 class FloatRing(_Samples[float]):

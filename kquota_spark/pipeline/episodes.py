@@ -2,6 +2,8 @@
 
 A bucket's violated seconds belong to one episode while no gap between them is longer than the configured
 one. The result is a function of the decisions alone: it does not depend on which came in one batch.
+
+A broker's JMX makes episodes only of those types of quota that its log tells nothing of: see `only_one_source`.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ from kquota_spark.schema.tables import VIOLATIONS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+# The log comes half a minute later than JMX: each tells the time of its own episodes.
+_CLOCK = ("cluster_id", "broker_id", "source")
 _BUCKET = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _NAMES = 20
+LOG_SILENCE_S = 600
 
 
 def only_violated(decisions: DataFrame) -> DataFrame:
@@ -25,24 +30,43 @@ def only_violated(decisions: DataFrame) -> DataFrame:
     return decisions.where("quota_used_percent > 100")
 
 
+def only_one_source(decisions: DataFrame, around: DataFrame) -> DataFrame:
+    """Leave out decisions from JMX where the same broker's log tells of the same type of quota.
+
+    Both see the same violation, at their own seconds. The log, which misses nothing, counts; when it has said
+    nothing for `LOG_SILENCE_S`, the shipper is away or there is none, and JMX counts.
+
+    Args:
+        decisions: a batch of decisions.
+        around: decisions of the time of the batch and of `LOG_SILENCE_S` before, from the table.
+    """
+    place = ["cluster_id", "broker_id", "quota_type"]
+    told = around.where("source = 'log'").groupBy(*place).agg(F.max("second").alias("log_second"))
+    with_log = decisions.join(F.broadcast(told), place, "left")
+    silence_ms = F.unix_millis("second") - F.unix_millis("log_second")
+    is_told = F.coalesce(silence_ms <= LOG_SILENCE_S * 1_000, F.lit(False))
+    return with_log.where((F.col("source") == "log") | ~is_told).select(*decisions.columns)
+
+
 def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> DataFrame:
     """Rows of `violations` that are new or changed.
 
     Args:
-        decisions: a batch of decisions; later in time than what made `still_open`.
+        decisions: a batch of decisions, of one source where there are two; later than what made `still_open`.
         still_open: rows of `violations` without an end.
         gap_s: seconds without violation that end an episode.
     """
-    clock = decisions.groupBy("cluster_id", "broker_id").agg(F.max("second").alias("clock"))
+    clock = decisions.groupBy(*_CLOCK).agg(F.max("second").alias("clock"))
     pieces = only_violated(decisions).transform(_as_pieces).unionByName(still_open.transform(_reopened))
     by_time = Window.partitionBy(*_BUCKET).orderBy("start_time")
-    gap = F.unix_millis("start_time") - F.unix_millis(F.lag("last_second").over(by_time))
+    before = by_time.rowsBetween(Window.unboundedPreceding, -1)
+    gap = F.unix_millis("start_time") - F.unix_millis(F.max("last_second").over(before))
     is_first = F.when(gap <= int(gap_s * 1_000), 0).otherwise(1)
     numbered = pieces.withColumn("is_first", is_first).withColumn("episode", F.sum("is_first").over(by_time))
     return (
         numbered.groupBy(*_BUCKET, "episode")
         .agg(*_sums())
-        .join(F.broadcast(clock), ["cluster_id", "broker_id"], "left")
+        .join(F.broadcast(clock), [*_CLOCK], "left")
         .transform(_with_identity, gap_s)
         .select(*VIOLATIONS.names)
     )
@@ -62,6 +86,7 @@ def _as_pieces(violated: DataFrame) -> DataFrame:
         F.lit(1).cast("bigint").alias("violated_seconds"),
         F.col("total_throttle_ms").alias("throttled_ms"),
         "throttled_requests",
+        "source",
         "users",
         "client_ids",
     )
@@ -85,6 +110,7 @@ def _sums() -> list[Column]:
         F.sum("violated_seconds").alias("violated_seconds"),
         F.sum("throttled_ms").alias("throttled_ms"),
         F.sum("throttled_requests").alias("throttled_requests"),
+        F.max_by("source", "last_second").alias("source"),
         names("users").alias("users"),
         names("client_ids").alias("client_ids"),
         F.min("start_time").alias("start_time"),

@@ -23,11 +23,7 @@ from kquota_spark.schema.tables import FOREVER_MS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_VALUES = (
-    QuotaKey.PRODUCER_BYTE_RATE.value,
-    QuotaKey.CONSUMER_BYTE_RATE.value,
-    QuotaKey.REQUEST_PERCENTAGE.value,
-)
+_VALUES = tuple(key.value for key in QuotaKey)
 # Almost every second lies within one stretch: only the others are filtered.
 _POINTS_INSIDE = """
     CASE WHEN valid_from_ms <= second_ms AND second_ms + 1000 <= valid_to_ms THEN points
@@ -60,6 +56,33 @@ def with_governing(
     return governed.transform(_only_whole_stretches).transform(_with_winner, static_defaults)
 
 
+def with_bucket_limit(
+    samples: DataFrame, rules: DataFrame, static_defaults: Mapping[QuotaType, float] = MappingProxyType({})
+) -> DataFrame:
+    """Add the limit of a bucket as of the sample's time: the second stage alone, because its tags are known.
+
+    Args:
+        samples: rows with cluster_id, quota_type, bucket_user, bucket_client_id and sample_time_ms.
+        rules: `quota_rules` of this cluster, its level-0 row included.
+        static_defaults: level 9, the brokers' own defaults up to 2.8.
+
+    Returns:
+        `samples` with limit_per_s, level, rule, rule_version and known_through_ms.
+    """
+    known = rules.where("level = 0").select(F.unix_millis("known_through").alias("known_through_ms"))
+    timeline = F.broadcast(_timeline(rules))
+    looked_up = {"user": F.col("bucket_user"), "client_id": F.col("bucket_client_id")}
+    governed = reduce(
+        lambda rows, level: _joined(rows, timeline, level, at="sample_time_ms", length_ms=1),
+        _ALL_LEVELS,
+        samples.withColumns(looked_up).crossJoin(F.broadcast(known)),
+    )
+    tags = _Tags(F.col("bucket_user"), F.col("bucket_client_id"))
+    won = governed.select("*", _limit(static_defaults, tags).alias("winner"))
+    scaffold = ("user", "client_id", "winner", *(f"rule_{level}" for level in _ALL_LEVELS))
+    return won.select("*", "winner.*").drop(*scaffold)
+
+
 def _timeline(rules: DataFrame) -> DataFrame:
     """Rules as the right side of every lookup."""
     nobody = F.lit("")
@@ -81,8 +104,10 @@ def _key(level: Column, user: Column, client_id: Column) -> Column:
     )
 
 
-def _joined(rows: DataFrame, timeline: DataFrame, level: int) -> DataFrame:
-    """Left join of one level; the rule goes into the column `rule_<level>`.
+def _joined(
+    rows: DataFrame, timeline: DataFrame, level: int, *, at: str = "second_ms", length_ms: int = 1_000
+) -> DataFrame:
+    """Left join of one level with what held in `length_ms` from `at` on; the rule goes into `rule_<level>`.
 
     No condition is about the right side alone: it would be pushed down, each level would have a right side of
     its own, and a micro-batch would scan and broadcast the rules eight times instead of once.
@@ -98,8 +123,8 @@ def _joined(rows: DataFrame, timeline: DataFrame, level: int) -> DataFrame:
     condition = (
         (F.col("r_cluster_id") == F.col("cluster_id"))
         & (F.col("r_key") == named)
-        & (F.col("r_from_ms") < F.col("second_ms") + 1_000)
-        & (F.col("r_to_ms") > F.col("second_ms"))
+        & (F.col("r_from_ms") < F.col(at) + length_ms)
+        & (F.col("r_to_ms") > F.col(at))
     )
     joined = rows.join(timeline, condition, how="left")
     right = ("r_cluster_id", "r_key", "r_from_ms", "r_to_ms")
@@ -133,7 +158,7 @@ def _with_winner(rows: DataFrame, static_defaults: Mapping[QuotaType, float]) ->
     for each level and tag.
     """
     walked = rows.select(
-        "*", _walked(_bandwidth).alias("walked"), _walked(_request_percentage).alias("walked_request")
+        "*", _walked(_of_own_type).alias("walked"), _walked(_request_percentage).alias("walked_request")
     )
     tags, request_tags = _tags(F.col("walked")), _tags(F.col("walked_request"))
     tagged = walked.select(
@@ -182,7 +207,11 @@ def _limit(static_defaults: Mapping[QuotaType, float], tags: _Tags) -> Column:
     return F.coalesce(
         *(
             _winner(
-                level, _bandwidth(level), F.col(f"rule_{level}.entity"), F.col(f"rule_{level}.version"), tags
+                level,
+                _of_own_type(level),
+                F.col(f"rule_{level}.entity"),
+                F.col(f"rule_{level}.version"),
+                tags,
             )
             for level in _ALL_LEVELS
         ),
@@ -190,10 +219,10 @@ def _limit(static_defaults: Mapping[QuotaType, float], tags: _Tags) -> Column:
     )
 
 
-def _bandwidth(level: int) -> Column:
+def _of_own_type(level: int) -> Column:
     """The quota of the row's own type at a level."""
-    produce, fetch, _ = (F.col(f"rule_{level}.{value}") for value in _VALUES)
-    return F.when(F.col("quota_type") == QuotaType.PRODUCE.value, produce).otherwise(fetch)
+    values = {kind.value: F.col(f"rule_{level}.{kind.key.value}") for kind in QuotaType}
+    return F.coalesce(*(F.when(F.col("quota_type") == kind, value) for kind, value in values.items()))
 
 
 def _request_percentage(level: int) -> Column:

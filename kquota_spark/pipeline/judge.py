@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from kquota_spark.model.decision import Decision, Stretch, judge_bucket
 from kquota_spark.model.points import Point
 from kquota_spark.model.replay import BucketReplay, Governing
-from kquota_spark.model.sampled_rate import RateConfig, SampleRing
+from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.schema.columns import Column
 from kquota_spark.schema.tables import DECISIONS
 
@@ -43,7 +43,7 @@ _FROM_AGREEMENT = {
     "excluded": "excluded",
     "throttle_errors_ms": "throttle_errors_ms",
 }
-_FORM = 2
+_FORM = 3
 """Version of the state's form; another release that cannot read it says so."""
 DECIDED = (
     *(column for column in DECISIONS.columns if column.name not in ("event_date", "second")),
@@ -194,6 +194,7 @@ def decision_values(
     values["is_rules_behind"] = is_behind
     values["is_certain"] = decision.is_certain and not is_behind
     values["model_variant"] = config.name
+    values["source"] = "log"
     values["second_ms"] = decision.second_ms
     return values
 
@@ -201,7 +202,7 @@ def decision_values(
 def encoded(replay: BucketReplay) -> bytes:
     """State of a bucket as MessagePack; the first number is the version of this form."""
     rings = [ring.state for ring in replay.rings]
-    return msgspec.msgpack.encode([_FORM, replay.folded_through_ms, replay.times_ms, rings])
+    return msgspec.msgpack.encode([_FORM, replay.folded_through_ms, rings])
 
 
 def decoded(data: bytes, config: RateConfig) -> BucketReplay:
@@ -214,9 +215,7 @@ def decoded(data: bytes, config: RateConfig) -> BucketReplay:
     if form != _FORM:
         msg = f"state of a bucket has form {form}, expected {_FORM}: use a new checkpoint"
         raise ValueError(msg)
-    folded_through_ms, times_ms, rings = parts
-    replay = BucketReplay(config)
+    folded_through_ms, rings = parts
+    replay = BucketReplay(config, rings)
     replay.folded_through_ms = folded_through_ms
-    replay.times_ms = times_ms
-    replay.rings = [SampleRing(config, state) for state in rings]
     return replay

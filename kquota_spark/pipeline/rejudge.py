@@ -149,4 +149,4 @@ def _memory(replay: BucketReplay) -> object:
     for ring in replay.rings:
         current, *lists = ring.state
         rings.append([values[current:] + values[:current] for values in lists])
-    return replay.times_ms, rings
+    return rings

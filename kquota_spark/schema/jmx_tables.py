@@ -7,12 +7,12 @@ from kquota_spark.schema.key_columns import BROKER_ID, CLUSTER_ID, EVENT_DATE
 
 JMX_SAMPLES = Table(
     "jmx_samples",
-    "one MBean of one broker at one time, or a message that could not be read; collectors that send attributes one "
-    "by one give one row each",
+    "one MBean of one broker at one time, a message that could not be read, or one with other metrics only; "
+    "collectors that send attributes one by one give one row each",
     (
         CLUSTER_ID,
         EVENT_DATE,
-        Column("kind", "string", "sample or unreadable"),
+        Column("kind", "string", "sample, unreadable, or other for a message without any metric of a quota"),
         Column("topic", "string", "Kafka topic the sample was read from"),
         Column("partition", "int", "its partition"),
         Column("kafka_offset", "bigint", "its offset; a message may hold several samples"),
@@ -27,6 +27,9 @@ JMX_SAMPLES = Table(
         ),
         Column("bucket_user", "string", "user tag, decoded; empty where the MBean has none"),
         Column("bucket_client_id", "string", "client-id tag, unquoted; empty where the MBean has none"),
+        Column(
+            "bucket_tags", "string", "tags of a quota callback as a JSON object; null for Kafka's own buckets"
+        ),
         Column("ip", "string", "ip tag of a connection rate; null elsewhere"),
         Column("listener", "string", "listener tag of a connection rate; null elsewhere"),
         Column("byte_rate", "double", "bytes per second by the broker's own sensor; null if not sent"),

@@ -7,7 +7,9 @@ from kquota_spark.schema.columns import Column
 CLUSTER_ID = Column("cluster_id", "string", "name of the Kafka cluster, from the configuration")
 EVENT_DATE = Column("event_date", "date", "UTC date of the row's time; partition, and the unit of retention")
 BROKER_ID = Column("broker_id", "int", "broker that handled the request; quotas are per broker")
-QUOTA_TYPE = Column("quota_type", "string", "produce or fetch")
+QUOTA_TYPE = Column(
+    "quota_type", "string", "produce or fetch; from JMX also request, controller_mutation and connection"
+)
 PRINCIPAL_TYPE = Column(
     "principal_type", "string", "type of the principal; Kafka's own quotas ignore it, a callback may not"
 )
@@ -18,3 +20,8 @@ BUCKET = (
 )
 USER = Column("user", "string", "principal name without its type, as Kafka matches it; not sanitised")
 CLIENT_ID = Column("client_id", "string", "client.id as sent; may be empty")
+SOURCE = Column(
+    "source",
+    "string",
+    "log: replayed from the request log; jmx: the broker's own rate, at the time of a sample",
+)

@@ -13,6 +13,7 @@ from kquota_spark.schema.key_columns import (
     EVENT_DATE,
     PRINCIPAL_TYPE,
     QUOTA_TYPE,
+    SOURCE,
     USER,
 )
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_CHANGES, QUOTA_RULES
@@ -86,13 +87,18 @@ USAGE = Table(
         CLIENT_ID,
         Column("second", "timestamp", "start of the second, UTC"),
         Column("tile", "int", "0, or the number of the part where a second has more than 10,000 requests"),
-        Column("amount", "bigint", "bytes charged in the second, duplicates removed"),
-        Column("requests", "bigint", "requests in the second, duplicates removed"),
+        Column("amount", "bigint", "bytes charged in the second, duplicates removed; null from JMX"),
+        Column("requests", "bigint", "requests in the second, duplicates removed; null from JMX"),
         Column("duplicates", "bigint", "copies of lines that were delivered more than once"),
-        Column("rate_per_s", "double", "bytes per second over this second; for charts, never for a verdict"),
+        Column(
+            "rate_per_s",
+            "double",
+            "bytes per second over this second, for charts, never for a verdict; from JMX the broker's own rate, of "
+            "request in percent of a thread, of controller_mutation in mutations per second",
+        ),
         Column("observed_throttle_ms", "bigint", "sum of the throttles the broker logged, ms"),
         Column("points", f"array<{POINT}>", "the requests as the replay needs them, in order"),
-        Column("source", "string", "log"),
+        SOURCE,
     ),
     partition_by=("event_date",),
     skip_by=("second",),
@@ -100,7 +106,7 @@ USAGE = Table(
 
 DECISIONS = Table(
     "decisions",
-    "one second of one quota bucket of one broker",
+    "one second of one quota bucket of one broker; from JMX one sample of it",
     (
         CLUSTER_ID,
         EVENT_DATE,
@@ -119,15 +125,28 @@ DECISIONS = Table(
             "what set the limit: an entity, e.g. users/alice/clients/<default>, or the callback",
         ),
         Column("rule_version", "bigint", "version of that entity's quotas (zxid in ZooKeeper mode)"),
-        Column("limit_per_s", "double", "limit in force, bytes per second per broker; null if unlimited"),
-        Column("rate_per_s", "double", "highest rate the broker measured in this second, bytes per second"),
         Column(
-            "quota_used_percent", "double", "100 * rate / limit; violated only above 100; null if unlimited"
+            "limit_per_s",
+            "double",
+            "limit in force, bytes per second per broker (percent of a thread, mutations, connections per second); "
+            "null if unlimited",
         ),
-        Column("amount", "bigint", "bytes charged in this second"),
+        Column(
+            "rate_per_s", "double", "highest rate the broker measured in this second, in the limit's unit"
+        ),
+        Column(
+            "quota_used_percent",
+            "double",
+            "100 * rate / limit, of a token bucket the part that is taken; violated only above 100; null if unlimited",
+        ),
+        Column("amount", "bigint", "bytes charged in this second; null from JMX, like all counts and sums"),
         Column("requests", "bigint", "requests in this second"),
         Column("throttle_ms", "bigint", "longest throttle by the replay, ms"),
-        Column("observed_throttle_ms", "bigint", "longest throttle the broker logged, ms"),
+        Column(
+            "observed_throttle_ms",
+            "bigint",
+            "longest throttle the broker logged, ms; from JMX the mean of its throttles of the last 30 to 60 s",
+        ),
         Column("throttled_requests", "bigint", "requests with a throttle above 0 by the replay"),
         Column("observed_throttled_requests", "bigint", "requests with a throttle above 0 in the log"),
         Column("total_throttle_ms", "bigint", "sum of the throttles by the replay, ms"),
@@ -145,9 +164,15 @@ DECISIONS = Table(
         ),
         Column("late", "bigint", "requests that came after their bucket had been judged further; not folded"),
         Column("throttle_errors_ms", "array<int>", "replay minus logged throttle, ms, where both throttled"),
-        Column("is_certain", "boolean", "no request of this second is uncertain, late or behind the rules"),
+        Column(
+            "is_certain",
+            "boolean",
+            "no request of this second is uncertain, late or behind the rules; never from JMX, which does not tell "
+            "what was between two samples",
+        ),
         Column("is_rules_behind", "boolean", "quota changes were not yet known through this second"),
         Column("model_variant", "string", "sample ring and its settings, e.g. 3.8+/11x1000ms"),
+        SOURCE,
         Column("users", "array<string>", "users inside the bucket in this second, at most 20"),
         Column("client_ids", "array<string>", "client ids inside the bucket in this second, at most 20"),
     ),
@@ -175,9 +200,10 @@ VIOLATIONS = Table(
         Column("limit_per_s", "double", "smallest limit during the episode, bytes per second per broker"),
         Column("peak_rate_per_s", "double", "highest rate, bytes per second"),
         Column("peak_quota_used_percent", "double", "highest percent of the limit"),
-        Column("violated_seconds", "bigint", "seconds of the episode that were above the limit"),
-        Column("throttled_ms", "bigint", "sum of all throttles by the replay, ms"),
-        Column("throttled_requests", "bigint", "requests throttled by the replay"),
+        Column("violated_seconds", "bigint", "seconds (from JMX samples) of the episode above the limit"),
+        Column("throttled_ms", "bigint", "sum of all throttles by the replay, ms; null from JMX"),
+        Column("throttled_requests", "bigint", "requests throttled by the replay; null from JMX"),
+        SOURCE,
         Column("users", "array<string>", "users inside, at most 20"),
         Column("client_ids", "array<string>", "client ids inside, at most 20"),
     ),
@@ -190,6 +216,7 @@ TABLES: tuple[Table, ...] = (
     USAGE,
     DECISIONS,
     VIOLATIONS,
+    JMX_SAMPLES,
     QUOTA_CHANGES,
     QUOTA_RULES,
     PARTITION_LEADERS,

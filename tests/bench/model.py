@@ -22,7 +22,7 @@ from kquota_spark.model.throttle_time import throttle_time_ms
 
 _ROUNDS = 5
 _DATA = Path(__file__).parents[1] / "data"
-_CAPTURE = "zk39-levels/*.gz"
+_CAPTURE = "zk39-levels/broker-*.gz"
 _POINTS = 400_000
 _BUCKETS = 10_000
 _SECONDS = 10

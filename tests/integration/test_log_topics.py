@@ -21,9 +21,11 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from kquota_spark.config.loader import load_settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
+from kquota_spark.io.preflight import before_checks
 from tests.unit.log_lines import T0_MS
 from tests.unit.test_envelopes import LINES, sample
 
@@ -160,6 +162,16 @@ def command_lines() -> str:
     return "\n".join(found)
 
 
+def doctor(config: Path) -> list[tuple[str, str]]:
+    """What `kquota doctor --before` says of the topics, the lag of the old lines left out."""
+    checks = before_checks(load_settings(config), time.time_ns() // 1_000_000)
+    return [
+        (check.what, check.evidence.partition(", ingest is")[0])
+        for check in checks
+        if check.what in {"log topic", "format"}
+    ]
+
+
 def test_topics_of_a_pattern_are_read_new_ones_too_and_the_password_shows_nowhere(
     cluster: Cluster, config: Path
 ) -> None:
@@ -174,6 +186,12 @@ def test_topics_of_a_pattern_are_read_new_ones_too_and_the_password_shows_nowher
         shown = [*pages(port), command_lines()]
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+    assert doctor(config) == [
+        ("log topic", "log-broker-1 keeps lines for 168.0 h"),
+        ("log topic", "log-broker-2 keeps lines for 168.0 h"),
+        ("log topic", "log-broker-3 keeps lines for 168.0 h"),
+        ("format", "3 recent lines can be read"),  # the last one of each partition: they are old
+    ]
     files = [file for file in config.parent.rglob("*") if file.is_file() and file.name != "password"]
     assert any("events" in file.parts for file in files)
     texts = {"shown": "\n".join(shown)} | {str(f): f.read_text("utf-8", errors="replace") for f in files}

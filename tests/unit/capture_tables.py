@@ -69,7 +69,7 @@ def write_capture(
     tables.write_file(changes, 0)
     governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
     files = []
-    for path in sorted((DATA / capture.name).glob("*.gz")):
+    for path in sorted((DATA / capture.name).glob("broker-*.gz")):
         broker_id = broker_id_of(path, None)
         original = gzip.decompress(path.read_bytes()).splitlines()
         shipped = root / f"broker-{broker_id}.log"

@@ -23,7 +23,7 @@ class Capture(NamedTuple):
 
     @property
     def logs(self) -> list[Path]:
-        return sorted((DATA / self.name).glob("*.gz"))
+        return sorted((DATA / self.name).glob("broker-*.gz"))
 
     def arguments(self, *more: str) -> list[str]:
         quotas = str(DATA / self.name / "quotas.yaml")

@@ -42,7 +42,8 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
 
 
 SECTIONS = (
-    "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics"
+    "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics, "
+    "collect"
 )
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),
@@ -56,7 +57,10 @@ MISTAKES = [
         "kafka: {topics: [b], topic_pattern: c.*}",
         "kafka.topic_pattern: stands beside topics, expected one of topic, topics, topic_pattern: delete the others",
     ),
-    ("kafka: {topic: ''}", "kafka.topic: no topic, expected one of topic, topics, topic_pattern"),
+    (
+        "kafka: {topic: ''}",
+        "kafka.topic: no topic, expected one of topic, topics, topic_pattern, or jmx_topic",
+    ),
     (
         "kafka: {topic_pattern: 'a('}",
         "kafka.topic_pattern: 'a(' is no regular expression (missing ), unterminated subpattern at position 1)",

@@ -101,7 +101,7 @@ def test_open_violations_as_json(root: Path, capsys: pytest.CaptureFixture[str])
         '"is_open": true, "level": 3, '
         '"rule": "users/<default>", "limit_per_s": 1000000.0, "peak_rate_per_s": 1234567.0, '
         '"peak_quota_used_percent": 512.0, "violated_seconds": 5, "throttled_ms": 950, '
-        '"throttled_requests": 0, "users": ["bob"], "client_ids": ["etl"]}\n'
+        '"throttled_requests": 0, "source": "log", "users": ["bob"], "client_ids": ["etl"]}\n'
         "]}\n"
     )
 
@@ -155,8 +155,8 @@ def test_decisions_as_csv_with_raw_numbers_and_no_formula(
     assert capsys.readouterr().out == (
         "cluster_id,broker_id,quota_type,bucket_user,bucket_client_id,bucket_tags,second,level,rule,"
         "rule_version,limit_per_s,rate_per_s,quota_used_percent,amount,requests,throttle_ms,observed_throttle_ms,"
-        "throttled_requests,observed_throttled_requests,late,is_certain,is_rules_behind,users,client_ids\n"
-        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,false,false,"
+        "throttled_requests,observed_throttled_requests,late,is_certain,is_rules_behind,source,users,client_ids\n"
+        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,false,false,log,"
         '"[""bob""]","[""=cmd()""]"\n'
     )
 
@@ -189,11 +189,11 @@ def test_usage_by_second(root: Path, capsys: pytest.CaptureFixture[str]) -> None
         '{"cluster_id": "demo", "broker_id": 1, "quota_type": "produce", '
         '"user": "alice", "client_id": "etl", '
         '"second": "2026-11-21T05:40:01Z", "amount": 4000000, "requests": 10005, "duplicates": 0, '
-        '"rate_per_s": 4000000.0, "observed_throttle_ms": 16000},\n'
+        '"rate_per_s": 4000000.0, "observed_throttle_ms": 16000, "source": "log"},\n'
         '{"cluster_id": "demo", "broker_id": 1, "quota_type": "produce", '
         '"user": "alice", "client_id": "etl", '
         '"second": "2026-11-21T05:40:00Z", "amount": 1000, "requests": 1, "duplicates": 0, '
-        '"rate_per_s": 1000.0, "observed_throttle_ms": 0}\n'
+        '"rate_per_s": 1000.0, "observed_throttle_ms": 0, "source": "log"}\n'
         "]}\n"
     )
 

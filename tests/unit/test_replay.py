@@ -17,7 +17,8 @@ LIMIT = Governing(1_000.0)
 def point(
     after_ms: int, amount: int, observed_ms: int = 0, *, correlation: int = 0, kind: int = PointKind.PRODUCE
 ) -> Point:
-    return Point(T0 + after_ms, T0 + after_ms + 1, 7, correlation, amount, observed_ms, kind)
+    """A request; each correlation id is on a connection of its own."""
+    return Point(T0 + after_ms, T0 + after_ms + 1, correlation, correlation, amount, observed_ms, kind)
 
 
 def judged(*points: Point, governing: Governing = LIMIT, config: RateConfig | None = None) -> list[Verdict]:
@@ -97,6 +98,21 @@ def test_two_requests_of_one_millisecond_may_change_places(apart_ms: int) -> Non
     assert [first.cause, second.cause] == [Cause.ORDER, Cause.ORDER]
 
 
+@pytest.mark.parametrize(
+    ("correlations", "cause"),
+    [
+        ((0, 1), None),
+        ((1, 0), Cause.ORDER),
+    ],  # a broker takes one after the other: the second pair is out of order
+)
+def test_one_connection_keeps_its_order(correlations: tuple[int, int], cause: Cause | None) -> None:
+    sent = [
+        Point(T0 + n, T0 + n, 7, correlation, 6_000, 0, PointKind.PRODUCE)
+        for n, correlation in enumerate(correlations)
+    ]
+    assert [v.cause for v in judged(*sent)] == [cause, cause]
+
+
 def test_two_milliseconds_apart_the_order_is_known() -> None:
     # 12,000 - 10,002.
     first, second = judged(point(0, 6_000), point(2, 6_000, 1_998, correlation=1))
@@ -161,38 +177,55 @@ def test_edge_of_a_rule(valid_from_ms: int, valid_to_ms: int | None, cause: Caus
     assert found.outcome is (Outcome.AGREES if cause is None else Outcome.UNCERTAIN)
 
 
-def at_its_edge(apart_ms: int) -> list[Verdict]:
-    """Two requests, 40 times: the noise differs with the correlation id."""
-    return [
-        only(point(0, 6_000, correlation=n), point(apart_ms, 6_000, correlation=n + 1)) for n in range(40)
-    ]
+@pytest.mark.parametrize(
+    ("apart_ms", "cause", "throttle_ms"),
+    [
+        # The first 6,000 bytes leave the window 11,000 ms after them, and 10,997 ms in the ring that is early.
+        (10_995, None, 1_005),
+        (10_996, None, 1_004),
+        (10_997, Cause.SAMPLE, 1_003),
+        (10_999, Cause.SAMPLE, 1_001),
+        (11_000, Cause.SAMPLE, 0),
+        (11_002, Cause.SAMPLE, 0),
+        (11_006, None, 0),
+    ],
+)
+def test_a_sample_at_its_end(apart_ms: int, cause: Cause | None, throttle_ms: int) -> None:
+    found = only(point(0, 6_000), point(apart_ms, 6_000))
+    assert (found.cause, found.throttle_ms) == (cause, throttle_ms)
 
 
-def test_a_sample_at_its_edge_is_shaky() -> None:
-    # The first 6,000 bytes leave the window 11,000 ms after them: at 11,000 ms one of 2 ms of noise decides.
-    # The noise is a function of the requests: in every run the same ones are found out.
-    found = at_its_edge(11_000)
-    assert {v.throttle_ms for v in found} == {0}
-    assert {v.cause for v in found} == {None, Cause.SAMPLE}
-    assert [v.cause for v in found].count(Cause.SAMPLE) > 20  # 3 rings see it with 0.4 each: 1 - 0.6^3
-    assert at_its_edge(11_000) == found
-    # Noise moves each of the two by at most 2 ms; 12,000 - 10,995.
-    for apart_ms, throttle_ms in ((10_995, 1_005), (11_005, 0)):
-        found = at_its_edge(apart_ms)
-        assert {(v.cause, v.throttle_ms) for v in found} == {(None, throttle_ms)}
+def test_a_sample_that_may_have_opened_earlier() -> None:
+    # The request at 998 ms stays in the first sample, and the one at 1,400 opens the next. When the first is
+    # gone, at 12,100 ms, the window begins at 1,400: 700 ms and ten windows. Had the one at 998 opened a sample, it
+    # would begin there: 11,102 ms. 10,900 bytes are above the limit in the first case alone.
+    sent = [point(0, 1), point(998, 1), point(1_400, 1), point(12_100, 10_900)]
+    found = only(*sent)
+    assert (found.window_ms, found.throttle_ms, found.cause) == (10_700, 201, Cause.SAMPLE)
+    certain = only(sent[0], sent[1]._replace(record_time_ms=T0 + 990), *sent[2:])
+    assert (certain.window_ms, certain.throttle_ms, certain.cause) == (10_700, 201, None)
 
 
-def test_noise_keeps_the_order_of_the_requests() -> None:
-    replay = BucketReplay(RateConfig())
-    before = list(replay.times_ms)
-    for n in range(300):
-        sent = point(n // 3, 1, correlation=n)
-        replay.judge([sent], [LIMIT])
-        assert replay.times_ms[0] == 0  # the broker's ring has none
-        for earlier_ms, time_ms in zip(before[1:], replay.times_ms[1:], strict=True):
-            assert earlier_ms <= time_ms
-            assert abs(time_ms - sent.record_time_ms) <= 2
-        before = list(replay.times_ms)
+def test_a_scrape_of_jmx_may_have_ended_a_sample() -> None:
+    # The 9,000 bytes are too old at 11,000 ms, and the next request comes at 14,500: the window at 20,200 ms begins
+    # there, 5,700 ms and five missing ones. Had a scrape of the broker's JMX ended the sample at 11,000 ms, it would
+    # begin then: 9,200 ms and one missing. 10,500 bytes are above the limit in the second case alone.
+    found = only(point(0, 9_000), point(5_000, 1), point(14_500, 499), point(20_200, 10_000))
+    assert (found.window_ms, found.throttle_ms, found.cause) == (10_700, 0, Cause.SAMPLE)
+    # With a request at that moment no scrape can come before it.
+    found = only(point(0, 9_000), point(11_000, 0), point(14_500, 500), point(20_200, 10_000))
+    assert (found.window_ms, found.throttle_ms, found.cause) == (10_200, 300, None)
+
+
+def test_a_window_that_is_about_to_fall_back() -> None:
+    # 10,998 ms after 998: two ms later it is 10,000, and 10,500 bytes are above the limit.
+    found = only(point(0, 500), point(998, 10_000))
+    assert (found.window_ms, found.throttle_ms, found.cause) == (10_998, 0, Cause.MARGIN)
+    found = only(point(0, 500), point(1_001, 10_000))
+    assert (found.window_ms, found.throttle_ms, found.cause) == (10_001, 499, Cause.MARGIN)
+    for after_ms, throttle_ms in ((997, 0), (1_003, 497)):
+        found = only(point(0, 500), point(after_ms, 10_000))
+        assert (found.throttle_ms, found.cause) == (throttle_ms, None)
 
 
 def test_without_a_limit_nothing_is_shaky() -> None:

@@ -125,9 +125,9 @@ def test_one_bucket_is_not_the_whole_sample() -> None:
 @pytest.mark.parametrize(
     ("capture", "evidence"),
     [
-        (ZK37, RingEvidence(RingVariant.UP_TO_3_7, 3_430, 9, 9_770)),
-        (KRAFT41, RingEvidence(RingVariant.FROM_3_8, 2_519, 1, 9_318)),
-        (ZK39_PLAIN, RingEvidence(RingVariant.FROM_3_8, 908, 0, 5_592)),
+        (ZK37, RingEvidence(RingVariant.UP_TO_3_7, 3_530, 0, 10_127)),
+        (KRAFT41, RingEvidence(RingVariant.FROM_3_8, 2_465, 0, 9_687)),
+        (ZK39_PLAIN, RingEvidence(RingVariant.FROM_3_8, 877, 0, 5_555)),
     ],
     ids=["zk37", "kraft41", "zk39-plain"],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +29,11 @@ def test_what_is_kept_of_a_harmless_line() -> None:
 
 def test_nothing_is_kept_of_a_line_that_names_sasl() -> None:
     assert storable_text(PRODUCE_V9, 100) is None
+
+
+def wordless(line: bytes) -> bytes:
+    """With no word but the API key that says what it is."""
+    return re.sub(rb'"(?!requestApiKey"|hunter2")[A-Za-z.]+":', b'"x":', line).replace(b"_", b"")
 
 
 SECRETS = [
@@ -77,6 +85,12 @@ def test_no_secret_is_ever_kept_whole_or_cut(
     # However far the line was written: if the secret has begun, nothing is kept.
     for cut in range(line.index(b"hunter2") + 1, len(line)):
         assert storable_text(line[:cut], 4_096) is None
+    # In the envelope of a shipper its quotation marks are escaped, and what stands before it may be long.
+    enveloped = json.dumps({"host": {"name": "h" * 500}, "message": line.decode()}).encode()
+    no_words = json.dumps({"host": {"name": "h" * 500}, "message": wordless(line).decode()}).encode()
+    for text in (enveloped, no_words):
+        for cut in range(text.index(b"hunter2") + 1, len(text) + 1):
+            assert storable_text(text[:cut], 4_096) is None
     # The limit cuts what is stored, not what is looked at.
     assert storable_text(line, 20) is None
 

@@ -1,0 +1,111 @@
+"""INGEST of JMX: messages of any collector to rows of `jmx_samples`. In Arrow, on the workers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota_spark.formats.jmx_messages import read_jmx_message
+from kquota_spark.formats.jmx_sample import JmxSample, Origin
+from kquota_spark.formats.stored_text import storable_text
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BROKER_ID = re.compile(rb"\d{1,9}")
+_MESSAGE_COLUMNS = {
+    "topic": "topic",
+    "partition": "partition",
+    "kafka_offset": "offset",
+    "kafka_timestamp_ms": "timestamp_ms",
+}
+_ROW_COLUMNS = ("kind", "reason", "raw_text", *JmxSample._fields)
+_NO_SAMPLE = (None,) * len(JmxSample._fields)
+
+
+@dataclass(frozen=True, slots=True)
+class JmxSettings:
+    """What the parsers need to know; plain values, so that it travels to the workers.
+
+    Attributes:
+        cluster_id: goes into every row.
+        brokers: broker ids by the addresses of their agents, in every form of `formats.jmx_sample.addresses`.
+        types: MBean types by metric name.
+        raw_text_limit_bytes: how much of an unreadable message is kept.
+    """
+
+    cluster_id: str
+    brokers: Mapping[str, int]
+    types: Mapping[str, str]
+    raw_text_limit_bytes: int
+
+
+def to_jmx_samples(messages: DataFrame, settings: JmxSettings) -> DataFrame:
+    """Rows of `jmx_samples`, one a sample; a message without any becomes one row too.
+
+    Args:
+        messages: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
+        settings: see `JmxSettings`.
+    """
+    picked = messages.selectExpr(
+        "topic",
+        "partition",
+        "offset",
+        "unix_millis(timestamp) AS timestamp_ms",
+        "value",
+        "coalesce(get(headers.value, array_position(headers.key, 'broker_id') - 1), key) AS broker",
+    )
+    return picked.mapInArrow(_reader(settings), JMX_SAMPLES.ddl).select(*JMX_SAMPLES.names)
+
+
+def _reader(
+    settings: JmxSettings,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield sampled_batch(batch, settings)
+
+    return read
+
+
+def sampled_batch(batch: pa.RecordBatch, settings: JmxSettings) -> pa.RecordBatch:
+    """Read one batch of messages: their samples, and a row with the reason for what cannot be read."""
+    rows: list[tuple[Any, ...]] = []
+    places: list[int] = []
+    values, brokers = batch.column("value").to_pylist(), batch.column("broker").to_pylist()
+    for place, (value, broker) in enumerate(zip(values, brokers, strict=True)):
+        found = _rows(value or b"", broker, settings)
+        rows += found
+        places += [place] * len(found)
+    schema = JMX_SAMPLES.arrow_schema()
+    columns: dict[str, Any] = {
+        name: pa.array(of_column, schema.field(name).type)
+        for name, of_column in zip(_ROW_COLUMNS, zip(*rows, strict=True), strict=True)
+    }
+    of_message = pa.array(places, pa.int64())
+    for name, source in _MESSAGE_COLUMNS.items():
+        columns[name] = batch.column(source).take(of_message)
+    columns["cluster_id"] = pa.repeat(settings.cluster_id, len(rows))
+    time_ms = pc.coalesce(columns["sample_time_ms"], columns["kafka_timestamp_ms"])
+    columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())
+    return pa.RecordBatch.from_arrays(
+        [columns[field.name].cast(field.type) for field in schema], schema=schema
+    )
+
+
+def _rows(value: bytes, broker: bytes | None, settings: JmxSettings) -> list[tuple[Any, ...]]:
+    told = broker is not None and _BROKER_ID.fullmatch(broker) is not None
+    origin = Origin(int(broker) if told and broker else None, settings.brokers, settings.types)
+    reading = read_jmx_message(value, origin)
+    rows: list[tuple[Any, ...]] = [("sample", None, None, *sample) for sample in reading.samples]
+    if reading.reasons:
+        text = storable_text(value, settings.raw_text_limit_bytes)
+        rows += [("unreadable", reason, text, *_NO_SAMPLE) for reason in reading.reasons]
+    return rows or [("other", None, None, *_NO_SAMPLE)]

@@ -1,0 +1,205 @@
+"""JMX messages to jmx_samples, usage, decisions and violations: literal messages in, literal rows out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kquota_spark.config.settings import Kafka, Settings
+from kquota_spark.io.spark import table, table_stream
+from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
+from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
+from kquota_spark.schema.columns import Table
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.tables import DECISIONS, USAGE
+from tests.spark.conftest import change, only, rows_of, run_hop, write_rules
+from tests.unit.jmx_messages import TIME_MS, jolokia, telegraf
+from tests.unit.table_rows import T0_MS, decision, write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+_MESSAGES = (
+    "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, "
+    "offset bigint, timestamp timestamp, timestampType int"
+)
+_PARSE = JmxSettings("demo", {"kafka2:8778": 2}, {}, 4_096)
+MESSAGES = [
+    telegraf("kafka_quota_produce", {"byte-rate": 250_000.5, "throttle-time": 162.4}, user="alice"),
+    telegraf("kafka_quota_fetch", {"byte-rate": 300_000}, client_id="etl"),
+    telegraf("kafka_quota_request", {"request-time": 20.0}, user="alice"),
+    # Nobody's bucket: only the length of the queue, so there is no rate to judge.
+    telegraf("kafka_quota_produce", {"queue-size": 3}),
+    telegraf("cpu", {"usage_idle": 97.0}),
+    jolokia(
+        "kafka.server:type=ControllerMutation,*",
+        {
+            "kafka.server:type=ControllerMutation,user=ctl": {"tokens": -11.0, "mutation-rate": 6.5},
+            "kafka.server:type=ControllerMutation,user=bot": {"tokens": 44.0, "mutation-rate": 0.5},
+        },
+    ),
+    jolokia(
+        "kafka.server:type=socket-server-metrics,ip=*",
+        {"kafka.server:type=socket-server-metrics,ip=10.0.0.1": {"connection-accept-rate": 5.1}},
+    ),
+    b"not json",
+]
+
+
+def sampled(spark: SparkSession, settings: Settings, *messages: bytes) -> list[dict[str, Any]]:
+    """Append the rows of these messages to `jmx_samples`, as the query over Kafka does."""
+    at = datetime.fromtimestamp(TIME_MS / 1_000 + 1, UTC)
+    rows = [(None, value, None, "jmx", 0, offset, at, 0) for offset, value in enumerate(messages)]
+    frame = to_jmx_samples(spark.createDataFrame(rows, _MESSAGES), _PARSE)
+    frame.write.format("delta").mode("append").save(f"{settings.tables}/{JMX_SAMPLES.name}")
+    return rows_of(settings, JMX_SAMPLES.name)
+
+
+def rules(settings: Settings) -> None:
+    write_rules(
+        settings,
+        change("alice", None, 200_000.0),
+        change("alice", None, 25.0, key=QuotaKey.REQUEST_PERCENTAGE),
+        change(None, "etl", 400_000.0, key=QuotaKey.CONSUMER_BYTE_RATE),
+        change("ctl", None, 5.0, key=QuotaKey.CONTROLLER_MUTATION_RATE),
+        change("bot", None, 5.0, key=QuotaKey.CONTROLLER_MUTATION_RATE),
+    )
+
+
+def test_every_message_is_a_row_or_more(spark: SparkSession, settings: Settings) -> None:
+    found = sampled(spark, settings, *MESSAGES)
+    assert only(found, "kafka_offset", "kind", "mbean_type", "bucket_user", "bucket_client_id", "ip") == [
+        (0, "sample", "Produce", "alice", "", None),
+        (1, "sample", "Fetch", "", "etl", None),
+        (2, "sample", "Request", "alice", "", None),
+        (3, "sample", "Produce", "", "", None),
+        (4, "other", None, None, None, None),
+        (5, "sample", "ControllerMutation", "bot", "", None),
+        (5, "sample", "ControllerMutation", "ctl", "", None),
+        (6, "sample", "socket-server-metrics", "", "", "10.0.0.1"),
+        (7, "unreadable", None, None, None, None),
+    ]
+    (unreadable,) = (row for row in found if row["kind"] == "unreadable")
+    assert unreadable["raw_text"] == "not json"
+    assert unreadable["reason"].startswith("no message of a collector: JSON is malformed")
+
+
+def test_samples_become_usage_and_decisions_of_the_brokers_own_rate(
+    spark: SparkSession, settings: Settings
+) -> None:
+    rules(settings)
+    sampled(spark, settings, *MESSAGES)
+    for hop in ("measure_jmx", "judge_jmx"):
+        run_hop(spark, settings, hop)
+    assert only(rows_of(settings, "usage"), "quota_type", "user", "client_id", "rate_per_s", "amount") == [
+        ("controller_mutation", "bot", "", 0.5, None),
+        ("controller_mutation", "ctl", "", 6.5, None),
+        ("fetch", "", "etl", 300_000.0, None),
+        ("produce", "alice", "", 250_000.5, None),
+        ("request", "alice", "", 20.0, None),
+    ]
+    decisions = rows_of(settings, "decisions")
+    shown = ("quota_type", "bucket_user", "bucket_client_id", "level", "limit_per_s", "quota_used_percent")
+    # A token bucket of 5/s holds 11 windows of a second: 55. Of these 11 are left, or 66 are taken.
+    assert only(decisions, *shown) == [
+        ("connection", "", "", None, None, None),
+        ("controller_mutation", "bot", "", 3, 5.0, 20.0),
+        ("controller_mutation", "ctl", "", 3, 5.0, 120.0),
+        ("fetch", "", "etl", 7, 400_000.0, 75.0),
+        ("produce", "alice", "", 3, 200_000.0, 125.00025),
+        ("request", "alice", "", 3, 25.0, 80.0),
+    ]
+    (alice,) = (row for row in decisions if row["quota_type"] == "produce")
+    assert alice["second"] == TIME_MS
+    assert (alice["rule"], alice["observed_throttle_ms"], alice["requests"]) == ("users/alice", 162, None)
+    assert (alice["source"], alice["is_certain"], alice["is_rules_behind"]) == ("jmx", False, False)
+    assert (alice["users"], alice["client_ids"]) == (["alice"], [])
+    (connection,) = (row for row in decisions if row["quota_type"] == "connection")
+    assert connection["bucket_tags"] == '{"ip":"10.0.0.1"}'
+
+
+def test_the_limit_is_the_one_of_the_samples_time(spark: SparkSession, settings: Settings) -> None:
+    edit_ms = TIME_MS + 10_000
+    write_rules(settings, change("alice", None, 200_000.0), change("alice", None, 100_000.0, edit_ms))
+    times_ms = (TIME_MS, edit_ms - 1, edit_ms, edit_ms + 5_000)
+    sampled(
+        spark,
+        settings,
+        *(
+            jolokia(
+                "kafka.server:type=Produce,*",
+                {"kafka.server:type=Produce,user=alice": {"byte-rate": 150_000.0, "throttle-time": None}},
+                time_ms,
+            )
+            for time_ms in times_ms
+        ),
+    )
+    run_hop(spark, settings, "judge_jmx")
+    found = only(rows_of(settings, "decisions"), "second", "limit_per_s", "observed_throttle_ms")
+    assert found == [
+        (TIME_MS, 200_000.0, None),
+        (edit_ms - 1_000, 200_000.0, None),
+        (edit_ms, 100_000.0, None),
+        (edit_ms + 5_000, 100_000.0, None),
+    ]
+
+
+def test_a_hop_gives_exactly_what_its_table_declares_and_python_only_reads_messages(
+    spark: SparkSession, settings: Settings
+) -> None:
+    rules(settings)
+    quota_rules = table(spark, settings, "quota_rules")
+    samples = table_stream(spark, settings, JMX_SAMPLES.name)
+    messages = spark.readStream.schema(_MESSAGES).parquet(settings.tables)
+    made: list[tuple[DataFrame, Table]] = [
+        (to_jmx_samples(messages, _PARSE), JMX_SAMPLES),
+        (to_jmx_usage(samples), USAGE),
+        (to_jmx_decisions(samples, quota_rules, RateConfig()), DECISIONS),
+    ]
+    for frame, declared in made:
+        types = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+        assert types == [(column.name, column.type.replace(" ", "")) for column in declared.columns]
+        plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[attr-defined,unused-ignore]
+        assert re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", plan) == (
+            ["MapInArrow"] if declared is JMX_SAMPLES else []
+        )
+
+
+def test_the_log_makes_the_episodes_of_a_broker_that_has_one(spark: SparkSession, settings: Settings) -> None:
+    """Broker 1 has a log for produce, broker 2 has none: each violation is there once."""
+    over = {"rate_per_s": 2_000_000.0, "quota_used_percent": 200.0, "total_throttle_ms": 500}
+    from_jmx = {**over, "source": "jmx", "total_throttle_ms": None, "throttled_requests": None}
+    write_table(
+        Path(settings.tables),
+        "decisions",
+        *(decision(offset, **over) for offset in range(4)),
+        decision(2, **from_jmx),
+        decision(7, **from_jmx),
+        decision(2, **from_jmx, broker_id=2),
+        decision(7, **from_jmx, broker_id=2),
+        # The log tells nothing of this type, so JMX does, on the broker with a log too.
+        decision(2, **{**from_jmx, "quota_type": "request"}),
+        # Ten minutes and a second after the log's last word JMX counts.
+        decision(604, **from_jmx),
+    )
+    run_hop(spark, replace(settings, kafka=Kafka(jmx_topic="jmx")), "episodes")
+    found = rows_of(settings, "violations")
+    shown = ("broker_id", "quota_type", "start_time", "violated_seconds", "source", "throttled_ms")
+    assert only(found, *shown) == [
+        (1, "produce", T0_MS, 4, "log", 2_000),
+        (1, "produce", T0_MS + 604_000, 1, "jmx", None),
+        (1, "request", T0_MS + 2_000, 1, "jmx", None),
+        (2, "produce", T0_MS + 2_000, 2, "jmx", None),
+    ]
+    # The clock of JMX, ten minutes ahead, does not end what the log may go on with.
+    (of_log,) = (row for row in found if row["source"] == "log")
+    assert of_log["end_time"] is None
