@@ -21,6 +21,8 @@ DAY_MS = 86_400_000
 LEAST_PERCENT = 99.0
 """Below this a cause is looked for. The right settings reach 99.5 % on every capture of a real broker."""
 
+OF_THE_LOG = "coalesce(source, 'log') = 'log'"
+"""What JMX alone tells has no verdicts of ours, and would agree with itself."""
 BUCKET = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
 GROUPS = {
     "cluster": "cluster_id",
@@ -150,12 +152,14 @@ def _dates(days: Iterable[date]) -> str:
 
 def where_seconds(span: Span, without: tuple[date, ...] = ()) -> str:
     """Conditions on decisions; all values are numbers and dates of ours."""
-    where = [f"event_date not in ({_dates(without)})"] if without else []
+    where = [OF_THE_LOG]
+    if without:
+        where.append(f"event_date not in ({_dates(without)})")
     if span.from_ms is not None:
         where.append(f"decisions.second >= make_timestamptz({span.from_ms * 1_000})")
     if span.to_ms is not None:
         where.append(f"decisions.second < make_timestamptz({span.to_ms * 1_000})")
-    return f" where {' and '.join(where)}" if where else ""
+    return f" where {' and '.join(where)}"
 
 
 def _live_sql(span: Span, without: tuple[date, ...], *, has_jmx: bool) -> str:

@@ -22,7 +22,7 @@ from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.window_check import Fit, Traffic, likely_settings
-from kquota_spark.reports.agreement import Span, where_seconds
+from kquota_spark.reports.agreement import OF_THE_LOG, Span, where_seconds
 
 _WARM_UP_MS, _LONGEST_MS = 130_000, 600_000
 """Judged again is what was used from 130 s before the first wrong verdict on (the longest ring tried that is also
@@ -31,7 +31,9 @@ _STEADY_MS = 60_000
 """Lines that are all late by the same amount, give or take this, are late because of a clock."""
 
 _VERDICTS = """
-with first as (select cluster_id, broker_id, min(second) as start from decisions group by all)
+with first as (
+  select cluster_id, broker_id, min(second) as start from decisions where {of_the_log} group by all
+)
 select cluster_id, broker_id, sum(requests)::bigint as requests, sum(requests_judged)::bigint as judged,
        sum(false_positive)::bigint as false_positive, sum(false_negative)::bigint as false_negative,
        sum(excluded)::bigint as excluded, sum(coalesce(late, 0))::bigint as late,
@@ -75,7 +77,7 @@ _JMX = """
 select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx
 from jmx_samples left join (
   select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id from decisions
-  where bucket_tags is null and limit_per_s is not null
+  where bucket_tags is null and limit_per_s is not null and coalesce(source, 'log') = 'log'
 ) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id)
 where cluster_id = ? and sample_time_ms between ? and ? and broker_id = ?
   and quota_type in ('produce', 'fetch') and byte_rate > 0
@@ -99,7 +101,7 @@ def drops(settings: Settings, span: Span) -> list[Drop]:
         tables.open("decisions", span.from_ms)
         has_requests = tables.open_if_there("requests")
         has_jmx = tables.open_if_there("jmx_samples")
-        sql = _VERDICTS.format(where=where_seconds(span))
+        sql = _VERDICTS.format(where=where_seconds(span), of_the_log=OF_THE_LOG)
         found = []
         for row in tables.query(sql, [2 * config.horizon_ms]).dicts():
             place = (row.pop("cluster_id"), row.pop("broker_id"))
