@@ -74,11 +74,13 @@ select count(*) from requests where cluster_id = ? and record_time_ms between ? 
   and not coalesce(is_forwarded, false)
 """
 _JMX = """
-select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx
-from jmx_samples left join (
-  select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id from decisions
-  where bucket_tags is null and limit_per_s is not null and coalesce(source, 'log') = 'log'
-) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id)
+select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx,
+       count(*) filter (tags <> '' and judged.bucket_user is null) as unknown_tags
+from (select *, coalesce(bucket_tags, '') as tags from jmx_samples) left join (
+  select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id,
+         coalesce(bucket_tags, '') as tags
+  from decisions where limit_per_s is not null and coalesce(source, 'log') = 'log'
+) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, tags)
 where cluster_id = ? and sample_time_ms between ? and ? and broker_id = ?
   and quota_type in ('produce', 'fetch') and byte_rate > 0
 """
