@@ -1,4 +1,4 @@
-"""The one error that a user is meant to see."""
+"""The errors that a user is meant to see."""
 
 
 class UserError(Exception):
@@ -6,3 +6,7 @@ class UserError(Exception):
 
     Commands print it as `kquota: <message>` and exit 1; it never comes with a traceback.
     """
+
+
+class UnreachableError(UserError):
+    """A server that may answer later: who has its last answer can go on with that, and has to say so."""

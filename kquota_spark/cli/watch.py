@@ -6,9 +6,11 @@ import argparse
 import signal
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.options import add_settings_options, settings_of
+from kquota_spark.errors import UserError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -26,6 +28,11 @@ def add_commands(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None
     )
     add_settings_options(command)
     command.add_argument("--once", action="store_true", help="write what is set now, then end")
+    command.add_argument(
+        "--accept-removal",
+        action="store_true",
+        help="believe it that most quotas have vanished, or that nodes are older than recorded",
+    )
     command.set_defaults(run=watch)
 
 
@@ -35,19 +42,30 @@ def watch(options: argparse.Namespace) -> int:
     Raises:
         UserError: the source or the tables cannot be read or written.
     """
-    from kquota_spark.io.watch import Watcher
+    from kquota_spark.io.broker_configs import BrokerConfigs
+    from kquota_spark.io.watch import Watcher, now_ms
 
     settings = settings_of(options)
+    if options.accept_removal:
+        settings = replace(settings, quotas=replace(settings.quotas, accept_mass_removal=True))
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     watcher = Watcher(settings)
+    brokers = BrokerConfigs(settings, now_ms)
     watcher.start()
     try:
+        if options.once and watcher.is_stale:
+            raise UserError("nothing was written: the source of the quotas does not answer")
         if not options.once and watcher.is_following:
+            for finding in brokers.ask():
+                print(f"warning: {finding.evidence}: {finding.advice}", file=sys.stderr)
+            brokers.start()
             print(f"watching the quotas of {settings.cluster_id}; stop with Ctrl-C", file=sys.stderr)
             while not stopped.wait(_CHECK_S):
                 watcher.check()
+                brokers.check()
     finally:
+        brokers.stop()
         watcher.stop()
     return 0

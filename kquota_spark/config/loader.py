@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from kquota_spark.config.kafka_topics import topic_problems
-from kquota_spark.config.settings import Duration, Kafka, Settings
+from kquota_spark.config.settings import ASKED, Duration, Kafka, Settings
 from kquota_spark.config.substitution import substituted
 from kquota_spark.errors import UserError
 from kquota_spark.model.broker_version import major_minor
@@ -32,7 +32,7 @@ _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
     "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
-    "judge_lateness",
+    "judge_lateness", "poll_interval", "ask_interval",
 }  # fmt: skip
 
 
@@ -196,6 +196,8 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
         problems.append(f"{where or 'file'}: {_shown(value)}, expected a mapping of keys")
         return None
     hints = typing.get_type_hints(wanted)
+    keeps_given = hints.pop("given", None) is not None
+    value = {key: each for key, each in value.items() if each is not None or key not in _asked(wanted)}
     prefix = f"{where}." if where else ""
     for key in value:
         if key not in hints:
@@ -205,13 +207,19 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
     known = {
         field.name: _read(hints[field.name], value[field.name], prefix + field.name, problems)
         for field in fields(wanted)
-        if field.name in value
+        if field.name in value and field.name in hints
     }
     if wanted is Kafka:
         problems.extend(f"{where}.{problem}" for problem in topic_problems(known))
+    if keeps_given:
+        known["given"] = frozenset(known)
     missing = [f.name for f in fields(wanted) if f.name not in known and _has_no_default(f)]
     problems.extend(f"{prefix}{name}: missing" for name in missing)
     return None if problems else wanted(**known)
+
+
+def _asked(wanted: Any) -> set[str]:
+    return {field.name for field in fields(wanted) if field.metadata == ASKED}
 
 
 def _has_no_default(field: Any) -> bool:

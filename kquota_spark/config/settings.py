@@ -13,6 +13,9 @@ from typing import Literal, NewType
 Duration = NewType("Duration", int)
 """A length of time in milliseconds; in YAML a number and a unit: ms, s, min, h, d."""
 
+ASKED = {"is_asked": True}
+"""Marks a setting that the brokers are asked for where the file leaves it out, or empty."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvelopeFields:
@@ -74,16 +77,43 @@ class Kafka:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperLogin:
+    """Digest login; empty for none."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    password_file: str = ""
+    """Its first line instead of `password`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperTls:
+    """PEM files; without `ca` the system's authorities count."""
+
+    enabled: bool = False
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    key_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
     """Where quotas come from."""
 
-    source: Literal["zookeeper", "file"] = "zookeeper"
+    source: Literal["zookeeper", "admin", "file"] = "zookeeper"
     zookeeper_connect: str = "localhost:2181"
+    zookeeper_login: ZooKeeperLogin = field(default_factory=ZooKeeperLogin)
+    zookeeper_tls: ZooKeeperTls = field(default_factory=ZooKeeperTls)
     session_timeout: Duration = Duration(6_000)
     connect_timeout: Duration = Duration(15_000)
     known_through_interval: Duration = Duration(1_000)
     apply_lag: Duration = Duration(95)
     """Brokers act on a ZooKeeper edit this long after the node's mtime (measured 90 to 100 ms)."""
+    poll_interval: Duration = Duration(2_000)
+    """With `admin`: how often the brokers are asked."""
+    accept_mass_removal: bool = False
+    """Believe the source even if most quotas vanish at once, or its nodes are older than those recorded."""
     file: str = ""
     callback: str = ""
     """`module:Class` of a `model.quota_callback.QuotaCallback`; empty for Kafka's own resolution."""
@@ -96,15 +126,19 @@ class Quotas:
 class Broker:
     """What the request log does not say about the brokers."""
 
-    version: str = "3.9"
-    quota_window_num: int = 11
-    quota_window_size_seconds: int = 1
+    version: str = field(default="3.9", metadata=ASKED)
+    quota_window_num: int = field(default=11, metadata=ASKED)
+    quota_window_size_seconds: int = field(default=1, metadata=ASKED)
     log_time_zone: str = "UTC"
     log_time_zones: dict[str, str] = field(default_factory=dict)
     """Zones of single brokers' logs, by broker id, where they are not `log_time_zone`."""
     quota_producer_default: int = 0
     quota_consumer_default: int = 0
     """quota.producer.default and quota.consumer.default of brokers up to 2.8; 0 where not set."""
+    ask_interval: Duration = Duration(300_000)
+    """How often the brokers are asked for their settings."""
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """Keys that the file sets. The other `ASKED` ones are what the brokers say; these numbers if they do not."""
 
     @property
     def zones_by_broker(self) -> dict[int, str]:

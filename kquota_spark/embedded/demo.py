@@ -2,7 +2,8 @@
 
 ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own; the audit is
 started by spark-submit, as a user would. DEMO_SECONDS is the length of the load. With SOURCE=jmx the audit gets no
-request log, but what the broker's Jolokia agent says.
+request log, but what the broker's Jolokia agent says. KIND=kraft takes a KRaft node, whose quotas are watched through
+the Admin API.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ kafka:
   topic: "{topic}"
   jmx_topic: "{jmx_topic}"
   options: {login}
-quotas: {{zookeeper_connect: "{zookeeper}"}}
+quotas: {{{quotas}}}
 stream: {{trigger: 1 s, allowed_lateness: 5 s}}
 ship:
   files: [{files}]
@@ -76,14 +77,17 @@ def main() -> int:
     except ValueError:
         print("demo: DEMO_SECONDS: expected a number of seconds from 10 to 3600", file=sys.stderr)
         return 1
-    source = os.environ.get("SOURCE", "log")
+    source, kind = os.environ.get("SOURCE", "log"), os.environ.get("KIND", "zookeeper")
     if source not in FEEDERS:
         print(f"demo: SOURCE: {source!r}, expected one of {', '.join(FEEDERS)}", file=sys.stderr)
+        return 1
+    if kind not in ("zookeeper", "kraft"):
+        print(f"demo: KIND: {kind!r}, expected zookeeper or kraft", file=sys.stderr)
         return 1
     # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:
-        _run(seconds, source)
+        _run(seconds, source, is_kraft=kind == "kraft")
     except UserError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -93,11 +97,11 @@ def main() -> int:
     return 0
 
 
-def _run(seconds: float, source: str) -> None:
+def _run(seconds: float, source: str, *, is_kraft: bool) -> None:
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
-    _say("starting ZooKeeper and Kafka 3.9.1")
-    with embedded_cluster(DIRECTORY / "cluster", settings=_brokers(source)) as cluster:
+    _say(f"starting {'a KRaft node of' if is_kraft else 'ZooKeeper and'} Kafka 3.9.1")
+    with embedded_cluster(DIRECTORY / "cluster", settings=_brokers(source, is_kraft=is_kraft)) as cluster:
         create_topics(cluster, TOPICS)
         set_quotas(cluster)
         config = _write_config(cluster, source)
@@ -129,8 +133,8 @@ def _say(text: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
 
 
-def _brokers(source: str) -> BrokerSettings:
-    return BrokerSettings(users=USERS, jolokia=source == "jmx")
+def _brokers(source: str, *, is_kraft: bool) -> BrokerSettings:
+    return BrokerSettings(users=USERS, jolokia=source == "jmx", kraft=is_kraft)
 
 
 def _write_config(cluster: Cluster, source: str) -> Path:
@@ -147,7 +151,11 @@ def _write_config(cluster: Cluster, source: str) -> Path:
         agents=json.dumps(
             {broker.id: broker.jolokia_url for broker in cluster.brokers if broker.jolokia_url}
         ),
-        zookeeper=cluster.zookeeper_connect,
+        quotas=(
+            f'zookeeper_connect: "{cluster.zookeeper_connect}"'
+            if cluster.has_zookeeper
+            else "source: admin, poll_interval: 1 s"
+        ),
         files=", ".join(json.dumps(f"{broker.id}={broker.request_log}") for broker in cluster.brokers),
         login=json.dumps(login),
     )

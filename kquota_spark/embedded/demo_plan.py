@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kquota_spark.embedded.admin_quotas import alter_quota
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.load import Burst, ClientPlan
-from kquota_spark.embedded.quotas import DEFAULT, set_quota
+from kquota_spark.embedded.quotas import DEFAULT, Name, set_quota
 
 AUDITOR = "kquota"
 USERS = {
@@ -19,19 +20,41 @@ _CONNECTION_S = 3.0
 
 def set_quotas(cluster: Cluster) -> None:
     """Quotas on levels 1, 2, 3, 6, 7 and 8. One key a default, so that both defaults get traffic."""
-    zookeeper = cluster.zookeeper_connect
-    set_quota(zookeeper, user=AUDITOR, producer_byte_rate=100_000_000, consumer_byte_rate=100_000_000)
-    set_quota(zookeeper, user="alice", client_id="etl", producer_byte_rate=300_000)
-    set_quota(zookeeper, user="alice", client_id=DEFAULT, producer_byte_rate=200_000)
-    set_quota(zookeeper, user="bob", producer_byte_rate=250_000, consumer_byte_rate=300_000)
-    set_quota(zookeeper, user=DEFAULT, consumer_byte_rate=350_000)
-    set_quota(zookeeper, client_id="dashboard", producer_byte_rate=220_000)
-    set_quota(zookeeper, client_id=DEFAULT, producer_byte_rate=150_000)
+    _set(cluster, user=AUDITOR, producer_byte_rate=100_000_000, consumer_byte_rate=100_000_000)
+    _set(cluster, user="alice", client_id="etl", producer_byte_rate=300_000)
+    _set(cluster, user="alice", client_id=DEFAULT, producer_byte_rate=200_000)
+    _set(cluster, user="bob", producer_byte_rate=250_000, consumer_byte_rate=300_000)
+    _set(cluster, user=DEFAULT, consumer_byte_rate=350_000)
+    _set(cluster, client_id="dashboard", producer_byte_rate=220_000)
+    _set(cluster, client_id=DEFAULT, producer_byte_rate=150_000)
+
+
+def _set(
+    cluster: Cluster,
+    *,
+    user: Name | None = None,
+    client_id: Name | None = None,
+    producer_byte_rate: int | None = None,
+    consumer_byte_rate: int | None = None,
+) -> None:
+    """As an administrator of this kind of cluster does: in ZooKeeper, or by AlterClientQuotas."""
+    if cluster.has_zookeeper:
+        set_quota(
+            cluster.zookeeper_connect,
+            user=user,
+            client_id=client_id,
+            producer_byte_rate=producer_byte_rate,
+            consumer_byte_rate=consumer_byte_rate,
+        )
+        return
+    given = {"producer_byte_rate": producer_byte_rate, "consumer_byte_rate": consumer_byte_rate}
+    limits = {key: value for key, value in given.items() if value is not None}
+    alter_quota(cluster, limits, user=user, client_id=client_id)
 
 
 def change_quota(cluster: Cluster) -> str:
     """The edit in mid-run; says what it was."""
-    set_quota(cluster.zookeeper_connect, user="bob", producer_byte_rate=120_000)
+    _set(cluster, user="bob", producer_byte_rate=120_000)
     return "users/bob: producer_byte_rate 250,000 -> 120,000 B/s"
 
 

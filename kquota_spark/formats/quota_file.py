@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import yaml
 from kquota_spark.errors import UserError
 from kquota_spark.model.entities import DEFAULT, Entity, IpEntity, Name
 from kquota_spark.model.ip_quotas import by_address
-from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
+from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey, parse_key
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000
@@ -50,10 +50,14 @@ class IpLimit:
 
 @dataclass(frozen=True, slots=True)
 class QuotaFile:
-    """All that a file says. `stretches` turns the changes into a timeline."""
+    """All that a file says. `stretches` turns the changes into a timeline.
+
+    `changes` are those of users and client ids; `ip_changes` are the `ip_limits` as edits, by address.
+    """
 
     changes: list[QuotaChange]
     ip_limits: list[IpLimit]
+    ip_changes: list[QuotaChange] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,10 @@ def read_quotas(path: Path) -> QuotaFile:
     in_order = _in_order(items, problems)
     if problems:
         raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
-    return QuotaFile(_changes(in_order), _ip_limits(in_order))
+    of_ips = [isinstance(items[0].entity, IpEntity) for items in in_order]
+    users = [items for items, is_ip in zip(in_order, of_ips, strict=True) if not is_ip]
+    ips = [items for items, is_ip in zip(in_order, of_ips, strict=True) if is_ip]
+    return QuotaFile(_changes(users), _ip_limits(in_order), _changes(ips))
 
 
 def _entries(path: Path) -> list[yaml.Node]:
@@ -262,14 +269,13 @@ def _changes(in_order: Iterable[list[_Item]]) -> list[QuotaChange]:
 def _changes_of(items: list[_Item]) -> Iterator[QuotaChange]:
     previous: float | None = None
     for item, following in zip(items, [*items[1:], None], strict=True):
-        if isinstance(item.entity, IpEntity):
-            return
-        key = QuotaKey(item.type)
+        key = parse_key(item.type)
+        entity = by_address(item.entity) if isinstance(item.entity, IpEntity) else item.entity
         if item.value != previous:
-            yield QuotaChange(item.entity, key, item.value, previous, item.from_ms, item.from_ms)
+            yield QuotaChange(entity, key, item.value, previous, item.from_ms, item.from_ms)
         previous = item.value
         if item.to_ms is not None and (following is None or following.from_ms > item.to_ms):
-            yield QuotaChange(item.entity, key, None, previous, item.to_ms, item.to_ms)
+            yield QuotaChange(entity, key, None, previous, item.to_ms, item.to_ms)
             previous = None
 
 

@@ -15,18 +15,18 @@ from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.audit_metrics import AuditMetrics
+from kquota_spark.io.broker_configs import BrokerConfigs
 from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.graceful_stop import StopRequest
 from kquota_spark.io.hops import HOPS, start_hop, wanted_hops
 from kquota_spark.io.kafka import require_topics
-from kquota_spark.io.kafka_checks import callback_findings
 from kquota_spark.io.lineage import require_lineage
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.rebuilt_violations import rebuild_all_violations
 from kquota_spark.io.spark import spark_session
-from kquota_spark.io.watch import Watcher
+from kquota_spark.io.watch import Watcher, now_ms
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.rules import RuleBook
 
@@ -100,8 +100,11 @@ def _prepared(settings: Settings, hops: Sequence[str]) -> list[str]:
 
 
 def _watch(settings: Settings, watcher: Watcher, stack: ExitStack) -> None:
-    for finding in callback_findings(settings):
+    brokers = BrokerConfigs(settings, now_ms)
+    for finding in brokers.ask():
         _say(f"warning: {finding.evidence}: {finding.advice}")
+    brokers.start()
+    stack.callback(brokers.stop)
     watcher.start()
     stack.callback(watcher.stop)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.broker_configs import stored_checks
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.counts import judged_checks, line_checks, measured_checks
 from kquota_spark.io.growth_checks import growth_checks
@@ -99,7 +100,8 @@ def run_checks(settings: Settings, now_ms: int) -> list[Check]:
             (("violations", "decisions"), lambda: _episodes(tables, settings)),
             (("jmx_samples", "decisions"), lambda: jmx_checks(tables, settings, now_ms)),
         )
-        return missing + [check for needs, run in steps if opened.issuperset(needs) for check in run()]
+        found = [check for needs, run in steps if opened.issuperset(needs) for check in run()]
+    return [*missing, *found, *stored_checks(settings)]
 
 
 def _missing(tables: Tables, name: str) -> Check | None:
@@ -175,7 +177,7 @@ def _snapshot(row: dict[str, Any], settings: Settings, now_ms: int, advice: str)
     evidence = f"{cluster}: quotas are known through {utc_text(row['known_ms'])}"
     if row["sources"] != 1:
         evidence = f"{cluster}: quota_rules has {row['sources']} sources (level 0), expected 1"
-        return fail(what, evidence, "requests are judged once per source: keep one, zookeeper or file")
+        return fail(what, evidence, "requests are judged once per source: keep one")
     if row["behind"]:
         evidence += f"; {row['behind']:,} decisions were made with older ones and are marked rules_behind"
         return warn(what, evidence, "restate them; " + advice)

@@ -11,12 +11,13 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.storage import delta_table, storage_options
 from kquota_spark.io.tables import query
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 
-_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES)
+_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS)
 _FIRST_VERSION = 1
 
 
@@ -27,27 +28,32 @@ def create_tables(settings: Settings) -> None:
         UserError: a table cannot be created or extended, or a newer release made it.
     """
     for declared in _WRITTEN_BY_THE_JOB:
-        path = f"{settings.tables.rstrip('/')}/{declared.name}"
-        try:
-            table = DeltaTable.create(
-                path,
-                schema=declared.arrow_schema(),
-                mode="ignore",
-                storage_options=storage_options(settings),
-                partition_by=list(declared.partition_by),
-                name=declared.name,
-                description=declared.grain,
-                configuration={
-                    "delta.checkpointInterval": "100",
-                    "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
-                    VERSION_PROPERTY: str(SCHEMA_VERSION),
-                },
-                raise_if_key_not_exists=False,
-            )
-            _extend(table, declared, path)
-        except (DeltaError, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"table {declared.name} cannot be created at {path}: {reason}") from error
+        create_table(settings, declared)
+
+
+def create_table(settings: Settings, declared: Table) -> None:
+    """Create or extend one table; see `create_tables`."""
+    path = f"{settings.tables.rstrip('/')}/{declared.name}"
+    try:
+        table = DeltaTable.create(
+            path,
+            schema=declared.arrow_schema(),
+            mode="ignore",
+            storage_options=storage_options(settings),
+            partition_by=list(declared.partition_by),
+            name=declared.name,
+            description=declared.grain,
+            configuration={
+                "delta.checkpointInterval": "100",
+                "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
+                VERSION_PROPERTY: str(SCHEMA_VERSION),
+            },
+            raise_if_key_not_exists=False,
+        )
+        _extend(table, declared, path)
+    except (DeltaError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"table {declared.name} cannot be created at {path}: {reason}") from error
 
 
 def _extend(table: DeltaTable, declared: Table, path: str) -> None:

@@ -31,6 +31,7 @@ from kquota_spark.io.spark import (
     table_stream,
 )
 from kquota_spark.io.stored_rules import KnownLoader
+from kquota_spark.pipeline.broker_rates import with_rate_config
 from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
@@ -40,6 +41,7 @@ from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
@@ -81,10 +83,16 @@ def _judged(session: SparkSession, settings: Settings) -> DataFrame:
 
 
 def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) -> DataFrame:
-    """Rows of `usage`, streaming or not, with what governs them: Kafka's resolution or the callback's."""
+    """Rows of `usage`, streaming or not, with what governs them (Kafka's resolution or the callback's) and the ring."""
     if settings.quotas.callback:
-        return with_callback_governing(usage, KnownLoader(settings))
-    return with_governing(usage, _rules(session, settings), static_defaults(settings))
+        governed = with_callback_governing(usage, KnownLoader(settings))
+    else:
+        governed = with_governing(usage, _rules(session, settings), static_defaults(settings))
+    if not DeltaTable.isDeltaTable(session, table_path(settings, BROKER_CONFIGS.name)):
+        # Tables that only an earlier release has prepared.
+        return governed.withColumn("rate_config", F.lit(None).cast("string"))
+    configs = table(session, settings, BROKER_CONFIGS.name)
+    return governed.transform(with_rate_config, configs, rate_config(settings), settings.broker.given)
 
 
 def _rules(session: SparkSession, settings: Settings) -> DataFrame:

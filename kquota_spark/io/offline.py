@@ -158,7 +158,7 @@ class _Stretches:
         for (identity, second, _), (governed, points) in self._points.items():
             broker_id, quota_type, principal, client_id = identity
             stretch = Stretch(
-                second * 1_000, principal.name, client_id, governed.governing, governed.level, governed.rule,
+                second * 1_000, principal.name, client_id, governed.relied_on, governed.level, governed.rule,
                 governed.rule_version, sorted(points),
             )  # fmt: skip
             buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(stretch)

@@ -21,6 +21,7 @@ from kquota_spark.io.kafka_checks import Consumed, Place, kafka_checks
 from kquota_spark.io.tables import local_path, open_tables
 
 _ZOOKEEPER_MOST_S = 8.0
+_KAFKA_MOST_MS = 5_000
 _JAVA_MOST_S = 5.0
 _LEAST_JAVA = 17
 _JAVA_VERSION = re.compile(r'version "(\d+)')
@@ -78,22 +79,42 @@ def _writable(key: str, root: str) -> Check:
 def _quota_source(settings: Settings) -> list[Check]:
     if settings.quotas.source == "zookeeper":
         return _zookeeper(settings)
+    if settings.quotas.source == "admin":
+        return _described_quotas(settings)
     path = Path(settings.quotas.file)
     if path.is_file():
         return [ok("quota file", f"{path} is there")]
     return [fail("quota file", f"{settings.quotas.file!r} is no file", "check quotas.file")]
 
 
+def _described_quotas(settings: Settings) -> list[Check]:
+    from kquota_spark.io.quota_sources import from_admin
+
+    kafka, timeout_ms = settings.kafka, min(settings.quotas.connect_timeout, _KAFKA_MOST_MS)
+    try:
+        found = from_admin(
+            kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms, is_from_settings=True
+        )
+    except UserError as error:
+        evidence, _, advice = str(error).partition(": ")
+        return [fail("described quotas", evidence, advice)]
+    return [ok("described quotas", f"{found.origin} describes quotas of {len(found.book):,} entities")]
+
+
 def _zookeeper(settings: Settings) -> list[Check]:
-    from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
+
+    from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
 
     where = settings.quotas.zookeeper_connect
     timeout_s = min(settings.quotas.connect_timeout / 1_000, _ZOOKEEPER_MOST_S)
     # A logger of its own without output: kazoo reports every attempt.
     logger = logging.Logger("kazoo", logging.CRITICAL + 1)
-    client = KazooClient(where, timeout=settings.quotas.session_timeout / 1_000, logger=logger)
+    try:
+        client = zookeeper_client(settings.quotas, logger)
+    except UserError as error:
+        return [fail("ZooKeeper", str(error), "correct the settings")]
     try:
         client.start(timeout=timeout_s)
         return [
@@ -101,7 +122,7 @@ def _zookeeper(settings: Settings) -> list[Check]:
             *(_node(client, path) for path in ("/config", "/config/users")),
         ]
     except KazooTimeoutError:
-        evidence = f"{where} does not answer within {timeout_s:.0f} s"
+        evidence = tls_problem(settings.quotas) or f"{where} does not answer within {timeout_s:.0f} s"
         return [fail("ZooKeeper", evidence, "check quotas.zookeeper_connect, and that ZooKeeper runs")]
     except (KazooException, OSError, ValueError) as error:
         evidence = f"{where}: {type(error).__name__}"

@@ -5,75 +5,158 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io.client_properties import python_options
-from kquota_spark.model.entities import DEFAULT, Entity, Name
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
+from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 _CLIENT_ID = "kquota"
 _BOOTSTRAP_LOG = "kafka.net.manager"
 _CLUSTER_AUTHORIZATION_FAILED = 31
+_UPDATE_METADATA = 6
 _MATCH_EXACT, _MATCH_DEFAULT = 0, 1
 _Filter = list[tuple[str, int, str | None]]
 _PARTS = {"user": "user", "client-id": "client_id"}
-_KEYS = {key.value: key for key in QuotaKey}
+_KEYS: Mapping[str, AnyKey] = {key.value: key for key in (*QuotaKey, *IpQuotaKey)}
 
 
-def described_quotas(
-    bootstrap_servers: str,
-    properties: Mapping[str, str],
-    entities: Iterable[Entity] | None = None,
-    *,
-    timeout_ms: int,
-) -> list[tuple[Entity, QuotaKey, float]]:
-    """The quotas of users and client ids that are in force now; those of ips are left out.
+class Named(NamedTuple):
+    """What errors call the address and the login by."""
+
+    servers: str = "kafka.bootstrap_servers"
+    login: str = "kafka.options"
+
+
+class QuotaAdmin:
+    """Asks one cluster for its quotas, over a connection that is made at the first question and kept.
 
     Args:
         bootstrap_servers: one or more brokers, `host:port,host:port`.
         properties: client properties for the login, see `client_properties`.
-        entities: only theirs; None for all.
-        timeout_ms: limit of connecting, and again of the request.
+        timeout_ms: limit of connecting, and again of each request.
+        named: for errors.
 
     Raises:
-        UserError: no broker answers in time, or it refuses us.
+        UserError: the address or the properties are none.
     """
-    servers = bootstrap_servers.split(",")
-    if not all(map(str.strip, servers)):
-        raise UserError(f"--bootstrap-server: {bootstrap_servers!r}, expected host:port,host:port")
-    options = {
-        "client_id": _CLIENT_ID,
-        "bootstrap_timeout_ms": timeout_ms,
-        "request_timeout_ms": timeout_ms,
-        **python_options(properties),
-        "bootstrap_servers": servers,
-    }
-    filters = [([], False)] if entities is None else [(_filter(entity), True) for entity in entities]
-    answers = _ask(bootstrap_servers, options, filters, timeout_ms)
-    for answer in answers:
-        _check(bootstrap_servers, answer)
-    return [
-        (entity, _KEYS[value.key], value.value)
-        for answer in answers
-        for entry in answer.entries or ()
-        if (entity := _entity(entry)) is not None
-        for value in entry.values
-        if value.key in _KEYS
-    ]
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, str],
+        *,
+        timeout_ms: int,
+        named: Named = Named(),  # noqa: B008 - a tuple
+    ) -> None:
+        servers = bootstrap_servers.split(",")
+        if not all(map(str.strip, servers)):
+            raise UserError(f"{named.servers}: {bootstrap_servers!r}, expected host:port,host:port")
+        self._servers, self._timeout_ms, self._named = bootstrap_servers, timeout_ms, named
+        self._where = f"Kafka {bootstrap_servers}"
+        self._options = {
+            "client_id": _CLIENT_ID,
+            "bootstrap_timeout_ms": timeout_ms,
+            "request_timeout_ms": timeout_ms,
+            **python_options(properties),
+            "bootstrap_servers": servers,
+        }
+        self._client: Any = None
+        self.has_zookeeper = False
+        """Whether the quotas are in ZooKeeper; known from the first answer on."""
+
+    def close(self) -> None:
+        """End the connection; the next question makes another one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def describe(self, entities: Iterable[Entity] | None = None) -> list[tuple[AnyEntity, AnyKey, float]]:
+        """The quotas in force now.
+
+        Args:
+            entities: only theirs; None for all, those of ips too.
+
+        Raises:
+            UnreachableError: no broker answers in time, or its answer is not a whole one.
+            UserError: it refuses us.
+        """
+        filters = [([], False)] if entities is None else [(_filter(entity), True) for entity in entities]
+        try:
+            answers = self._ask(filters)
+            for answer in answers:
+                self._check(answer)
+        except UserError:
+            self.close()
+            raise
+        return [
+            (entity, _KEYS[value.key], value.value)
+            for answer in answers
+            for entry in answer.entries
+            if (entity := _entity(entry)) is not None
+            for value in entry.values
+            if value.key in _KEYS
+        ]
+
+    def _check(self, answer: Any) -> None:
+        if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
+            # Rights come and go, as brokers do: who has quotas from before goes on with them.
+            raise UnreachableError(
+                f"{self._where} does not let us see the quotas: grant DescribeConfigs on the cluster "
+                f"to the user of {self._named.login}"
+            )
+        if answer.error_code or answer.entries is None:
+            # Null entries come with errors only. Without one they must not pass for "no quotas" either.
+            raise UnreachableError(
+                f"{self._where} did not describe the quotas: error {answer.error_code} "
+                f"({answer.error_message}), see the broker's log"
+            )
+
+    def _ask(self, filters: Sequence[tuple[_Filter, bool]]) -> list[Any]:
+        """The answers to filters, each with whether it is strict; one that is empty and not strict gets everything."""
+        from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticationFailedError
+
+        with _overheard(SaslAuthenticationFailedError) as heard:
+            try:
+                client = self._connected()
+                requests = [_request(parts, is_strict=is_strict) for parts, is_strict in filters]
+                return [client._manager.run(client._manager.send, request) for request in requests]
+            except SaslAuthenticationFailedError as error:
+                raise UserError(f"{self._where} refused the login: check {self._named.login}") from error
+            except IncompatibleBrokerVersion as error:
+                raise UserError(
+                    f"{self._where} is older than 2.6 and cannot describe quotas: use ZooKeeper"
+                ) from error
+            except ValueError as error:
+                raise UserError(
+                    f"{self._named.servers}: {self._servers!r}: {error}, expected host:port,host:port"
+                ) from error
+            except (KafkaError, OSError) as error:
+                reason = str((heard or [error])[-1]).partition("\n")[0][:200]
+                raise UnreachableError(
+                    f"{self._where} did not answer within {self._timeout_ms / 1_000:g} s: check "
+                    f"{self._named.servers} and {self._named.login} ({reason})"
+                ) from error
+
+    def _connected(self) -> Any:
+        from kafka import KafkaAdminClient
+
+        if self._client is None:
+            self._client = KafkaAdminClient(**self._options)
+            versions = self._client._manager.broker_version_data
+            # A message between brokers that only those with ZooKeeper offer.
+            self.has_zookeeper = _UPDATE_METADATA in (versions.api_versions or {})
+        return self._client
 
 
-def _check(bootstrap_servers: str, answer: Any) -> None:
-    if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
-        raise UserError(
-            f"Kafka {bootstrap_servers} does not let us see the quotas: grant DescribeConfigs on the cluster "
-            "to the user of --command-config"
-        )
-    if answer.error_code:
-        raise UserError(
-            f"Kafka {bootstrap_servers} refused to describe the quotas: error {answer.error_code} "
-            f"({answer.error_message}), see the broker's log"
-        )
+def _request(parts: _Filter, *, is_strict: bool) -> Any:
+    from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
+
+    component = DescribeClientQuotasRequest.ComponentData
+    return DescribeClientQuotasRequest(
+        components=[component(entity_type=k, match_type=t, match=m) for k, t, m in parts], strict=is_strict
+    )
 
 
 def _filter(entity: Entity) -> _Filter:
@@ -84,51 +167,6 @@ def _filter(entity: Entity) -> _Filter:
         for kind, name in parts
         if name is not None
     ]
-
-
-def _ask(
-    bootstrap_servers: str,
-    options: Mapping[str, Any],
-    filters: Sequence[tuple[_Filter, bool]],
-    timeout_ms: int,
-) -> list[Any]:
-    """The answers to filters, each with whether it is strict; one that is empty and not strict gets everything."""
-    from kafka.admin import KafkaAdminClient
-    from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticationFailedError
-    from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
-
-    where = f"Kafka {bootstrap_servers}"
-    with _overheard(SaslAuthenticationFailedError) as heard:
-        try:
-            client = KafkaAdminClient(**options)
-            try:
-                component = DescribeClientQuotasRequest.ComponentData
-                requests = [
-                    DescribeClientQuotasRequest(
-                        components=[component(entity_type=k, match_type=t, match=m) for k, t, m in parts],
-                        strict=is_strict,
-                    )
-                    for parts, is_strict in filters
-                ]
-                return [client._manager.run(client._manager.send, request) for request in requests]
-            finally:
-                client.close()
-        except SaslAuthenticationFailedError as error:
-            raise UserError(f"{where} refused the login: check --command-config") from error
-        except IncompatibleBrokerVersion as error:
-            raise UserError(
-                f"{where} is older than 2.6 and cannot describe quotas: use --zookeeper"
-            ) from error
-        except ValueError as error:
-            raise UserError(
-                f"--bootstrap-server: {bootstrap_servers!r}: {error}, expected host:port,host:port"
-            ) from error
-        except (KafkaError, OSError) as error:
-            reason = str((heard or [error])[-1]).partition("\n")[0][:200]
-            raise UserError(
-                f"{where} did not answer within {timeout_ms / 1_000:g} s: check --bootstrap-server and "
-                f"--command-config ({reason})"
-            ) from error
 
 
 @contextmanager
@@ -161,9 +199,11 @@ def _overheard(final: type[Exception]) -> Iterator[list[Exception]]:
         logger.level, logger.propagate = before
 
 
-def _entity(entry: Any) -> Entity | None:
+def _entity(entry: Any) -> AnyEntity | None:
     parts: dict[str, Name] = {}
     for part in entry.entity:
+        if part.entity_type == "ip":
+            return IpEntity(DEFAULT if part.entity_name is None else part.entity_name)
         if part.entity_type not in _PARTS:
             return None
         parts[_PARTS[part.entity_type]] = DEFAULT if part.entity_name is None else part.entity_name

@@ -104,7 +104,12 @@ def from_zookeeper(
 
 
 def from_admin(
-    bootstrap_servers: str, properties: Mapping[str, str], of: Client | None = None, *, timeout_ms: int
+    bootstrap_servers: str,
+    properties: Mapping[str, str],
+    of: Client | None = None,
+    *,
+    timeout_ms: int,
+    is_from_settings: bool = False,
 ) -> QuotaHistory:
     """What a running cluster's Admin API (KIP-546) describes now.
 
@@ -113,14 +118,20 @@ def from_admin(
         properties: client properties for the login.
         of: only what can govern this client; None for all.
         timeout_ms: limit of connecting, and again of each request.
+        is_from_settings: errors name the settings instead of options of a command.
 
     Raises:
         UserError: no broker answers in time, or it refuses us.
     """
-    from kquota_spark.io.quota_admin import described_quotas
+    from kquota_spark.io.quota_admin import Named, QuotaAdmin
 
     entities = None if of is None else candidates(*of)
-    found = described_quotas(bootstrap_servers, properties, entities, timeout_ms=timeout_ms)
+    named = Named() if is_from_settings else Named("--bootstrap-server", "--command-config")
+    admin = QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)
+    try:
+        found = admin.describe(entities)
+    finally:
+        admin.close()
     changes = [_in_force(entity, key, value, None) for entity, key, value in found]
     return _of_now(f"Kafka {bootstrap_servers}", changes, {})
 
@@ -178,6 +189,15 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
     quotas = settings.quotas
     if quotas.source == "zookeeper":
         return from_zookeeper(quotas, of)
+    if quotas.source == "admin":
+        kafka = settings.kafka
+        return from_admin(
+            kafka.bootstrap_servers,
+            kafka.options,
+            of,
+            timeout_ms=quotas.connect_timeout,
+            is_from_settings=True,
+        )
     if not quotas.file:
         raise UserError("quotas.file: missing, expected the path of a quota file, as quotas.source is file")
     return from_file(Path(quotas.file))
@@ -203,9 +223,9 @@ def _whole_view(quotas: Quotas) -> View:
     from kquota_spark.io.zookeeper import QuotaTree
 
     deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
-    tree = QuotaTree(quotas.zookeeper_connect, session_timeout_ms=quotas.session_timeout)
-    tree.start(connect_timeout_ms=quotas.connect_timeout)
+    tree = QuotaTree(quotas)
     try:
+        tree.start(connect_timeout_ms=quotas.connect_timeout)
         while (view := tree.read()) is None:
             if time.monotonic() > deadline_s:
                 within_s = quotas.connect_timeout / 1_000

@@ -26,9 +26,10 @@ from kquota_spark.io.hops import governed_usage
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
 from kquota_spark.io.tables import utc_text
-from kquota_spark.pipeline.judge import as_decisions, as_sent
+from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
+from kquota_spark.pipeline.sent import as_sent
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE
 
 if TYPE_CHECKING:

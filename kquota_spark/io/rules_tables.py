@@ -72,11 +72,14 @@ class RulesTables:
         self._cluster_id = cluster_id
         self._storage = storage
         self._source: Source = source
-        self._apply_lag_ms = apply_lag_ms
+        self.apply_lag_ms = apply_lag_ms
         self._mine = f"cluster_id = {_quoted(cluster_id)}"
         self._changes_table = _open(root, QUOTA_CHANGES, storage)
         self._rules_table = _open(root, QUOTA_RULES, storage)
         self._tidied_at_s = time.monotonic()
+        # A cluster that has moved from ZooKeeper to KRaft keeps its past.
+        sources = ["zookeeper", "admin"] if source == "admin" else [source]
+        self._of_source = [("cluster_id", "=", cluster_id), ("source", "in", sources)]
         self.changes, self.problems = self._read_changes()
         self.known_through_ms = self._read_known_through()
 
@@ -94,7 +97,7 @@ class RulesTables:
 
     def write_rules(self, known_through_ms: int | None) -> None:
         """Write all stretches and the source's own row in one commit; None leaves known_through as it was."""
-        rules = stretches(self.changes, apply_lag_ms=self._apply_lag_ms)
+        rules = stretches(self.changes, apply_lag_ms=self.apply_lag_ms)
         self._write_rules(rules, known_through_ms)
 
     def write_known_through(self, known_through_ms: int) -> None:
@@ -114,7 +117,7 @@ class RulesTables:
         """
         recorded = set(self.changes)
         self.append([change for change in changes if change not in recorded], (), observed_at_ms)
-        self._write_rules(stretches(changes, apply_lag_ms=self._apply_lag_ms), END_MS)
+        self._write_rules(stretches(changes, apply_lag_ms=self.apply_lag_ms), END_MS)
 
     def tidy(self) -> None:
         """Remove files and log entries of old commits; a replaced file stays for ten minutes."""
@@ -157,7 +160,7 @@ class RulesTables:
         return table
 
     def _read_changes(self) -> tuple[list[QuotaChange], dict[str, tuple[int, str]]]:
-        mine = [("cluster_id", "=", self._cluster_id), ("source", "=", self._source)]
+        mine = self._of_source
         columns = [
             "entity",
             "key",
@@ -180,7 +183,7 @@ class RulesTables:
         return changes, problems
 
     def _read_known_through(self) -> int | None:
-        mine = [("level", "=", 0), ("cluster_id", "=", self._cluster_id), ("source", "=", self._source)]
+        mine = [("level", "=", 0), *self._of_source]
         found = [row["known_through"] for row in _rows(self._rules_table, ["known_through"], mine)]
         return max((time_ms for time_ms in found if time_ms is not None), default=None)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.exceptions import (
     AuthFailedError,
     ConnectionClosedError,
@@ -27,7 +27,8 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, KeeperState, WatchedEvent
 
-from kquota_spark.errors import UserError
+from kquota_spark.config.settings import Quotas
+from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.formats.znodes import (
     REQUIRED_ROOTS,
     ROOTS,
@@ -37,6 +38,7 @@ from kquota_spark.formats.znodes import (
     has_children,
     has_data,
 )
+from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
 
 _log = logging.getLogger(__name__)
 
@@ -56,26 +58,19 @@ class QuotaTree:
     """The connection and the mirror. Not for several threads at once, but for `stop`.
 
     Args:
-        connect: hosts and ports with an optional chroot, e.g. `zk1:2181,zk2:2181/kafka`.
-        session_timeout_ms: as sent to ZooKeeper.
+        quotas: hosts and ports with an optional chroot, e.g. `zk1:2181,zk2:2181/kafka`, and the login.
     """
 
-    def __init__(self, connect: str, *, session_timeout_ms: int) -> None:
-        self._connect = connect
-        self._timeout_s = session_timeout_ms / 1_000
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas, self._connect = quotas, quotas.zookeeper_connect
+        self._timeout_s = quotas.session_timeout / 1_000
         # kazoo logs every response at DEBUG, SCRAM credentials included: a level of its own keeps that out,
         # whatever the level of the root logger. Its warnings only repeat what `_on_state` says.
         quiet = logging.getLogger(f"{__name__}.kazoo")
         quiet.setLevel(logging.ERROR)
-        try:
-            # kazoo's own pause between two attempts to connect grows up to an hour.
-            pause = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
-            self._client = KazooClient(
-                connect, timeout=self._timeout_s, connection_retry=pause, logger=quiet, read_only=False
-            )
-        except ValueError as error:
-            msg = f"quotas.zookeeper_connect: {connect!r}: {error}, expected host:port,host:port/chroot"
-            raise UserError(msg) from error
+        # kazoo's own pause between two attempts to connect grows up to an hour.
+        pause = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
+        self._client = zookeeper_client(quotas, quiet, connection_retry=pause, read_only=False)
         self._lock = threading.Lock()
         self._dirty: set[str] = set()
         self._epoch = 0
@@ -90,20 +85,22 @@ class QuotaTree:
         """Set when a watch has fired or the connection has changed: `read` will have something to do."""
 
     def start(self, *, connect_timeout_ms: int) -> None:
-        """Connect.
+        """Connect; goes on trying after an error, until stopped.
 
         Raises:
-            UserError: no server answers in time.
+            UnreachableError: no server answers in time.
+            UserError: TLS fails.
         """
         self._client.add_listener(self._on_state)
         if self._client.start_async().wait(connect_timeout_ms / 1_000):
             return
-        self.stop()
+        if problem := tls_problem(self._quotas):
+            raise UserError(f"ZooKeeper {problem}: check quotas.zookeeper_tls and quotas.zookeeper_connect")
         msg = (
             f"ZooKeeper {self._connect} did not answer within {connect_timeout_ms / 1_000:g} s: "
             "check quotas.zookeeper_connect and that the server runs"
         )
-        raise UserError(msg)
+        raise UnreachableError(msg)
 
     def stop(self) -> None:
         """Close the session."""

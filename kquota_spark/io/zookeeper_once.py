@@ -16,6 +16,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kquota_spark.config.settings import Quotas
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, Node, View, decode_node, name_nodes
+from kquota_spark.io.zookeeper_client import zookeeper_client
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.resolve import candidates
 
@@ -49,12 +50,7 @@ def view_of_client(quotas: Quotas, user: str, client_id: str) -> View:
 
 @contextmanager
 def _connected(quotas: Quotas) -> Iterator[KazooClient]:
-    try:
-        client = KazooClient(quotas.zookeeper_connect, timeout=quotas.session_timeout / 1_000, logger=_quiet)
-    except ValueError as error:
-        raise UserError(
-            f"quotas.zookeeper_connect: {quotas.zookeeper_connect!r}: {error}, expected host:port,host:port/chroot"
-        ) from error
+    client = zookeeper_client(quotas, _quiet)
     try:
         if not client.start_async().wait(quotas.connect_timeout / 1_000):
             raise KazooTimeoutError

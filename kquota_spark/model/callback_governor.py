@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from kquota_spark.model.govern import Governed
+from kquota_spark.model.govern import Governed, certain_from_of
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.mbean_names import CLIENT_ID_TAG, USER_TAG
 from kquota_spark.model.principals import Principal
@@ -127,7 +127,8 @@ class _Host:
         bucket = Bucket(tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, ""), kept)
         governing = Governing(limit, self._from_ms, self._to_ms, has_request_quota)
         rule = None if limit is None else self.calls.name
-        return Governed(bucket, governing, None, rule, None if limit is None else self._version)
+        version = None if limit is None else self._version
+        return Governed(bucket, governing, None, rule, version, certain_from_of(self._in_force))
 
     def close(self) -> None:
         self.calls.close()

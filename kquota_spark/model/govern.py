@@ -6,7 +6,7 @@ against each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,6 +33,14 @@ class Governed:
     level: int | None
     rule: str | None
     rule_version: int | None
+    certain_from_ms: int = 0
+    """Before this, what held before may still have been in force: the quotas come from a source that is polled."""
+
+    @property
+    def relied_on(self) -> Governing:
+        """`governing`, valid from when it is sure to hold."""
+        from_ms = max(self.governing.valid_from_ms, self.certain_from_ms)
+        return self.governing._replace(valid_from_ms=from_ms)
 
     def holds_at(self, time_ms: int) -> bool:
         """Whether nothing that could matter changed between this answer and `time_ms`."""
@@ -96,7 +104,13 @@ class RuleGovernor:
             has_request_quota=request_quota is not None,
         )
         version = None if found.entity is None else stretches[found.entity].version
-        return Governed(found.bucket, governing, found.level, rule_name(found, quota_type), version), found
+        named = found.level, rule_name(found, quota_type), version
+        return Governed(found.bucket, governing, *named, certain_from_of(stretches.values())), found
+
+
+def certain_from_of(in_force: Iterable[RuleStretch]) -> int:
+    """From when on all of them are sure to be in force; 0 if it is known of each when it came."""
+    return max((rule.certain_from_ms or 0 for rule in in_force), default=0)
 
 
 def rule_name(found: Resolution, quota_type: QuotaType) -> str | None:

@@ -83,8 +83,6 @@ def _stretches_of(entity: AnyEntity, edits: list[QuotaChange], apply_lag_ms: int
             found[-1] = replace(last, valid_to_ms=start_ms)
             found.append(RuleStretch(entity, values, start_ms, None, edit.version, certain_ms))
         else:
-            # Edits of one poll: the latest that either can have come.
-            certain_ms = max(filter(None, (certain_ms, last.certain_from_ms)), default=None)
             found[-1] = replace(last, values=values, version=edit.version, certain_from_ms=certain_ms)
     return found
 

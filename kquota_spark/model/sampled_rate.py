@@ -48,6 +48,13 @@ class RateConfig:
         """Short text for tables, e.g. `3.8+/11x1000ms`."""
         return f"{self.variant.value}/{self.num_samples}x{self.window_ms}ms"
 
+    @classmethod
+    def parse(cls, name: str) -> RateConfig:
+        """The settings that have this `name`."""
+        variant, _, windows = name.partition("/")
+        num_samples, _, window_ms = windows.removesuffix("ms").partition("x")
+        return cls(int(num_samples), int(window_ms), RingVariant(variant))
+
     @property
     def horizon_ms(self) -> int:
         """After this long without an event a ring equals a new one."""

@@ -141,7 +141,7 @@ def _governed_row(
         "limit_per_s": governing.limit_per_s,
         "rule": governed.rule,
         "rule_version": governed.rule_version,
-        "valid_from_ms": governing.valid_from_ms,
+        "valid_from_ms": governed.relied_on.valid_from_ms,
         "valid_to_ms": FOREVER_MS if governing.valid_to_ms is None else governing.valid_to_ms,
         "has_request_quota": governing.has_request_quota,
         "known_through_ms": known_through_ms,

@@ -7,17 +7,17 @@ without the new requests: each bucket is replayed twice there, with the stretch 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kquota_spark.model.decision import Decision, judge_bucket
-from kquota_spark.model.replay import BucketReplay
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.judge import DECIDED, Sent, decision_values, decoded, encoded, received, stretch_of
+from kquota_spark.pipeline.bucket_judge import BucketJudge, Judged, config_of
+from kquota_spark.pipeline.judge import DECIDED, decision_values
+from kquota_spark.pipeline.sent import Sent, received
 from kquota_spark.schema.columns import Column, Table
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def to_rejudged(parts: DataFrame, config: RateConfig, reach: Reach) -> DataFrame
 
     Args:
         parts: governed usage as `pipeline.judge.as_sent` makes it, with the column `part`.
-        config: sample ring of the brokers.
+        config: sample ring of the rows whose `rate_config` is null.
         reach: the stretch and its surroundings.
     """
     picked = parts.select("bucket", "sent", "part")
@@ -78,11 +78,11 @@ def _rejudged_rows(bucket: str, rows: pa.Table, config: RateConfig, reach: Reach
     known_through_ms = next(sent.known_through_ms for part in parts.values() for sent in part)
     found = [
         {
-            **decision_values(bucket, decision, known_through_ms, config),
+            **decision_values(bucket, one, known_through_ms),
             "is_warm": judged.is_warm,
             "differs_until_ms": judged.differs_until_ms,
         }
-        for decision in judged.decisions
+        for one in judged.decisions
     ]
     return pa.Table.from_pylist(found, schema=REJUDGED.arrow_schema())
 
@@ -91,39 +91,41 @@ def _rejudged_rows(bucket: str, rows: pa.Table, config: RateConfig, reach: Reach
 class Rejudged:
     """One bucket from the start of the stretch on; see `REJUDGED`."""
 
-    decisions: list[Decision]
+    decisions: list[Judged]
     is_warm: bool
     differs_until_ms: int | None
 
 
 def rejudged(
-    kept: Iterable[Sent], old: Iterable[Sent], new: Iterable[Sent], config: RateConfig, reach: Reach
+    kept: Iterable[Sent], old: Collection[Sent], new: Collection[Sent], config: RateConfig, reach: Reach
 ) -> Rejudged:
     """Judge one bucket again."""
     around = sorted(kept, key=_second_ms)
     before = [sent for sent in around if sent.second_ms < reach.from_ms]
-    start_ms, is_warm = _start(before, config, reach)
-    replay = BucketReplay(config)
-    judge_bucket(replay, (stretch_of(sent) for sent in before if sent.second_ms >= start_ms))
-    replay_before = decoded(encoded(replay), config)
-    decisions = judge_bucket(replay, map(stretch_of, new))
-    judge_bucket(replay_before, map(stretch_of, old))
+    configs = {config, *(config_of(sent, config) for sent in (*around, *old, *new))}
+    horizon_ms = max(each.horizon_ms for each in configs)
+    start_ms, is_warm = _start(before, horizon_ms, reach)
+    judge = BucketJudge(config)
+    judge.judge(sent for sent in before if sent.second_ms >= start_ms)
+    judge_before = BucketJudge(config, judge.state)
+    decisions = judge.judge(new)
+    judge_before.judge(old)
     differs_until_ms: int | None = None
-    last_ms = max(reach.from_ms, replay.folded_through_ms, replay_before.folded_through_ms)
-    if _memory(replay) == _memory(replay_before):
+    last_ms = max(reach.from_ms, judge.folded_through_ms, judge_before.folded_through_ms)
+    if judge.memory == judge_before.memory:
         differs_until_ms = reach.to_ms
     after = (sent for sent in around if sent.second_ms >= reach.to_ms)
     for second_ms, group in groupby(after, key=_second_ms):
-        stretches = [stretch_of(sent) for sent in group]
+        rows = list(group)
         if differs_until_ms is None and (
-            second_ms - last_ms >= config.horizon_ms or _memory(replay) == _memory(replay_before)
+            second_ms - last_ms >= horizon_ms or judge.memory == judge_before.memory
         ):
             differs_until_ms = second_ms
-        decisions += judge_bucket(replay, stretches)
+        decisions += judge.judge(rows)
         if differs_until_ms is None:
-            judge_bucket(replay_before, stretches)
+            judge_before.judge(rows)
         last_ms = second_ms + 1_000
-    if differs_until_ms is None and reach.tail_to_ms - last_ms >= config.horizon_ms:
+    if differs_until_ms is None and reach.tail_to_ms - last_ms >= horizon_ms:
         differs_until_ms = max(last_ms, reach.to_ms)
     return Rejudged(decisions, is_warm, differs_until_ms)
 
@@ -132,21 +134,12 @@ def _second_ms(sent: Sent) -> int:
     return sent.second_ms
 
 
-def _start(before: Sequence[Sent], config: RateConfig, reach: Reach) -> tuple[int, bool]:
+def _start(before: Sequence[Sent], horizon_ms: int, reach: Reach) -> tuple[int, bool]:
     """Where the warm-up begins, and whether the ring was empty there."""
     start_ms, is_warm = reach.warm_from_ms, reach.is_from_beginning
     last_ms = reach.warm_from_ms
     for second_ms in (*(sent.second_ms for sent in before), reach.from_ms):
-        if second_ms - last_ms >= config.horizon_ms:
+        if second_ms - last_ms >= horizon_ms:
             start_ms, is_warm = second_ms, True
         last_ms = second_ms + 1_000
     return start_ms, is_warm
-
-
-def _memory(replay: BucketReplay) -> object:
-    """All that a replay knows of the past; samples are a ring, so their numbering does not matter."""
-    rings = []
-    for ring in replay.rings:
-        current, *lists = ring.state
-        rings.append([values[current:] + values[:current] for values in lists])
-    return rings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.schema.agreement_tables import AGREEMENT
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Column, Table
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.key_columns import (
@@ -222,4 +223,5 @@ TABLES: tuple[Table, ...] = (
     PARTITION_LEADERS,
     JMX_SAMPLES,
     AGREEMENT,
+    BROKER_CONFIGS,
 )

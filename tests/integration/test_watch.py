@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watched_sources import ZooKeeperSource
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
@@ -140,8 +141,8 @@ def test_an_expired_session_loses_no_edit(
     put(client, "users/alice", payload(producer_byte_rate="1"))
     put(client, "users/bob", payload(producer_byte_rate="1"))
     watcher = watch(settings)
-    assert watcher._tree is not None
-    victim = watcher._tree._client
+    assert isinstance(watcher._source, ZooKeeperSource)
+    victim = watcher._source._tree._client
     session = victim.client_id
     # A second client takes the session over and ends it, as an expiry would.
     thief = KazooClient(settings.quotas.zookeeper_connect, client_id=session)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.io.quota_sources import from_tables
 from kquota_spark.io.watch import Watcher, now_ms
 from tests.integration.quota_nodes import changes, payload, problems, put, rows, until, until_known
@@ -43,3 +45,25 @@ def test_ip_nodes_are_watched_from_the_moment_that_their_root_is_there(
     )
     # What resolves users and client ids never sees them.
     assert [str(entity) for entity in from_tables(settings).book] == ["users/alice"]
+
+
+def test_a_quota_file_has_quotas_of_ips_too(settings: Settings, tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(
+        '- {ip: "::ffff:10.0.0.1", type: connection_creation_rate, value: 5, from_ms: 1000, to_ms: 2000}\n'
+        "- {ip: 10.0.0.1, type: connection_creation_rate, value: 6, from_ms: 2000}\n"
+        "- {user: alice, type: producer_byte_rate, value: 7}\n",
+        "utf-8",
+    )
+    of_file = dataclasses.replace(settings, quotas=Quotas(source="file", file=str(path)))
+    Watcher(of_file).start()
+    stretches = [
+        (row["entity"], row["valid_from"], row["valid_to"], row["connection_creation_rate"])
+        for row in rows(of_file, "quota_rules")
+        if row["level"] is None
+    ]
+    assert sorted(stretches) == [
+        ("ips/10.0.0.1", 0, 1_000, None),
+        ("ips/10.0.0.1", 1_000, 2_000, 5.0),
+        ("ips/10.0.0.1", 2_000, None, 6.0),
+    ]

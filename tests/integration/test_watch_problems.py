@@ -146,7 +146,7 @@ def test_older_nodes_than_recorded_are_refused(
     watch(settings)
     assert produce_rates(settings) == {"users/alice": 5.0, "users/bob": 5.0}
     assert known_through_ms(settings) == 1_000
-    assert "shows 2 quota nodes older than recorded (first: 'users/alice')" in caplog.text
+    assert "2 quota nodes are older than recorded (first: 'users/alice')" in caplog.text
 
 
 def test_an_unreachable_server_is_one_line(settings: Settings) -> None:

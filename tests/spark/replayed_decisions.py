@@ -11,7 +11,7 @@ from kquota_spark.io.offline import replay_files
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.judge import _FROM_AGREEMENT, _FROM_DECISION
+from kquota_spark.pipeline.judge import FROM_AGREEMENT, FROM_DECISION
 
 
 def replayed(logs: Sequence[tuple[int, Path]], quotas: Path) -> list[dict[str, Any]]:
@@ -29,8 +29,8 @@ def replayed(logs: Sequence[tuple[int, Path]], quotas: Path) -> list[dict[str, A
                 "second": decision.second_ms,
                 "is_certain": decision.is_certain,
             }
-            row.update({name: getattr(decision, name) for name in _FROM_DECISION})
-            row.update({to: getattr(decision.agreement, name) for to, name in _FROM_AGREEMENT.items()})
+            row.update({name: getattr(decision, name) for name in FROM_DECISION})
+            row.update({to: getattr(decision.agreement, name) for to, name in FROM_AGREEMENT.items()})
             rows.append(row)
     return in_order(rows)
 

@@ -206,3 +206,18 @@ def test_the_job_names_its_cluster_to_the_rules(spark: SparkSession, tmp_path: P
     write_table(Path(settings.tables), "decisions")
     run_hop(spark, settings, "judge")
     assert [row["limit_per_s"] for row in rows_of(settings, "decisions")] == [1.0]
+
+
+def test_what_a_poll_found_is_sure_from_that_poll_on(spark: SparkSession, settings: Settings) -> None:
+    found_by_poll = replace(change("alice", None, 5.0, T0_MS + 500), changed_before_ms=T0_MS + 1_500)
+    write_rules(settings, change(DEFAULT, None, 9.0), found_by_poll)
+    rows = [asked(T0_MS + offset_ms) for offset_ms in (400, 600, 2_600)]
+    # The points are cut at the earliest moment of the edit; the validity begins with the latest one.
+    sure = (T0_MS + 1_500, FOREVER_MS)
+    assert [
+        (at[-1] - T0_MS, found.limit_per_s, found.valid_ms) for at, found in governed(spark, settings, rows)
+    ] == [
+        (400, 9.0, (0, T0_MS + 500)),
+        (600, 5.0, sure),
+        (2_600, 5.0, sure),
+    ]

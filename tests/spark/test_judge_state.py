@@ -14,7 +14,8 @@ from kquota_spark.model.decision import Stretch, judge_bucket
 from kquota_spark.model.points import Point
 from kquota_spark.model.replay import BucketReplay, Governing
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
-from kquota_spark.pipeline.judge import decoded, encoded
+from kquota_spark.pipeline.bucket_judge import BucketJudge
+from kquota_spark.pipeline.sent import Sent
 from tests.spark.conftest import only
 from tests.spark.judged_usage import judged, settings_with_rules, used
 from tests.unit.table_rows import T0_MS
@@ -97,25 +98,48 @@ def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     config = RateConfig(num_samples=4, window_ms=500, variant=variant)
-    kept, stored = BucketReplay(config), BucketReplay(config)
-    assert encoded(decoded(encoded(stored), config)) == encoded(stored)
+    kept, stored = BucketJudge(config), BucketJudge(config)
+    assert BucketJudge(config, stored.state).state == stored.state
     second_ms = T0_MS
     for _ in range(300):
         second_ms += 1_000 * chance.choice([1, 1, 1, 2, 5])
-        limit = chance.choice([None, 0.0, 700.0])
-        moments = sorted(chance.randrange(1_000) for _ in range(chance.randrange(6)))
-        points = [
-            Point(second_ms + moment, 0, chance.randrange(2**32), index, chance.randrange(2**31), 0, 0)
-            for index, moment in enumerate(moments)
-        ]
-        governing = [Governing(limit)] * len(points)
-        stored = decoded(encoded(stored), config)
-        assert stored.judge(points, governing) == kept.judge(points, governing)
-    assert encoded(stored) == encoded(kept)
+        row = _sent(chance, second_ms)
+        stored = BucketJudge(config, stored.state)
+        assert stored.judge([row]) == kept.judge([row])
+    assert stored.state == kept.state
+
+
+def _sent(chance: random.Random, second_ms: int, rate_config: str | None = None) -> Sent:
+    moments = sorted(chance.randrange(1_000) for _ in range(chance.randrange(1, 6)))
+    points = [
+        (second_ms + moment, 0, chance.randrange(2**32), index, chance.randrange(2**31), 0, 0)
+        for index, moment in enumerate(moments)
+    ]
+    limit = chance.choice([None, "0.0", "700.0"])
+    columns = [list(column) for column in zip(*points, strict=True)]
+    return Sent(
+        second_ms, "alice", "etl", 0, 2**62, False, columns, limit_per_s=limit, rate_config=rate_config
+    )
 
 
 def test_a_state_of_another_release_is_refused() -> None:
-    form, *rest = msgspec.msgpack.decode(encoded(BucketReplay(CONFIG)))
+    form, *rest = msgspec.msgpack.decode(BucketJudge(CONFIG).state)
     foreign = msgspec.msgpack.encode([form + 1, *rest])
-    with pytest.raises(ValueError, match=f"form {form + 1}, expected {form}: use a new checkpoint"):
-        decoded(foreign, CONFIG)
+    with pytest.raises(
+        ValueError, match=f"form {form + 1}, expected {form}: move the checkpoint of judge away"
+    ):
+        BucketJudge(CONFIG, foreign)
+
+
+def test_a_state_names_its_own_windows() -> None:
+    name = "<=3.7/5x2000ms"
+    judge = BucketJudge(RateConfig())
+    [judged] = judge.judge([_sent(random.Random(1), T0_MS, name)])
+    assert judged.model_variant == name
+    again = BucketJudge(RateConfig(), judge.state)
+    assert again.config == RateConfig(5, 2_000, RingVariant.UP_TO_3_7)
+    assert again.forget_at_ms == T0_MS + 1_000 + again.config.horizon_ms
+    # Another ring is a restart of the broker: what it had measured is gone.
+    [restarted] = again.judge([_sent(random.Random(1), T0_MS + 1_000)])
+    [fresh] = BucketJudge(RateConfig()).judge([_sent(random.Random(1), T0_MS + 1_000)])
+    assert restarted == fresh

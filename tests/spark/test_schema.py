@@ -14,6 +14,7 @@ import pytest
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.spark import table_stream
 from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.pipeline.broker_rates import with_rate_config
 from kquota_spark.pipeline.episodes import to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
@@ -46,10 +47,12 @@ def hops(spark: SparkSession, settings: Settings) -> dict[str, tuple[DataFrame, 
     parse = IngestSettings("demo", "UTC", 60_000, 5_000, 4_096)
     still_open = spark.read.format("delta").load(f"{settings.tables}/violations")
     decisions = spark.read.format("delta").load(f"{settings.tables}/decisions")
+    configs = spark.read.format("delta").load(f"{settings.tables}/broker_configs")
+    rated = with_rate_config(with_governing(usage, rules), configs, RateConfig())
     return {
         "ingest": (to_requests(messages, parse), REQUESTS),
         "measure": (to_usage(table_stream(spark, settings, REQUESTS.name), "5 seconds", 2), USAGE),
-        "judge": (to_decisions(with_governing(usage, rules), RateConfig(), "10 minutes"), DECISIONS),
+        "judge": (to_decisions(rated, RateConfig(), "10 minutes"), DECISIONS),
         "episodes": (to_violations(decisions, still_open, 10.0), VIOLATIONS),
     }
 

@@ -116,3 +116,15 @@ def test_while_it_holds_the_answer_is_the_same(
         for other_ms in range(32):
             if found.holds_at(other_ms):
                 assert govern(rules, quota_type, user, client_id, other_ms) == found
+
+
+def test_what_a_poll_found_can_be_relied_on_from_that_poll_on() -> None:
+    changes = [
+        QuotaChange(USERS, PRODUCE, 9.0, None, 20, 30, 30),
+        QuotaChange(ALICE, PRODUCE, 5.0, None, 100, 150, 150),
+    ]
+    found = govern(RuleBook(stretches(changes)), QuotaType.PRODUCE, "alice", "etl", 120)
+    assert found.governing == Governing(5.0, 100, None)
+    assert found.relied_on == Governing(5.0, 150, None)
+    before = govern(RuleBook(stretches(changes)), QuotaType.PRODUCE, "alice", "etl", 99)
+    assert before.relied_on == Governing(9.0, 30, 100)

@@ -9,8 +9,8 @@ import pytest
 from kquota_spark.model.decision import Decision, judge_bucket
 from kquota_spark.model.replay import BucketReplay
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
-from kquota_spark.pipeline.judge import Sent, stretch_of
 from kquota_spark.pipeline.rejudge import Reach, rejudged
+from kquota_spark.pipeline.sent import Sent, stretch_of
 from tests.unit.table_rows import T0_MS
 
 MINUTE_MS = 60_000
@@ -57,7 +57,7 @@ def test_a_late_second_restated_is_as_if_in_time(variant: RingVariant, busy: flo
         until_ms = end_ms if again.differs_until_ms is None else again.differs_until_ms
         spliced = [
             *(one for one in before if one.second_ms < from_ms),
-            *(one for one in again.decisions if one.second_ms < until_ms),
+            *(one.decision for one in again.decisions if one.decision.second_ms < until_ms),
             *(one for one in before if one.second_ms >= max(until_ms, to_ms)),
         ]
         assert spliced == calm

@@ -127,3 +127,17 @@ def test_a_book_agrees_with_a_scan_of_the_stretches(changes: list[QuotaChange], 
             and (rule.valid_to_ms is None or time_ms < rule.valid_to_ms)
         ]
         assert book.at(entity, time_ms) == (holding[0] if holding else None)
+
+
+def test_a_polled_edit_is_certain_only_from_the_poll_that_found_it() -> None:
+    polled = [
+        QuotaChange(ALICE, PRODUCE, 1.0, None, 0, 50, 50),  # there at the first poll
+        QuotaChange(ALICE, PRODUCE, 2.0, 1.0, 100, 150, 150),
+        QuotaChange(ALICE, PRODUCE, 3.0, 2.0, 150, 200, 200),
+        QuotaChange(ALICE, PRODUCE, 4.0, 3.0, 150, 260, 260),  # after an answer that was not believed
+    ]
+    assert stretches(polled, apply_lag_ms=5) == [
+        RuleStretch(ALICE, {PRODUCE: 1.0}, 0, 105, 50, 55),
+        RuleStretch(ALICE, {PRODUCE: 2.0}, 105, 155, 150, 155),
+        RuleStretch(ALICE, {PRODUCE: 4.0}, 155, None, 260, 265),
+    ]
