@@ -264,9 +264,7 @@ def _request(
     if amount is not None and amount > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
     header, software = line.request_header, line.client_information
-    client_id = header.client_id
-    if client_id is UNSET:
-        client_id = _no_client_id(header)
+    client_id = _no_client_id(header) if header.client_id is UNSET else header.client_id
     kind, colon, name = line.principal.partition(":")
     if not colon:
         raise Unreadable("a principal that is not `type:name`")

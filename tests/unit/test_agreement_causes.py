@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,15 @@ def test_a_callback_shows_in_jmx_by_buckets_that_nobody_judged(tmp_path: Path) -
     assert drop.causes[0].evidence.endswith("was judged, 1 have tags of a quota callback")
 
 
+def test_the_broker_may_say_itself_that_it_has_a_callback(tmp_path: Path) -> None:
+    settings = write_capture(tmp_path, ZK39_PLAIN, quotas=doubled)
+    described = {"cluster_id": "test", "broker_id": 7, "quota_callback_class": "org.example.Tenants"}
+    write_table(tmp_path, "broker_configs", described)
+    [drop] = drops(settings, ALWAYS)
+    assert [found.cause for found in drop.causes] == [Cause.CALLBACK]
+    assert "client.quota.callback.class org.example.Tenants" in drop.causes[0].evidence
+
+
 def without_request_quotas(changes: list[QuotaChange]) -> list[QuotaChange]:
     return [change for change in changes if change.key is not QuotaKey.REQUEST_PERCENTAGE]
 
@@ -116,7 +126,7 @@ WRONG = BrokerEvidence(
 )
 
 
-def of(**changed: int) -> list[Cause]:
+def of(**changed: Any) -> list[Cause]:
     return [found.cause for found in likely_causes(replace(WRONG, **changed), RateConfig(), None)]
 
 
