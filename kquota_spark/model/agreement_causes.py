@@ -57,7 +57,9 @@ class BrokerEvidence:
     `lines_missing` those that are in no line; `offsets_missing` are gaps in the log topic. `clock_ahead_ms` is by how
     much the lines' own times are at least ahead of the times at which they reached Kafka; negative if every line is
     behind by that much and they hardly differ. `other_throttled` are requests that no bandwidth quota counts and that
-    were throttled. `judged_in_jmx` of the `jmx_samples` with a byte rate belong to a bucket that was judged.
+    were throttled. `judged_in_jmx` of the `jmx_samples` with a byte rate belong to a bucket that was judged;
+    `unknown_tags` of them have tags of no such bucket, and others than user and client id. `callback_class` is the
+    broker's client.quota.callback.class where the audit resolves quotas without one.
     """
 
     requests: int = 0
@@ -76,6 +78,8 @@ class BrokerEvidence:
     other_throttled: int = 0
     jmx_samples: int = 0
     judged_in_jmx: int = 0
+    unknown_tags: int = 0
+    callback_class: str = ""
 
     @property
     def wrong(self) -> int:
@@ -171,10 +175,19 @@ def _of_lines(evidence: BrokerEvidence) -> Iterator[LikelyCause]:
 
 def _of_quotas(evidence: BrokerEvidence, config: RateConfig) -> Iterator[LikelyCause]:
     wrong = evidence.wrong
-    if evidence.jmx_samples >= LEAST_JMX and evidence.judged_in_jmx == 0:
+    is_unlike = evidence.jmx_samples >= LEAST_JMX and evidence.judged_in_jmx == 0
+    if evidence.callback_class:
         yield LikelyCause(
             Cause.CALLBACK,
-            f"none of {evidence.jmx_samples:,} byte rates in JMX belongs to a bucket that was judged",
+            f"the broker has client.quota.callback.class {evidence.callback_class}, and the audit resolves without it",
+            "set quotas.callback to a class that does the same",
+        )
+    elif evidence.unknown_tags or is_unlike:
+        tags = f", {evidence.unknown_tags:,} have tags of a quota callback" if evidence.unknown_tags else ""
+        yield LikelyCause(
+            Cause.CALLBACK,
+            f"{evidence.judged_in_jmx:,} of {evidence.jmx_samples:,} byte rates in JMX belong to a bucket that was "
+            f"judged{tags}",
             "look for client.quota.callback.class on the brokers, and set quotas.callback",
         )
     if 100 * evidence.excluded > EXCLUDED_PERCENT * evidence.requests:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import NamedTuple
 
 from kquota_spark.model.decision import Stretch
 from kquota_spark.model.govern import Governed, Governor
@@ -24,6 +25,8 @@ from kquota_spark.model.sampled_rate import RateConfig, RingVariant, SampleRing
 WINDOW_SIZES_MS = (1_000, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000)
 WINDOW_NUMS = (2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, 20, 21, 30, 31, 60, 61)
 _CONFIRMED = 3
+_AT_A_LOOK = 600
+"""Requests of each bucket at the quick look, which is taken 238 times."""
 _SAME_MS = 1_000
 """Clocks this near to each other are taken for the same: NTP keeps them so, and shipping takes some of it."""
 
@@ -123,8 +126,8 @@ def _sample(buckets: Mapping[tuple[int, QuotaType, Bucket], list[Stretch]]) -> l
 
 def _most_promising(sample: Sequence[Sequence[Stretch]], config: RateConfig) -> list[RateConfig]:
     """Rings unlike the configured one with the fewest wrong verdicts at a quick look, the likeliest first."""
-    ordered = [sorted(_points(bucket)) for bucket in sample]
-    tried = {other: sum(_wrong(bucket, other) for bucket in ordered) for other in _rings() if other != config}
+    looks = [_look(bucket) for bucket in sample]
+    tried = {other: sum(_wrong(look, other) for look in looks) for other in _rings() if other != config}
     changes = {other: (other.variant is not config.variant) + (other.window_ms != config.window_ms)
                + (other.num_samples != config.num_samples) for other in tried}  # fmt: skip
     return sorted(tried, key=lambda other: (tried[other], changes[other]))[:_CONFIRMED]
@@ -135,20 +138,35 @@ def _rings() -> Iterator[RateConfig]:
         yield replace(RateConfig(), variant=variant, window_ms=window_ms, num_samples=num)
 
 
-def _points(bucket: Sequence[Stretch]) -> Iterator[tuple[Point, float, bool]]:
-    for stretch in bucket:
-        limit, has_request_quota = stretch.governing.limit_per_s, stretch.governing.has_request_quota
-        for point in stretch.points:
-            yield point, (limit or 0.0) / 1_000.0, bool(limit) and not has_request_quota
+class _Look(NamedTuple):
+    """Requests of a bucket as columns.
+
+    `compared` are the places of those with a verdict, each with the limit per ms and whether the broker throttled it.
+    """
+
+    amounts: list[int]
+    times_ms: list[int]
+    compared: list[tuple[int, float, bool]]
 
 
-def _wrong(bucket: Sequence[tuple[Point, float, bool]], config: RateConfig) -> int:
-    totals, windows_ms = SampleRing(config).record_all(
-        [point.amount for point, _, _ in bucket], [point.record_time_ms for point, _, _ in bucket]
-    )
+def _look(bucket: Sequence[Stretch]) -> _Look:
+    ordered = sorted(
+        (point, stretch.governing.limit_per_s or 0.0, stretch.governing.has_request_quota)
+        for stretch in bucket
+        for point in stretch.points
+    )[:_AT_A_LOOK]
+    compared = [
+        (place, limit / 1_000.0, point.observed_throttle_ms > 0)
+        for place, (point, limit, has_request_quota) in enumerate(ordered)
+        if limit and not has_request_quota and point.kind == PointKind.PRODUCE
+    ]
+    points = [point for point, _, _ in ordered]
+    return _Look([point.amount for point in points], [point.record_time_ms for point in points], compared)
+
+
+def _wrong(look: _Look, config: RateConfig) -> int:
+    totals, windows_ms = SampleRing(config).record_all(look.amounts, look.times_ms)
     return sum(
-        is_compared
-        and point.kind == PointKind.PRODUCE
-        and (total > per_ms * window_ms) is not (point.observed_throttle_ms > 0)
-        for (point, per_ms, is_compared), total, window_ms in zip(bucket, totals, windows_ms, strict=True)
+        (totals[place] > per_ms * windows_ms[place]) is not is_throttled
+        for place, per_ms, is_throttled in look.compared
     )

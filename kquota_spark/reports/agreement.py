@@ -21,6 +21,8 @@ DAY_MS = 86_400_000
 LEAST_PERCENT = 99.0
 """Below this a cause is looked for. The right settings reach 99.5 % on every capture of a real broker."""
 
+OF_THE_LOG = "coalesce(source, 'log') = 'log'"
+"""What JMX alone tells has no verdicts of ours, and would agree with itself."""
 BUCKET = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
 GROUPS = {
     "cluster": "cluster_id",
@@ -45,10 +47,10 @@ count(*) filter (abs(byte_rate - rate_per_s) <= 0.1 * greatest(byte_rate, rate_p
 # A bucket may have been sampled more than once in a second, or by two collectors: the last one counts.
 _WITH_JMX = """
 left join (
-  select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id,
+  select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags,
          make_timestamptz(sample_time_ms // 1000 * 1000000) as second, arg_max(byte_rate, sample_time_ms) as byte_rate
   from jmx_samples where byte_rate is not null and quota_type in ('produce', 'fetch') group by all
-) using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, second)
+) using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, tags, second)
 """
 
 
@@ -151,7 +153,7 @@ def _dates(days: Iterable[date]) -> str:
 def where_seconds(span: Span, without: tuple[date, ...] = ()) -> str:
     """Conditions on decisions; all values are numbers and dates of ours."""
     # A decision from JMX agrees with the bean that it was made of: that says nothing.
-    where = ["decisions.source is distinct from 'jmx'"]
+    where = [OF_THE_LOG]
     if without:
         where.append(f"event_date not in ({_dates(without)})")
     if span.from_ms is not None:
@@ -171,7 +173,9 @@ select {BUCKET}, event_date, {plain},
        coalesce(sum(len(list_filter(errors, lambda error: error <= 1))), 0)::bigint as throttle_within_1_ms,
        coalesce(sum(len(list_filter(errors, lambda error: error <= 10))), 0)::bigint as throttle_within_10_ms,
        {_JMX if has_jmx else _NO_JMX}, max(list_max(errors))::bigint as throttle_error_max_ms
-from (select *, {errors} as errors from decisions{where_seconds(span, without)}) as decisions
+from (
+  select *, {errors} as errors, coalesce(bucket_tags, '') as tags from decisions{where_seconds(span, without)}
+) as decisions
 {_WITH_JMX if has_jmx else ""}
 group by {BUCKET}, event_date
 """  # noqa: S608 - numbers, dates and names of ours

@@ -22,7 +22,7 @@ from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.window_check import Fit, Traffic, likely_settings
-from kquota_spark.reports.agreement import Span, where_seconds
+from kquota_spark.reports.agreement import OF_THE_LOG, Span, where_seconds
 
 _WARM_UP_MS, _LONGEST_MS = 130_000, 600_000
 """Judged again is what was used from 130 s before the first wrong verdict on (the longest ring tried that is also
@@ -32,7 +32,7 @@ _STEADY_MS = 60_000
 
 _VERDICTS = """
 with first as (
-  select cluster_id, broker_id, min(second) as start from decisions where source is distinct from 'jmx' group by all
+  select cluster_id, broker_id, min(second) as start from decisions where {of_the_log} group by all
 )
 select cluster_id, broker_id, sum(requests)::bigint as requests, sum(requests_judged)::bigint as judged,
        sum(false_positive)::bigint as false_positive, sum(false_negative)::bigint as false_negative,
@@ -41,7 +41,8 @@ select cluster_id, broker_id, sum(requests)::bigint as requests, sum(requests_ju
        coalesce(sum(false_positive + false_negative)
                 filter (decisions.second < start + to_milliseconds(?)), 0)::bigint as wrong_at_start,
        epoch_ms(max(decisions.second)) - epoch_ms(min(decisions.second)) + 1000 as duration_ms,
-       epoch_ms(min(decisions.second) filter (false_positive + false_negative > 0)) as first_wrong_ms
+       epoch_ms(min(decisions.second) filter (false_positive + false_negative > 0)) as first_wrong_ms,
+       arg_max(model_variant, false_positive + false_negative) as ring
 from decisions join first using (cluster_id, broker_id)
 {where} group by cluster_id, broker_id order by cluster_id, broker_id
 """
@@ -74,13 +75,19 @@ select count(*) from requests where cluster_id = ? and record_time_ms between ? 
   and not coalesce(is_forwarded, false)
 """
 _JMX = """
-select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx
-from jmx_samples left join (
-  select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id from decisions
-  where source is distinct from 'jmx' and bucket_tags is null and limit_per_s is not null
-) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id)
+select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx,
+       count(*) filter (tags <> '' and judged.bucket_user is null) as unknown_tags
+from (select *, coalesce(bucket_tags, '') as tags from jmx_samples) left join (
+  select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id,
+         coalesce(bucket_tags, '') as tags
+  from decisions where limit_per_s is not null and coalesce(source, 'log') = 'log'
+) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, tags)
 where cluster_id = ? and sample_time_ms between ? and ? and broker_id = ?
   and quota_type in ('produce', 'fetch') and byte_rate > 0
+"""
+_CALLBACK = """
+select quota_callback_class from broker_configs
+where cluster_id = ? and broker_id = ? and valid_to is null and quota_callback_class <> ''
 """
 
 
@@ -96,21 +103,25 @@ class Drop:
 
 def drops(settings: Settings, span: Span) -> list[Drop]:
     """The brokers whose agreement has dropped, each with its likely causes."""
-    config = rate_config(settings)
+    default = rate_config(settings)
     with Tables(settings) as tables:
         tables.open("decisions", span.from_ms)
         has_requests = tables.open_if_there("requests")
         has_jmx = tables.open_if_there("jmx_samples")
-        sql = _VERDICTS.format(where=where_seconds(span))
+        has_configs = tables.open_if_there("broker_configs")
+        sql = _VERDICTS.format(where=where_seconds(span), of_the_log=OF_THE_LOG)
         found = []
-        for row in tables.query(sql, [2 * config.horizon_ms]).dicts():
+        for row in tables.query(sql, [2 * default.horizon_ms]).dicts():
             place = (row.pop("cluster_id"), row.pop("broker_id"))
-            first_wrong_ms = row.pop("first_wrong_ms")
+            first_wrong_ms, ring = row.pop("first_wrong_ms"), row.pop("ring")
             if not BrokerEvidence(**row).has_dropped:
                 continue
             of_lines = _of_lines(tables, place, span) if has_requests else {}
             of_jmx = tables.query(_JMX, _during(place, span)).dicts()[0] if has_jmx else {}
-            evidence = BrokerEvidence(**row, **of_lines, **of_jmx)
+            callback = _callback(tables, place) if has_configs and not settings.quotas.callback else ""
+            evidence = BrokerEvidence(**row, **of_lines, **of_jmx, callback_class=callback)
+            # What the decisions were made with, which the broker itself may have told.
+            config = default if ring is None else RateConfig.parse(ring)
             fit = _fit(settings, config, place, first_wrong_ms, evidence.clock_ahead_ms)
             found.append(Drop(*place, evidence, likely_causes(evidence, config, fit)))
         return found
@@ -125,6 +136,11 @@ def _of_lines(tables: Tables, place: tuple[str, int], span: Span) -> dict[str, A
     if most_ahead_ms is not None and (most_ahead_ms > 0 or spread_ms <= _STEADY_MS):
         row["clock_ahead_ms"] = most_ahead_ms
     return row
+
+
+def _callback(tables: Tables, place: tuple[str, int]) -> str:
+    found = tables.query(_CALLBACK, place).rows
+    return str(found[0][0]) if found else ""
 
 
 def _during(place: tuple[str, int], span: Span) -> tuple[str, int, int, int]:

@@ -43,7 +43,7 @@ select "user", client_id, quota_type, sum(amount)::bigint as amount,
        sum(observed_throttle_ms)::bigint as throttled_ms, epoch_ms(min(usage.second)) as first_ms,
        epoch_ms(max(usage.second)) as last_ms
 from usage where cluster_id = ? and usage.second >= make_timestamptz(?) and quota_type in ('produce', 'fetch')
-  and source is distinct from 'jmx'
+  and coalesce(source, 'log') = 'log'
 group by all order by amount desc, "user", client_id, quota_type
 """
 _RULES = f"""

@@ -78,7 +78,7 @@ def write_capture(
         files.append((broker_id, shipped))
     found = replay_files(files, governor, config)
     write_table(root, "usage", *_usage(found))
-    write_table(root, "decisions", *_decisions(found))
+    write_table(root, "decisions", *({**row, "model_variant": config.name} for row in _decisions(found)))
     broker = Broker(
         version="3.7" if config.variant.value == "<=3.7" else "3.9",
         quota_window_num=config.num_samples,

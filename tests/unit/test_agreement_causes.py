@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,9 +92,25 @@ def test_a_callback_shows_in_jmx_by_buckets_that_nobody_judged(tmp_path: Path) -
         "cluster_id": "test", "event_date": date(2026, 11, 21), "kind": "sample", "broker_id": drop.broker_id,
         "quota_type": "produce", "bucket_user": "", "bucket_client_id": "", "byte_rate": 1.0,
     }  # fmt: skip
-    write_table(tmp_path, "jmx_samples", *(sample | {"sample_time_ms": time_ms + n} for n in range(20)))
+    untagged = [sample | {"sample_time_ms": time_ms + n} for n in range(20)]
+    write_table(tmp_path, "jmx_samples", *untagged)
     [drop] = drops(settings, ALWAYS)
     assert [found.cause for found in drop.causes] == [Cause.CALLBACK]
+    assert drop.causes[0].evidence == "0 of 20 byte rates in JMX belong to a bucket that was judged"
+    write_table(
+        tmp_path, "jmx_samples", sample | {"sample_time_ms": time_ms, "bucket_tags": '{"group": "pay"}'}
+    )
+    [drop] = drops(settings, ALWAYS)
+    assert drop.causes[0].evidence.endswith("was judged, 1 have tags of a quota callback")
+
+
+def test_the_broker_may_say_itself_that_it_has_a_callback(tmp_path: Path) -> None:
+    settings = write_capture(tmp_path, ZK39_PLAIN, quotas=doubled)
+    described = {"cluster_id": "test", "broker_id": 7, "quota_callback_class": "org.example.Tenants"}
+    write_table(tmp_path, "broker_configs", described)
+    [drop] = drops(settings, ALWAYS)
+    assert [found.cause for found in drop.causes] == [Cause.CALLBACK]
+    assert "client.quota.callback.class org.example.Tenants" in drop.causes[0].evidence
 
 
 def without_request_quotas(changes: list[QuotaChange]) -> list[QuotaChange]:
@@ -109,7 +126,7 @@ WRONG = BrokerEvidence(
 )
 
 
-def of(**changed: int) -> list[Cause]:
+def of(**changed: Any) -> list[Cause]:
     return [found.cause for found in likely_causes(replace(WRONG, **changed), RateConfig(), None)]
 
 
@@ -119,6 +136,7 @@ def of(**changed: int) -> list[Cause]:
         ({"jmx_samples": 20}, Cause.CALLBACK),
         ({"jmx_samples": 19}, Cause.UNKNOWN),
         ({"jmx_samples": 20, "judged_in_jmx": 1}, Cause.UNKNOWN),
+        ({"jmx_samples": 9, "judged_in_jmx": 8, "unknown_tags": 1}, Cause.CALLBACK),
         ({"false_positive": 50, "other_throttled": 1}, Cause.REQUEST_QUOTA),
         ({"other_throttled": 1}, Cause.UNKNOWN),  # as many false alarms: no unknown quota makes these
         ({"excluded": 5_001}, Cause.REQUEST_QUOTA),

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from kquota_spark.config.settings import Duration, Maintain, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.maintain import Step, maintain
+from tests.unit.command_output import as_json
 from tests.unit.table_rows import decision, request, usage, violation, write_table
 
 DAY_MS = 86_400_000
@@ -198,3 +199,21 @@ def test_with_jmx_alone_dates_before_the_newest_are_closed(tmp_path: Path) -> No
     steps = [step for step in maintain(settings, NOW_MS, is_dry_run=False) if step.table == "decisions"]
     assert steps[0] == Step("decisions", "compact", _day(1).isoformat(), 2, "into 1")
     assert [step.action for step in steps] == ["compact", "remove files"]
+
+
+def test_the_command_keeps_the_agreement_of_closed_dates_for_longer_than_their_decisions(
+    tmp_path: Path,
+) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 4)
+    _all_read(settings)
+    config = tmp_path / "kquota.yaml"
+    paths = f"cluster_id: demo\ntables: {settings.tables}\ncheckpoints: {settings.checkpoints}\n"
+    config.write_text(f"{paths}maintain: {{retention: {{decisions: 1 h}}}}\n", encoding="utf-8")
+    as_json("maintain", "--config", str(config))
+    assert _days_of(settings, "agreement") == [_day(3), _day(2), _day(1)]
+    # Two verdicts a day, three days of them kept and one live.
+    judged = {row["event_date"]: row["requests_judged"] for row in as_json(
+        "agreement", "--config", str(config), "--by", "day")["rows"]}  # fmt: skip
+    assert judged == {_day(ago).isoformat(): 2 for ago in range(4)}
+    assert _days_of(settings, "decisions") == [_day(0)]
