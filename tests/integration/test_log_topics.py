@@ -87,7 +87,15 @@ def auditing(config: Path, ui_port: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [
         str(Path(sys.executable).with_name("spark-submit")),
         *("--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={config.parent}/events"),
-        *("--conf", "spark.eventLog.compress=false", "--conf", f"spark.ui.port={ui_port}", "--verbose"),
+        *(
+            "--conf",
+            "spark.eventLog.compress=false",
+            "--conf",
+            f"spark.ui.port={ui_port}",
+            "--conf",
+            "spark.ui.enabled=true",
+            "--verbose",
+        ),
         *("jobs/audit.py", "--config", str(config), "--only", "ingest"),
     ]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(_ROOT / "conf")}
