@@ -31,7 +31,7 @@ from kquota_spark.cli.question import (
 from kquota_spark.cli.render import iso_time, print_json
 from kquota_spark.cli.resolve import finite, step_row, step_rule
 from kquota_spark.cli.worked_example import Example, worked_example
-from kquota_spark.config.ring import rate_config
+from kquota_spark.config.windows import rate_config
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.resolve import Standing
 

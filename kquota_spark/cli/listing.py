@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import filter_text, limit_of
 from kquota_spark.cli.render import Row, Shown, iso_time, person_name
+from kquota_spark.cli.units import broker_text, type_text
 from kquota_spark.io.tables import Result, Tables, utc_text
 
 RULE_LEGEND = "rule: u/ user, c/ client id, * the default"
@@ -134,16 +135,11 @@ def bucket_text(row: Row) -> str:
 def bucket_columns() -> tuple[Shown, ...]:
     """Where it happened: broker, type, bucket, rule."""
     return (
-        Shown("broker", lambda row: str(row["broker_id"])),
-        Shown("type", type_text, is_text=True, keep=8),
+        Shown("broker", lambda row: broker_text(row["broker_id"])),
+        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
         Shown("bucket", bucket_text, is_text=True, keep=20),
         Shown("rule", rule_text, is_text=True),
     )
-
-
-def type_text(row: Row) -> str:
-    """The type of quota in few columns."""
-    return str(row["quota_type"]).removeprefix("controller_")
 
 
 def rule_text(row: Row) -> str:

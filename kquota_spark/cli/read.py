@@ -39,9 +39,9 @@ from kquota_spark.cli.render import (
     or_dash,
     person_ms,
     person_percent,
-    person_quota_rate,
     show,
 )
+from kquota_spark.cli.units import rate_text
 from kquota_spark.io.tables import open_tables
 
 _BUCKET_ORDER = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
@@ -135,8 +135,8 @@ def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, .
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
         Shown("lasted", _lasted),
         *bucket_columns(),
-        Shown("limit", lambda row: person_quota_rate(row["quota_type"], row["limit_per_s"])),
-        Shown("peak", lambda row: person_quota_rate(row["quota_type"], row["peak_rate_per_s"])),
+        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"])),
+        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"])),
         Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
         *(throttles if any(row["source"] != "jmx" for row in rows) else ()),
     )
@@ -182,8 +182,8 @@ def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
     return (
         Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
         *bucket_columns(),
-        Shown("limit", lambda row: person_quota_rate(row["quota_type"], row["limit_per_s"])),
-        Shown("rate", lambda row: person_quota_rate(row["quota_type"], row["rate_per_s"])),
+        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"])),
+        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"])),
         Shown("used", lambda row: person_percent(row["quota_used_percent"])),
         Shown("throttle", _throttle),
         Shown("reqs", lambda row: or_dash(row["requests"], lambda requests: str(requests + row["late"]))),

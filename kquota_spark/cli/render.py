@@ -199,15 +199,6 @@ def person_rate(bytes_per_s: float | None) -> str:
     return "none" if bytes_per_s is None else _scaled(bytes_per_s, _RATE_UNITS)
 
 
-def person_quota_rate(quota_type: str, rate_per_s: float | None) -> str:
-    """A rate or limit in the unit of its type: `1.2 MB/s`, `25.5 %` of a thread, `5/s`."""
-    if quota_type == "request" and rate_per_s is not None:
-        return f"{rate_per_s:.1f} %"
-    if quota_type in ("controller_mutation", "connection") and rate_per_s is not None:
-        return f"{rate_per_s:.3g}/s"
-    return person_rate(rate_per_s)
-
-
 def or_dash(value: float | None, text: Callable[[Any], str]) -> str:
     """The text of a value; `-` for one that the source does not tell."""
     return "-" if value is None else text(value)

@@ -26,8 +26,8 @@ from kquota_spark.cli.replay_rows import bucket_rows, request_rows, wrong_line, 
 from kquota_spark.cli.replay_summary import print_summary, summary_of
 from kquota_spark.cli.replay_tables import show_buckets, show_requests
 from kquota_spark.cli.window_comparison import compared, print_comparison, window_shape
-from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.io.offline import Replay, broker_id_of, replay_files
 from kquota_spark.model.ring_check import likely_variant
@@ -84,7 +84,7 @@ def run_replay(options: argparse.Namespace) -> int:
     files = [(broker_id_of(path, options.broker), path) for path in options.logs]
     with governor_of(settings, history) as governor:
         of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker
-        found = replay_files(files, governor, config, time_zone, of_brokers)
+        found = replay_files(files, governor, config, time_zone, of_brokers, mutation_config(settings))
     answer: dict[str, Any] = {
         "command": "kquota replay", "version": 1, **summary_of(found),
         "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),

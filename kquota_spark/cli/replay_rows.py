@@ -12,14 +12,15 @@ from kquota_spark.io.offline import BucketKey, Replay
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.decision import Decision
 from kquota_spark.model.diagnosis import cause_of
+from kquota_spark.model.quota_types import BANDWIDTH
 from kquota_spark.model.replay import Verdict
 from kquota_spark.model.sampled_rate import RateConfig
 
 
 def bucket_rows(found: Replay) -> list[dict[str, Any]]:
-    """One row a bucket: those that the broker throttled longest first, then those with most bytes."""
+    """One row a bucket: those that the broker throttled longest first, then those with the largest amount."""
     rows = [_bucket_row(key, verdicts, found.decisions[key]) for key, verdicts in found.verdicts.items()]
-    return sorted(rows, key=lambda row: (-row["observed_throttle_ms"], -row["bytes"]))
+    return sorted(rows, key=lambda row: (-row["observed_throttle_ms"], -row["amount"]))
 
 
 def _bucket_row(key: BucketKey, verdicts: Sequence[Verdict], decisions: Sequence[Decision]) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def _bucket_row(key: BucketKey, verdicts: Sequence[Verdict], decisions: Sequence
         "rule": last.rule,
         "limit_per_s": finite(verdicts[-1].governing.limit_per_s),
         "requests": len(verdicts),
-        "bytes": sum(verdict.point.amount for verdict in verdicts),
+        "amount": sum(verdict.point.amount for verdict in verdicts),
         "throttled_requests": sum(throttle_ms > 0 for throttle_ms in throttles_ms),
         "observed_throttled_requests": sum(throttle_ms > 0 for throttle_ms in observed_ms),
         "throttle_ms": sum(throttles_ms),
@@ -50,7 +51,7 @@ def request_rows(found: Replay) -> Iterator[dict[str, Any]]:
     entries.sort(key=lambda entry: entry[1].point.record_time_ms)
     for key, verdict in entries:
         yield _verdict_columns(key, verdict) | {
-            "bytes": verdict.point.amount,
+            "amount": verdict.point.amount,
             "window_ms": verdict.window_ms,
             "outcome": verdict.outcome.value,
             "cause": None if verdict.cause is None else verdict.cause.value,
@@ -62,8 +63,16 @@ def wrong_rows(found: Replay, config: RateConfig) -> Iterator[dict[str, Any]]:
     for key, verdicts in found.verdicts.items():
         for index, verdict in enumerate(verdicts):
             if verdict.is_wrong:
-                sure = {"is_certain": verdict.cause is None, "cause": cause_of(verdicts, index, config)}
+                sure = {"is_certain": verdict.cause is None, "cause": _cause(key, verdicts, index, config)}
                 yield _verdict_columns(key, verdict) | sure
+
+
+def _cause(key: BucketKey, verdicts: Sequence[Verdict], index: int, config: RateConfig) -> str:
+    """Noise on the times says nothing about thread time and partitions that are not in the log."""
+    if key.quota_type in BANDWIDTH:
+        return cause_of(verdicts, index, config)
+    found = verdicts[index].cause
+    return "not explained: check window settings and quotas" if found is None else found.value
 
 
 def wrong_line(row: dict[str, Any]) -> tuple[str, str]:
@@ -101,7 +110,7 @@ def _verdict_columns(key: BucketKey, verdict: Verdict) -> dict[str, Any]:
         "record_time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         **bucket_columns(key),
         "limit_per_s": limit,
-        "rate_per_s": round(verdict.rate_per_s, 1),
+        "rate_per_s": round(verdict.rate_per_s, 1 if key.quota_type in BANDWIDTH else 3),
         "quota_used_percent": round(100.0 * verdict.rate_per_s / limit, 3) if limit else None,
         "throttle_ms": verdict.throttle_ms,
         "observed_throttle_ms": verdict.point.observed_throttle_ms,

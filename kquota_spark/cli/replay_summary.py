@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kquota_spark.cli.page import Page
+from kquota_spark.cli.units import type_text
 from kquota_spark.io.offline import Replay
 from kquota_spark.model.agreement import Agreement
-from kquota_spark.model.quota_types import BANDWIDTH
+from kquota_spark.model.quota_types import QuotaType
 
 _MOST_REASONS = 5
 
@@ -15,7 +16,7 @@ _MOST_REASONS = 5
 def summary_of(found: Replay) -> dict[str, Any]:
     """Counts of lines and verdicts, as JSON has them."""
     whole = Agreement()
-    by_type = {quota_type: Agreement() for quota_type in BANDWIDTH}
+    by_type = {quota_type: Agreement() for quota_type in QuotaType}
     for key, verdicts in found.verdicts.items():
         whole.add_all(verdicts)
         by_type[key.quota_type].add_all(verdicts)
@@ -25,6 +26,7 @@ def summary_of(found: Replay) -> dict[str, Any]:
         "unreadable_reasons": dict(found.unreadable),
         "counted": found.counted,
         "duplicates": found.duplicates,
+        "verdicts": sum(map(len, found.verdicts.values())),
         "decisions": sum(map(len, found.decisions.values())),
         **whole.as_dict(),
         "by_type": {quota_type.value: tally.as_dict() for quota_type, tally in by_type.items()},
@@ -37,8 +39,8 @@ def print_summary(summary: dict[str, Any]) -> None:
     reasons = sorted(summary["unreadable_reasons"].items(), key=lambda item: (-item[1], item[0]))
     for reason, lines in reasons[:_MOST_REASONS]:
         Page().paragraph("unreadable:", f"{lines:,} x {reason}", indent=12)
-    print(f"{'':22}{'all':>12}{'produce':>12}{'fetch':>12}")
-    columns = [summary, summary["by_type"]["produce"], summary["by_type"]["fetch"]]
+    columns = [summary, *summary["by_type"].values()]
+    print(" " * 22 + "".join(f"{name:>12}" for name in ["all", *map(type_text, summary["by_type"])]))
     for name, value in summary["by_type"]["produce"].items():
         if isinstance(value, int):
             print(f"{name:22}" + "".join(f"{column[name]:>12,}" for column in columns))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kquota_spark.cli.render import Colour, Report, Row, Shown, person_bytes, person_rate, show
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.cli.replay_rows import bucket_name
+from kquota_spark.cli.units import amount_text, broker_text, rate_text, type_text
+from kquota_spark.model.points import CONTROLLER_ID
 
 _COMMAND = "kquota replay"
 _OURS = "by the replay / in the broker's log"
@@ -15,9 +17,9 @@ def show_buckets(rows: Sequence[Row], *, has_more: bool) -> None:
     """A table of buckets."""
     shown = (
         *place_columns(rows),
-        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
+        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"])),
         Shown("reqs", lambda row: str(row["requests"])),
-        Shown("bytes", lambda row: person_bytes(row["bytes"])),
+        Shown("amount", lambda row: amount_text(row["quota_type"], row["amount"])),
         Shown("throttled", lambda row: f"{row['throttled_requests']}/{row['observed_throttled_requests']}"),
         Shown("delay", lambda row: _pair_of_ms(row["throttle_ms"], row["observed_throttle_ms"])),
         Shown("wrong", lambda row: str(row["wrong"])),
@@ -32,8 +34,8 @@ def show_requests(rows: Sequence[Row], *, has_more: bool) -> None:
     shown = (
         Shown("record time", lambda row: row["record_time"][11:-1]),
         *place_columns(rows),
-        Shown("bytes", lambda row: str(row["bytes"])),
-        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
+        Shown("amount", lambda row: f"{row['amount']:,}"),
+        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"])),
         Shown("used", _used_text),
         Shown("throttle ms", lambda row: f"{row['throttle_ms']}/{row['observed_throttle_ms']}"),
         Shown("verdict", lambda row: row["outcome"], is_text=True, keep=14),
@@ -45,12 +47,12 @@ def show_requests(rows: Sequence[Row], *, has_more: bool) -> None:
 def place_columns(rows: Sequence[Row]) -> tuple[Shown, ...]:
     """Broker (where there are several), type and bucket."""
     columns = (
-        Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),
+        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
         Shown("bucket", bucket_name, is_text=True, keep=12),
     )
-    if len({row["broker_id"] for row in rows}) < 2:
+    if len({row["broker_id"] for row in rows} - {CONTROLLER_ID}) < 2:
         return columns
-    return (Shown("broker", lambda row: str(row["broker_id"])), *columns)
+    return (Shown("broker", lambda row: broker_text(row["broker_id"])), *columns)
 
 
 def _more(has_more: bool) -> str:

@@ -15,7 +15,6 @@ from kquota_spark.cli.listing import (
     limited,
     newer_than_ms,
     spans_days,
-    type_text,
     with_cluster,
     with_source,
 )
@@ -26,12 +25,11 @@ from kquota_spark.cli.render import (
     Shown,
     clock_time,
     or_dash,
-    person_bytes,
     person_ms,
     person_name,
-    person_quota_rate,
     show,
 )
+from kquota_spark.cli.units import amount_text, broker_text, rate_text, type_text
 from kquota_spark.io.tables import Tables, open_tables, utc_text
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
@@ -73,7 +71,7 @@ def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
         Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
         *_who(),
         Shown("requests", lambda row: or_dash(row["requests"], str)),
-        Shown("rate", lambda row: person_quota_rate(row["quota_type"], row["rate_per_s"])),
+        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"])),
         Shown("throttled", lambda row: or_dash(row["observed_throttle_ms"], person_ms)),
     )
     return Report(
@@ -96,10 +94,10 @@ def _totals(tables: Tables, options: argparse.Namespace) -> Report:
     rows = found.dicts()
     shown = (
         *_who(),
-        Shown("bytes", lambda row: or_dash(row["amount"], person_bytes)),
+        Shown("amount", _amount),
         Shown("requests", lambda row: or_dash(row["requests"], str)),
-        Shown("mean", lambda row: person_quota_rate(row["quota_type"], row["mean_rate_per_s"])),
-        Shown("peak", lambda row: person_quota_rate(row["quota_type"], row["peak_rate_per_s"])),
+        Shown("mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"])),
+        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"])),
         Shown("throttled", lambda row: or_dash(row["observed_throttle_ms"], person_ms)),
     )
     rest = "; there are more: --limit 0 shows all" if has_more else ""
@@ -136,8 +134,8 @@ def _who() -> tuple[Shown, ...]:
     return (
         Shown("user", lambda row: _named(row, "user"), is_text=True),
         Shown("client id", lambda row: _named(row, "client_id"), is_text=True),
-        Shown("type", type_text, is_text=True, keep=8),
-        Shown("broker", lambda row: str(row["broker_id"])),
+        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+        Shown("broker", lambda row: broker_text(row["broker_id"])),
     )
 
 
@@ -148,3 +146,7 @@ def _named(row: Row, column: str) -> str:
 
 def _when_empty(tables: Tables, options: argparse.Namespace) -> str:
     return empty_text(options, "usage", tables.newest_ms("usage"), "usage")
+
+
+def _amount(row: Row) -> str:
+    return or_dash(row["amount"], lambda amount: amount_text(row["quota_type"], amount))

@@ -17,6 +17,7 @@ from kquota_spark.cli.replay_rows import bucket_columns
 from kquota_spark.cli.replay_tables import place_columns
 from kquota_spark.cli.resolve import finite
 from kquota_spark.io.offline import Replay
+from kquota_spark.model.quota_types import BANDWIDTH
 from kquota_spark.model.replay import Verdict
 from kquota_spark.model.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.throttle_time import throttle_time_ms
@@ -43,7 +44,7 @@ def compared(found: Replay, config: RateConfig, shape: tuple[int, int]) -> dict[
     rows = []
     for key, verdicts in found.verdicts.items():
         limits = [v.governing.limit_per_s for v in verdicts if v.governing.limit_per_s is not None]
-        if limits:
+        if limits and key.quota_type in BANDWIDTH:
             rows.append(
                 bucket_columns(key)
                 | {

@@ -129,6 +129,8 @@ class Broker:
     version: str = field(default="3.9", metadata=ASKED)
     quota_window_num: int = field(default=11, metadata=ASKED)
     quota_window_size_seconds: int = field(default=1, metadata=ASKED)
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
     log_time_zone: str = "UTC"
     log_time_zones: dict[str, str] = field(default_factory=dict)
     """Zones of single brokers' logs, by broker id, where they are not `log_time_zone`."""

@@ -12,7 +12,8 @@ from kquota_spark.model.agreement import error_summary
 _OPEN_COUNTS = """
     SELECT
       (SELECT count(*) FROM requests WHERE quota_type IS NOT NULL AND NOT is_out_of_time) AS counted,
-      (SELECT coalesce(sum(requests + duplicates), 0)::BIGINT FROM usage) AS measured,
+      (SELECT coalesce(sum(requests + duplicates), 0)::BIGINT FROM usage
+       WHERE quota_type IN ('produce', 'fetch')) AS measured,
       (SELECT coalesce(sum(requests), 0)::BIGINT FROM usage) AS to_judge,
       (SELECT coalesce(sum(requests + late), 0)::BIGINT FROM decisions) AS judged,
       (SELECT count(*) FROM decisions WHERE quota_used_percent > 100) AS violated,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
+from kquota_spark.formats.mutations import Mutation
 from kquota_spark.model.points import PointKind
 from kquota_spark.model.quota_types import QuotaType
 
@@ -14,6 +15,8 @@ MAX_TOPICS = 32
 """So many topics of a request are named; all of them are counted."""
 INT32_MAX = 2**31 - 1
 """The largest length, throttle time and correlation id that the wire can carry."""
+MOST_PERCENT = 1e8
+"""More of a thread-second than this, 11 days, is taken for this much."""
 DOWN_CONVERTED = "FETCH whose records were converted: the bytes charged are not in the log"
 """Reason to refuse: the log has the sizes after the conversion, the quota those before."""
 
@@ -48,7 +51,14 @@ class Request(NamedTuple):
     software_name: str
     software_version: str
     topics: list[str]
+    network_time_us: int | None
+    mutations: list[Mutation] | None
     altered_quotas: str | None = None
+
+    @property
+    def handler_time_us(self) -> int:
+        """Time on a handler thread, microseconds; nothing bounds the number in the log, a column does."""
+        return round(min(self.request_time_percent, MOST_PERCENT) * 10_000)
 
     @property
     def connection_hash(self) -> int:

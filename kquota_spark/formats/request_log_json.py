@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from kquota_spark.formats import charged_bytes as charged
 from kquota_spark.formats.log_clock import has_fetch_waited, has_produce_waited, record_time_ms
+from kquota_spark.formats.mutations import (
+    MUTATION_KEYS,
+    Mutation,
+    MutationRequest,
+    MutationResponse,
+    mutations_of,
+)
 from kquota_spark.formats.quota_edits import QuotaEditsDecoder
 from kquota_spark.formats.request import (
     ALTER_CLIENT_QUOTAS_KEY,
@@ -21,11 +27,20 @@ from kquota_spark.formats.request import (
     Request,
     Unreadable,
 )
+from kquota_spark.formats.request_log_json_bodies import (
+    FetchRequest,
+    FetchResponse,
+    FetchResponse28,
+    Header,
+    Produce,
+    Software,
+    Throttled,
+    ThrottleMs,
+)
+from kquota_spark.model.apis import is_request_quota_exempt
 from kquota_spark.model.points import PointKind
 from kquota_spark.model.quota_types import QuotaType
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=INT32_MAX)]
-ThrottleMs = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 Milliseconds = Annotated[float, msgspec.Meta(ge=0)]
 
 _HEADER_BYTES = 200
@@ -36,7 +51,6 @@ _HEADS = {
     for key in (PRODUCE_KEY, FETCH_KEY)
 }
 _HEAD = slice(len(next(iter(_HEADS))))
-_NO_THROTTLE = -1
 _NEWEST_FETCH_WITH_REPLICA_ID = 14
 _CONTROLLED_SHUTDOWN_V0 = (7, 0)
 _new_tuple = tuple.__new__
@@ -48,24 +62,11 @@ RequestT_co = TypeVar("RequestT_co", covariant=True)
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
 
-class _Header(msgspec.Struct, rename="camel", gc=False):
-    request_api_key: Int32
-    request_api_version: Int32
-    correlation_id: Int32
-    client_id: str | UnsetType = UNSET
-    request_api_key_name: str = ""
-
-
-class _Software(msgspec.Struct, rename="camel", gc=False, frozen=True):
-    software_name: str = "unknown"
-    software_version: str = "unknown"
-
-
 class _Line(msgspec.Struct, Generic[RequestT_co, ResponseT_co], rename="camel", gc=False):
     """A line, its fields in Kafka's order: that is the fastest to decode."""
 
     is_forwarded: bool
-    request_header: _Header
+    request_header: Header
     request: RequestT_co
     response: ResponseT_co
     connection: str
@@ -75,43 +76,16 @@ class _Line(msgspec.Struct, Generic[RequestT_co, ResponseT_co], rename="camel", 
     response_queue_time_ms: Milliseconds
     send_time_ms: Milliseconds
     principal: str
-    client_information: _Software = _Software()
+    client_information: Software = Software()
     message_conversions_time: Milliseconds = 0.0
 
 
-class _Produce(msgspec.Struct, rename="camel", gc=False):
-    acks: Int32
-    topic_data: list[charged.ProduceTopic]
-    transactional_id: str | UnsetType | None = UNSET
-
-
-class _Throttled(msgspec.Struct, rename="camel", gc=False):
-    throttle_time_ms: ThrottleMs = _NO_THROTTLE
-
-
-class _ReplicaState(msgspec.Struct, rename="camel", gc=False):
-    replica_id: Int32
-
-
-class _FetchRequest(msgspec.Struct, rename="camel", gc=False):
-    replica_id: Int32 | UnsetType = UNSET
-    replica_state: _ReplicaState | UnsetType = UNSET
-
-
-class _FetchResponse(msgspec.Struct, rename="camel", gc=False):
-    responses: Sequence[charged.FetchTopic]
-    throttle_time_ms: ThrottleMs = _NO_THROTTLE
-
-
-class _FetchResponse28(_FetchResponse, gc=False):
-    responses: Sequence[charged.FetchTopic28]
-
-
 # A response is "" where there was none: acks=0, or a connection that was closed.
-_ProduceLine = _Line[_Produce, _Throttled | str]
-_FetchLine = _Line[_FetchRequest, _FetchResponse | str]
-_FetchLine28 = _Line[_FetchRequest, _FetchResponse28 | str]
-_OtherLine = _Line[msgspec.Raw, _Throttled | str]
+_ProduceLine = _Line[Produce, Throttled | str]
+_FetchLine = _Line[FetchRequest, FetchResponse | str]
+_FetchLine28 = _Line[FetchRequest, FetchResponse28 | str]
+_OtherLine = _Line[msgspec.Raw, Throttled | str]
+_MutationLine = _Line[MutationRequest, MutationResponse | str]
 
 
 class JsonForm:
@@ -123,6 +97,7 @@ class JsonForm:
         self._fetch_28 = msgspec.json.Decoder(_FetchLine28)
         self._other = msgspec.json.Decoder(_OtherLine)
         self._edits = QuotaEditsDecoder()
+        self._mutation = msgspec.json.Decoder(_MutationLine)
 
     def read(self, body: bytes, log_time_ms: int) -> Request:
         """The request of one line.
@@ -147,6 +122,8 @@ class JsonForm:
                 if fetch.request_header.request_api_key == FETCH_KEY:
                     return _of_fetch(fetch, log_time_ms)
             other = self._other.decode(body)
+            if other.request_header.request_api_key in MUTATION_KEYS:
+                return _of_mutation(self._mutation.decode(body), log_time_ms)
             is_edit = other.request_header.request_api_key == ALTER_CLIENT_QUOTAS_KEY
             edits = self._edits.text(other.request) if is_edit else None
         except msgspec.ValidationError as error:
@@ -156,9 +133,13 @@ class JsonForm:
             raise Unreadable("not valid JSON (cut in half, or not UTF-8)") from None
         if other.request_header.request_api_key in {PRODUCE_KEY, FETCH_KEY}:
             raise Unreadable("request header is not where Kafka writes it")
-        return _request(other, log_time_ms, _throttle_ms(other.response), False, [], altered_quotas=edits)
+        is_exempt = is_request_quota_exempt(other.request_header.request_api_key)
+        in_response_ms = _throttle_ms(other.response)
+        return _request(
+            other, log_time_ms, in_response_ms, False, [], is_exempt=is_exempt, altered_quotas=edits
+        )
 
-    def _decoded_fetch(self, body: bytes) -> _Line[_FetchRequest, _FetchResponse | str]:
+    def _decoded_fetch(self, body: bytes) -> _Line[FetchRequest, FetchResponse | str]:
         try:
             return self._fetch.decode(body)
         except msgspec.ValidationError:
@@ -173,7 +154,7 @@ def _searched_key(body: bytes) -> int | None:
     return {b"0,": PRODUCE_KEY, b"1,": FETCH_KEY}.get(body[at : at + 2])
 
 
-def _of_produce(line: _Line[_Produce, _Throttled | str], log_time_ms: int) -> Request:
+def _of_produce(line: _Line[Produce, Throttled | str], log_time_ms: int) -> Request:
     header, request = line.request_header, line.request
     version = header.request_api_version
     if version not in charged.PRODUCE_VERSIONS:
@@ -188,10 +169,13 @@ def _of_produce(line: _Line[_Produce, _Throttled | str], log_time_ms: int) -> Re
     if line.is_forwarded:
         return _request(line, log_time_ms, in_response_ms, has_waited, names)
     amount = charged.produce_bytes(version, header.client_id or "", request.transactional_id, topics)
-    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_PRODUCE, _PRODUCED, amount)
+    return _request(
+        line, log_time_ms, in_response_ms, has_waited, names, _OF_PRODUCE, _PRODUCED, amount,
+        is_exempt=request.acks == 0,
+    )  # fmt: skip
 
 
-def _of_fetch(line: _Line[_FetchRequest, _FetchResponse | str], log_time_ms: int) -> Request:
+def _of_fetch(line: _Line[FetchRequest, FetchResponse | str], log_time_ms: int) -> Request:
     response = line.response
     version = line.request_header.request_api_version
     if version not in charged.FETCH_VERSIONS:
@@ -217,7 +201,19 @@ def _of_fetch(line: _Line[_FetchRequest, _FetchResponse | str], log_time_ms: int
     return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
 
 
-def _throttle_ms(response: _Throttled | _FetchResponse | str, is_required: bool = False) -> int:
+def _of_mutation(line: _Line[MutationRequest, MutationResponse | str], log_time_ms: int) -> Request:
+    """A change of topics: the quota is asked when the work on it begins, not when its response is ready."""
+    header, response = line.request_header, line.response
+    mutations = None
+    if not isinstance(response, str) and not line.is_forwarded:
+        mutations = mutations_of(header.request_api_key, header.request_api_version, line.request, response)
+    line.remote_time_ms += line.local_time_ms
+    return _request(line, log_time_ms, _throttle_ms(response), False, [], mutations=mutations)
+
+
+def _throttle_ms(
+    response: Throttled | FetchResponse | MutationResponse | str, is_required: bool = False
+) -> int:
     """The throttle that the response tells its client; 0 where there is no response."""
     if isinstance(response, str):
         if response:
@@ -230,7 +226,7 @@ def _throttle_ms(response: _Throttled | _FetchResponse | str, is_required: bool 
     return 0
 
 
-def _is_from_follower(request: _FetchRequest, version: int) -> bool:
+def _is_from_follower(request: FetchRequest, version: int) -> bool:
     """Whether a broker fetches: up to v14 the field is always there, then only a broker's request has one."""
     if version > _NEWEST_FETCH_WITH_REPLICA_ID:
         state = request.replica_state
@@ -240,7 +236,7 @@ def _is_from_follower(request: _FetchRequest, version: int) -> bool:
     return request.replica_id >= 0
 
 
-def _no_client_id(header: _Header) -> str:
+def _no_client_id(header: Header) -> str:
     """The empty one, where the header has no field for it."""
     if (header.request_api_key, header.request_api_version) != _CONTROLLED_SHUTDOWN_V0:
         raise Unreadable("JSON: Object missing required field `clientId` - at `$.requestHeader`")
@@ -258,22 +254,22 @@ def _request(
     amount: int | None = None,
     *,
     is_from_follower: bool = False,
+    is_exempt: bool = False,
+    mutations: list[Mutation] | None = None,
     altered_quotas: str | None = None,
 ) -> Request:
     """Put a request together; positional, because it runs once a line."""
     if amount is not None and amount > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
     header, software = line.request_header, line.client_information
-    client_id = _no_client_id(header) if header.client_id is UNSET else header.client_id
+    client_id = header.client_id if header.client_id is not UNSET else _no_client_id(header)
     kind, colon, name = line.principal.partition(":")
     if not colon:
         raise Unreadable("a principal that is not `type:name`")
-    throttle_ms = line.throttle_time_ms
+    throttle_ms, send_ms = line.throttle_time_ms, line.send_time_ms
     fields = (
         log_time_ms,
-        record_time_ms(
-            log_time_ms, line.send_time_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited
-        ),
+        record_time_ms(log_time_ms, send_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited),
         kind,
         name,
         client_id,
@@ -292,7 +288,9 @@ def _request(
         software.software_name,
         software.software_version,
         topics,
+        None if is_exempt or is_from_follower or line.is_forwarded else int(send_ms * 1_000 + 0.5),
+        mutations,
         altered_quotas,
     )
-    # Three times as fast as the constructor of a tuple with 21 names.
+    # Three times as fast as the constructor of a tuple with 23 names.
     return _new_tuple(Request, fields)

@@ -5,6 +5,8 @@ and then times, principal and listener as `key:value`; before 1.0 with another h
 Nothing in it is escaped: a client id may hold `, correlationId=`, a principal commas. So the header is read from
 the left and the end from the right. Seen on brokers of 0.10.2, 0.11, 1.1, 2.6 and 2.7.
 
+Controller mutations are not read from it: Kafka limits them from 2.7 on, the last version with this form.
+
 The text never has the transactional id: a transactional producer is charged the length of its id too little.
 """
 
@@ -26,6 +28,7 @@ from kquota_spark.formats.request import (
     Unreadable,
 )
 from kquota_spark.formats.request_log_text_bodies import fetched_topics, produced_topics
+from kquota_spark.model.apis import is_request_quota_exempt
 from kquota_spark.model.points import PointKind
 from kquota_spark.model.quota_types import QuotaType
 
@@ -111,7 +114,7 @@ def read_text(text: bytes, log_time_ms: int) -> Request:
         return _of_produce(line)
     if line.key == FETCH_KEY:
         return _of_fetch(line)
-    return _request(line, _throttle_ms(line), False, [])
+    return _request(line, _throttle_ms(line), False, [], is_exempt=is_request_quota_exempt(line.key))
 
 
 def _line(text: bytes, log_time_ms: int) -> _Line:
@@ -184,6 +187,7 @@ def _of_produce(line: _Line) -> Request:
         has_produce_waited(int(found["acks"]), line.time_ms("remote")),
         [str(topic.name) for topic in topics],
         _Charge(QuotaType.PRODUCE, PointKind.PRODUCE, amount),
+        is_exempt=int(found["acks"]) == 0,
     )
 
 
@@ -219,6 +223,7 @@ def _request(
     charge: _Charge = _NO_CHARGE,
     *,
     is_from_follower: bool = False,
+    is_exempt: bool = False,
 ) -> Request:
     """Put a request together.
 
@@ -228,19 +233,15 @@ def _request(
     if charge.charged_bytes is not None and charge.charged_bytes > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
     tail = line.tail
-    throttle = tail["throttle"]
-    if throttle is not None and throttle.isdigit():
-        at_top_ms = int(throttle)
-    else:
-        at_top_ms = int(line.hold_ms) if in_response_ms is None else 0
+    at_top_ms = _at_top_ms(line, in_response_ms)
     throttle_ms = max(at_top_ms, in_response_ms or 0)
     if throttle_ms > INT32_MAX or not -INT32_MAX <= line.correlation_id <= INT32_MAX:
         raise Unreadable("text form: a number beyond 32 bits")
-    sent_ms = line.time_ms("send") + line.hold_ms
+    send_ms, queue_ms, remote_ms = map(line.time_ms, ("send", "response_queue", "remote"))
     return Request(
         log_time_ms=line.log_time_ms,
         record_time_ms=record_time_ms(
-            line.log_time_ms, sent_ms, line.time_ms("response_queue"), line.time_ms("remote"), has_waited
+            line.log_time_ms, send_ms + line.hold_ms, queue_ms, remote_ms, has_waited
         ),
         principal_type=tail["kind"],
         user=tail["user"],
@@ -260,4 +261,14 @@ def _request(
         software_name=tail["software"] or "unknown",
         software_version=tail["software_version"] or "unknown",
         topics=topics[:MAX_TOPICS],
+        network_time_us=None if is_exempt or is_from_follower else int(send_ms * 1_000 + 0.5),
+        mutations=None,
     )
+
+
+def _at_top_ms(line: _Line, in_response_ms: int | None) -> int:
+    """The log's own throttle time, if it is one; what it was held back for where there is no response to ask."""
+    throttle = line.tail["throttle"]
+    if throttle is not None and throttle.isdigit():
+        return int(throttle)
+    return int(line.hold_ms) if in_response_ms is None else 0

@@ -61,7 +61,9 @@ with due as (
   select cluster_id, broker_id, epoch_ms(usage.second) // 1000 as second_s, sum(requests) as kept,
          sum(duplicates) as copies, sum(requests + duplicates) as done
   from usage
-  where source = 'log' and event_date >= (select min(event_date) from requests) group by all
+  where source = 'log' and event_date >= (select min(event_date) from requests)
+    and quota_type in ('produce', 'fetch')
+  group by all
 )
 """
 _JUDGED = """

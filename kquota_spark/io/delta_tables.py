@@ -9,11 +9,13 @@ from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.rules_tables import open_rules_table
 from kquota_spark.io.storage import delta_table, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 
@@ -29,6 +31,8 @@ def create_tables(settings: Settings) -> None:
     """
     for declared in _WRITTEN_BY_THE_JOB:
         create_table(settings, declared)
+    # MEASURE looks into the rules, also where nobody has watched the quotas yet.
+    open_rules_table(settings.tables, QUOTA_RULES, storage_options(settings))
 
 
 def create_table(settings: Settings, declared: Table) -> None:

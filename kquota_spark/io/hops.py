@@ -15,8 +15,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.governor import static_defaults
-from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.formats.jmx_sample import addresses
 from kquota_spark.io.conflicts import retried
 from kquota_spark.io.lineage import stored_lineage
@@ -33,6 +33,7 @@ from kquota_spark.io.spark import (
 from kquota_spark.io.stored_rules import KnownLoader
 from kquota_spark.pipeline.broker_rates import with_rate_config
 from kquota_spark.pipeline.callback_governing import with_callback_governing
+from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, only_violated, to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import to_requests
@@ -67,6 +68,7 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
     )
     return to_usage(
         requests.where(f"record_time_ms >= {lineage.newest_ms + 1_000}") if lineage.through_ms else requests,
+        to_coverage(rules_of(session, settings), has_callback=bool(settings.quotas.callback)),
         f"{settings.stream.allowed_lateness} milliseconds",
         settings.stream.shuffle_partitions,
     )
@@ -77,7 +79,10 @@ def _judged(session: SparkSession, settings: Settings) -> DataFrame:
     usage = table_stream(session, settings, USAGE.name, first_version=lineage.version).where("source = 'log'")
     governed = governed_usage(session, settings, usage)
     decisions = to_decisions(
-        governed, rate_config(settings), f"{settings.stream.judge_lateness} milliseconds"
+        governed,
+        rate_config(settings),
+        mutation_config(settings),
+        f"{settings.stream.judge_lateness} milliseconds",
     )
     return lineage.only_beyond(decisions)
 
@@ -87,7 +92,7 @@ def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) 
     if settings.quotas.callback:
         governed = with_callback_governing(usage, KnownLoader(settings))
     else:
-        governed = with_governing(usage, _rules(session, settings), static_defaults(settings))
+        governed = with_governing(usage, rules_of(session, settings), static_defaults(settings))
     if not DeltaTable.isDeltaTable(session, table_path(settings, BROKER_CONFIGS.name)):
         # Tables that only an earlier release has prepared.
         return governed.withColumn("rate_config", F.lit(None).cast("string"))
@@ -95,7 +100,8 @@ def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) 
     return governed.transform(with_rate_config, configs, rate_config(settings), settings.broker.given)
 
 
-def _rules(session: SparkSession, settings: Settings) -> DataFrame:
+def rules_of(session: SparkSession, settings: Settings) -> DataFrame:
+    """The quotas of this cluster, read anew in each micro-batch."""
     return table(session, settings, QUOTA_RULES.name).where(
         f"cluster_id = {sql_literal(settings.cluster_id)}"
     )
@@ -116,7 +122,7 @@ def _measured_jmx(session: SparkSession, settings: Settings) -> DataFrame:
 
 def _judged_jmx(session: SparkSession, settings: Settings) -> DataFrame:
     samples = table_stream(session, settings, JMX_SAMPLES.name)
-    rules = _rules(session, settings)
+    rules = rules_of(session, settings)
     if settings.quotas.callback:
         # The limits are the callback's own, and nobody can ask it for a bucket.
         rules = rules.where("level = 0")

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kquota_spark.errors import UserError
+from kquota_spark.formats.charges import charges_of
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
+from kquota_spark.model.bucket_replays import replay_of
 from kquota_spark.model.decision import Decision, Stretch, judge_bucket
 from kquota_spark.model.govern import Governed, Governor
 from kquota_spark.model.points import Point
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.replay import BucketReplay, Verdict
+from kquota_spark.model.replay import Verdict
 from kquota_spark.model.resolve import Bucket, Tags
 from kquota_spark.model.sampled_rate import RateConfig
 
@@ -33,7 +35,7 @@ _Identity = tuple[int, QuotaType, Principal, str]
 
 
 class BucketKey(NamedTuple):
-    """One quota sensor of one broker."""
+    """One quota sensor of one broker; of mutations there is one in the cluster (`CONTROLLER_ID`)."""
 
     broker_id: int
     quota_type: QuotaType
@@ -73,6 +75,7 @@ def replay_files(
     config: RateConfig,
     log_time_zone: str = "UTC",
     log_time_zones: Mapping[int, str] | None = None,
+    mutation_config: RateConfig | None = None,
 ) -> Replay:
     """Replay log files, each with its broker id.
 
@@ -82,6 +85,7 @@ def replay_files(
         config: the sample ring of the brokers.
         log_time_zone: zone of the logs.
         log_time_zones: zones of single brokers' logs, where they are not that.
+        mutation_config: windows of the mutation quotas; Kafka's defaults without it.
 
     Raises:
         UserError: a file cannot be read.
@@ -106,7 +110,9 @@ def replay_files(
     found.counted, found.duplicates = stretches.counted, stretches.duplicates
     for key, of_bucket in sorted(stretches.by_bucket().items(), key=_order):
         found.stretches[key], found.verdicts[key] = of_bucket, []
-        found.decisions[key] = judge_bucket(BucketReplay(config), of_bucket, found.verdicts[key])
+        is_mutation = key.quota_type is QuotaType.CONTROLLER_MUTATION
+        replay = replay_of(key.quota_type, (mutation_config or RateConfig()) if is_mutation else config)
+        found.decisions[key] = judge_bucket(replay, of_bucket, found.verdicts[key])
     return found
 
 
@@ -126,11 +132,18 @@ class _Stretches:
         self.duplicates = 0
 
     def add(self, broker_id: int, request: Request) -> None:
-        quota_type, time_ms = request.quota_type, request.record_time_ms
-        if quota_type is None or request.point_kind is None or request.charged_bytes is None:
-            return
+        is_time_measured = self._governor.coverage.covers(request.user, request.client_id)
         principal = Principal(request.principal_type, request.user)
-        identity = (broker_id, quota_type, principal, request.client_id)
+        is_new = [
+            self._add_point((charge.broker_id, charge.quota_type, principal, request.client_id), charge.point)
+            for charge in charges_of(request, broker_id, is_time_measured=is_time_measured)
+        ]
+        self.counted += bool(is_new)
+        self.duplicates += bool(is_new) and not any(is_new)
+
+    def _add_point(self, identity: _Identity, point: Point) -> bool:
+        """Whether it was not there before."""
+        time_ms = point.record_time_ms
         governed = self._governed.get(identity)
         if governed is None or not governed.holds_at(time_ms):
             governed = self._governor.govern(*identity, time_ms)
@@ -139,19 +152,8 @@ class _Stretches:
         key = (identity, time_ms // 1_000, governed.governing.valid_from_ms)
         points = self._points.setdefault(key, (governed, set()))[1]
         before = len(points)
-        points.add(
-            Point(
-                time_ms,
-                request.log_time_ms,
-                request.connection_hash,
-                request.correlation_id,
-                request.charged_bytes,
-                request.observed_throttle_ms,
-                int(request.point_kind),
-            )
-        )
-        self.counted += 1
-        self.duplicates += len(points) == before
+        points.add(point)
+        return len(points) > before
 
     def by_bucket(self) -> dict[BucketKey, list[Stretch]]:
         buckets: dict[BucketKey, list[Stretch]] = defaultdict(list)

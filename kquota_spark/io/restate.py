@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import read_below
 from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.io.conflicts import retried
-from kquota_spark.io.hops import governed_usage
+from kquota_spark.io.hops import governed_usage, rules_of
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
 from kquota_spark.io.tables import utc_text
+from kquota_spark.pipeline.bucket_judge import Configs
+from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
@@ -97,7 +99,9 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     requests = _mine(session, settings, REQUESTS.name, from_ms, to_ms).where(
         f"record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
     )
-    usage = to_usage(requests, f"{stream.allowed_lateness} milliseconds", stream.shuffle_partitions).persist()
+    coverage = to_coverage(rules_of(session, settings), has_callback=bool(settings.quotas.callback))
+    lateness = f"{stream.allowed_lateness} milliseconds"
+    usage = to_usage(requests, coverage, lateness, stream.shuffle_partitions).persist()
     rejudged, reach = _rejudged(session, settings, usage, from_ms, to_ms, closed_ms)
     try:
         tail_end_ms = _tail_end_ms(settings, rejudged, reach)
@@ -125,7 +129,7 @@ def _rejudged(
     session: SparkSession, settings: Settings, usage: DataFrame, from_ms: int, to_ms: int, closed_ms: int
 ) -> tuple[DataFrame, Reach]:
     """All seconds of all buckets from the stretch to the end of the reach; kept in memory."""
-    config = rate_config(settings)
+    configs = Configs(rate_config(settings), mutation_config(settings))
     seconds = seconds_of(settings, USAGE.name)
     beginning_ms = from_ms if seconds is None else seconds[0]
     for reach_ms in _REACHES_MS:
@@ -143,7 +147,7 @@ def _rejudged(
             as_sent(governed_usage(session, settings, rows)).withColumn("part", F.lit(part))
             for part, rows in parts.items()
         )
-        found = to_rejudged(reduce(lambda one, other: one.unionByName(other), sent), config, reach).persist()
+        found = to_rejudged(reduce(lambda one, other: one.unionByName(other), sent), configs, reach).persist()
         is_open = found.where("differs_until_ms IS NULL").isEmpty() or reach.tail_to_ms == closed_ms
         if is_open and found.where("NOT is_warm").isEmpty():
             break

@@ -74,8 +74,8 @@ class RulesTables:
         self._source: Source = source
         self.apply_lag_ms = apply_lag_ms
         self._mine = f"cluster_id = {_quoted(cluster_id)}"
-        self._changes_table = _open(root, QUOTA_CHANGES, storage)
-        self._rules_table = _open(root, QUOTA_RULES, storage)
+        self._changes_table = open_rules_table(root, QUOTA_CHANGES, storage)
+        self._rules_table = open_rules_table(root, QUOTA_RULES, storage)
         self._tidied_at_s = time.monotonic()
         # A cluster that has moved from ZooKeeper to KRaft keeps its past.
         sources = ["zookeeper", "admin"] if source == "admin" else [source]
@@ -236,7 +236,12 @@ class RulesTables:
         }
 
 
-def _open(root: str, table: Table, storage: dict[str, str] | None) -> DeltaTable:
+def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) -> DeltaTable:
+    """A table of the watch, made if it is not there.
+
+    Raises:
+        UserError: it cannot be opened or created.
+    """
     uri = f"{root.rstrip('/')}/{table.name}"
     try:
         opened = DeltaTable.create(

@@ -17,7 +17,7 @@ class Agreement:
     `requests_judged` are those that could be compared with the broker and were certain; of them
     `throttled_by_broker` and `throttled_by_model`, `agreeing`, and the two ways to be wrong. `uncertain`
     ones are counted apart with how many of them differ (`uncertain_wrong`); `inferred` are throttled
-    fetches, `excluded` requests under a request quota. `throttle_errors_ms` holds replay minus logged
+    fetches, `excluded` requests whose throttle may be another quota's. `throttle_errors_ms` holds replay minus logged
     throttle where both throttled, judged requests only.
     """
 
@@ -36,7 +36,7 @@ class Agreement:
 
     def add(self, verdict: Verdict) -> None:
         """Count one verdict."""
-        point, governing, rate, _, throttle_ms, outcome, _ = verdict
+        point, governing, rate, _, throttle_ms, outcome, _, _ = verdict
         if outcome is Outcome.AGREES:
             self.agreeing += 1
         elif outcome is Outcome.FALSE_POSITIVE:

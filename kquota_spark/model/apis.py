@@ -64,12 +64,12 @@ _CLIENT_HOLDS_BACK_FROM = {
 }
 
 
-def is_request_quota_exempt(api: Api, *, acks: int = -1, is_follower: bool = False) -> bool:
+def is_request_quota_exempt(api: int, *, acks: int = -1, is_follower: bool = False) -> bool:
     """Whether a request's thread time is charged to nobody.
 
     So are the brokers' own requests, fetches of followers, and produce requests without an answer (acks 0).
     """
-    return api in _EXEMPT or (api is Api.PRODUCE and acks == 0) or (api is Api.FETCH and is_follower)
+    return api in _EXEMPT or (api == Api.PRODUCE and acks == 0) or (api == Api.FETCH and is_follower)
 
 
 def is_mutation(api: Api) -> bool:

@@ -14,6 +14,7 @@ from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_callback import CallbackError, QuotaCallback
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import Governing
+from kquota_spark.model.request_coverage import RequestCoverage, callback_coverage
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.rules import RuleBook, RuleStretch
 
@@ -47,9 +48,15 @@ class CallbackGovernor:
     ) -> None:
         self._new_callback, self._name, self._options = new_callback, name, options
         self._book, self._leaders = book, leaders
+        self._coverage = callback_coverage(book)
         starts = {rule.valid_from_ms for entity in book for rule in book.of(entity)}
         self._starts_ms = sorted({0, *starts, *leaders.starts_ms})
         self._hosts: dict[int, dict[int, _Host]] = {}
+
+    @property
+    def coverage(self) -> RequestCoverage:
+        """Everybody, as soon as there is a request quota."""
+        return self._coverage
 
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
@@ -120,8 +127,17 @@ class _Host:
     def _ask(self, quota_type: QuotaType, principal: Principal, client_id: str) -> Governed:
         tags = self.calls.quota_metric_tags(quota_type, principal, client_id)
         limit = self.calls.quota_limit(quota_type, tags)
-        request_tags = self.calls.quota_metric_tags(QuotaType.REQUEST, principal, client_id)
-        has_request_quota = self.calls.quota_limit(QuotaType.REQUEST, request_tags) is not None
+        is_request = quota_type is QuotaType.REQUEST
+        others = (
+            [other for other in QuotaType if other is not QuotaType.REQUEST]
+            if is_request
+            else [QuotaType.REQUEST]
+        )
+        has_request_quota = any(
+            self.calls.quota_limit(other, self.calls.quota_metric_tags(other, principal, client_id))
+            is not None
+            for other in others
+        )
         # An empty tag is no tag in JMX; the callback itself gets back all that it gave.
         kept = tuple(sorted((name, value) for name, value in tags.items() if value))
         bucket = Bucket(tags.get(USER_TAG, ""), tags.get(CLIENT_ID_TAG, ""), kept)

@@ -9,8 +9,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from kquota_spark.model.agreement import Agreement
+from kquota_spark.model.bucket_replays import Replay
 from kquota_spark.model.points import Point
-from kquota_spark.model.replay import BucketReplay, Governing, Verdict
+from kquota_spark.model.replay import Governing, Verdict
 
 MAX_NAMES = 20
 
@@ -38,6 +39,7 @@ class Decision:
     rule_version: int | None = None
     limit_per_s: float | None = None
     rate_per_s: float = 0.0
+    rate_at_most_per_s: float | None = None
     quota_used_percent: float | None = None
     amount: int = 0
     requests: int = 0
@@ -58,7 +60,7 @@ class Decision:
 
 
 def judge_bucket(
-    replay: BucketReplay, stretches: Iterable[Stretch], verdicts: list[Verdict] | None = None
+    replay: Replay, stretches: Iterable[Stretch], verdicts: list[Verdict] | None = None
 ) -> list[Decision]:
     """Fold the seconds of one bucket, in order of time, into decisions.
 
@@ -113,7 +115,7 @@ def _decision(
     worst, worst_share, worst_rate = 0, -1.0, -1.0
     add = decision.agreement.add
     for place, verdict in enumerate(judged):
-        point, governing, rate, _, throttle_ms, _, _ = verdict
+        point, governing, rate, _, throttle_ms, _, _, _ = verdict
         if throttle_ms > 0:
             decision.throttled_requests += 1
             decision.total_throttle_ms += throttle_ms
@@ -129,7 +131,8 @@ def _decision(
     top, stretch = judged[worst], of_second[indexes[worst]]
     decision.requests = len(judged)
     decision.amount = sum(verdict.point.amount for verdict in judged)
-    decision.rate_per_s, decision.limit_per_s = top.rate_per_s, top.governing.limit_per_s
+    decision.rate_per_s, decision.rate_at_most_per_s = top.rate_per_s, top.rate_at_most_per_s
+    decision.limit_per_s = top.governing.limit_per_s
     if decision.limit_per_s:
         decision.quota_used_percent = 100.0 * top.rate_per_s / decision.limit_per_s
     decision.level, decision.rule, decision.rule_version = stretch.level, stretch.rule, stretch.rule_version

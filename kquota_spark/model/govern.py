@@ -14,6 +14,7 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import AnyKey, QuotaKey, QuotaType
 from kquota_spark.model.replay import Governing
+from kquota_spark.model.request_coverage import RequestCoverage, request_coverage
 from kquota_spark.model.resolve import STATIC_DEFAULT_LEVEL, Bucket, Resolution, candidates, resolve
 from kquota_spark.model.rules import RuleBook, RuleStretch
 
@@ -56,6 +57,10 @@ class Governor(Protocol):
     ) -> Governed:
         """What governs a request."""
 
+    @property
+    def coverage(self) -> RequestCoverage:
+        """Whom a request quota could cover."""
+
 
 @dataclass(frozen=True, slots=True)
 class RuleGovernor:
@@ -68,6 +73,10 @@ class RuleGovernor:
 
     book: RuleBook
     static_defaults: Mapping[QuotaType, float] = field(default_factory=dict)
+    coverage: RequestCoverage = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coverage", request_coverage(self.book))
 
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
@@ -95,13 +104,18 @@ class RuleGovernor:
 
         static_default = self.static_defaults.get(quota_type)
         found = resolve(user, client_id, quota_type.key, quotas_of, static_default=static_default)
-        request_quota = resolve(user, client_id, QuotaKey.REQUEST_PERCENTAGE, quotas_of).limit
+        if quota_type is QuotaType.REQUEST:
+            # Any at all, whether it wins or not: it could be the throttle that the broker logged.
+            keys = {key for stretch in stretches.values() for key in stretch.values or ()}
+            has_other = bool(keys - {QuotaKey.REQUEST_PERCENTAGE}) or bool(self.static_defaults)
+        else:
+            has_other = resolve(user, client_id, QuotaKey.REQUEST_PERCENTAGE, quotas_of).limit is not None
         ends = [s.valid_to_ms for s in stretches.values() if s.valid_to_ms is not None]
         governing = Governing(
             limit_per_s=found.limit,
             valid_from_ms=max((s.valid_from_ms for s in stretches.values()), default=0),
             valid_to_ms=min(ends, default=None),
-            has_request_quota=request_quota is not None,
+            has_request_quota=has_other,
         )
         version = None if found.entity is None else stretches[found.entity].version
         named = found.level, rule_name(found, quota_type), version

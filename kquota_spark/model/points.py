@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+CONTROLLER_ID = -1
+"""Broker of a mutation's bucket: there is one in the cluster, at the active controller, which no log line names."""
+
 
 class PointKind(IntEnum):
     """How the replay treats a request; the number is what tables carry."""
@@ -13,13 +16,31 @@ class PointKind(IntEnum):
     FETCH = 1
     THROTTLED_FETCH = 2
     """Its bytes were un-recorded and are not in the log: it touches the ring, its verdict is inferred."""
+    REQUEST = 3
+    """Thread time of a request that no other quota than request_percentage throttles."""
+    SHARED_REQUEST = 4
+    """Thread time of a produce, fetch or mutation: the throttle in the log is the larger of two quotas'."""
+    REFUSED_MUTATION = 5
+    """A topic refused by the mutation quota (error 89): nothing was charged."""
+    CREATE_TOPIC = 6
+    CREATE_PARTITIONS = 7
+    DELETE_TOPIC = 8
+    """Accepted, in a version of the request that is refused when the bucket is empty (KIP-599, strict)."""
+    PERMISSIVE_CREATE_TOPIC = 9
+    PERMISSIVE_CREATE_PARTITIONS = 10
+    PERMISSIVE_DELETE_TOPIC = 11
+    """In an older version of the request, which is only throttled."""
 
 
 class Point(NamedTuple):
     """A request; the field order is the order in which the replay takes requests of a bucket.
 
-    `amount` in bytes, times in epoch ms. `observed_throttle_ms` is what the broker logged: it is compared
-    with the verdict afterwards and never read to make it.
+    `amount` is in bytes (produce, fetch), in microseconds of handler threads (request), or in partitions: those
+    created, the topic's number after partitions were added, and 0 for a topic deleted or refused. Times in epoch
+    ms. `observed_throttle_ms` is what the broker logged: it is compared with the verdict afterwards and never read
+    to make it. For a mutation the record time is when its handling began, the log time when it was over, and
+    `connection_hash` stands for the topic. `network_time_us` is the most that the network thread can have spent
+    on the request; 0 for other types.
     """
 
     record_time_ms: int
@@ -29,3 +50,4 @@ class Point(NamedTuple):
     amount: int
     observed_throttle_ms: int
     kind: int
+    network_time_us: int = 0

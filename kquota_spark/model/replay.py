@@ -20,6 +20,7 @@ from kquota_spark.model.shaken_ring import SHAKES, ShakenRing
 from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
 
 RINGS = 1 + len(SHAKES)
+State = tuple[int, Sequence[RingState | None]]
 MARGIN_MS = 2
 RULE_EDGE_MS = 100
 """Brokers act on an edit within about this long of the moment that the rules table gives."""
@@ -46,13 +47,16 @@ class Cause(Enum):
     ORDER = "another request within 1 ms may have been recorded first"
     SAMPLE = "a sample may have opened or ended at another moment"
     RULE_EDGE = "the quota changed within 100 ms"
+    THREAD_TIME = "the time on network threads is not in the log"
+    PARTITIONS = "the partitions of a topic deleted or enlarged before are not in the log"
 
 
 class Governing(NamedTuple):
     """What limits a request: the limit (None: nothing), and the stretch of time in which it holds.
 
     `has_request_quota` says that a request_percentage covers the client too: the throttle that the broker
-    logs is then the larger of two, so the bandwidth verdict cannot be compared with it.
+    logs is then the larger of two, so the bandwidth verdict cannot be compared with it. Where the request quota
+    itself is judged, it says that another quota may cover the client.
     """
 
     limit_per_s: float | None
@@ -62,7 +66,11 @@ class Governing(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One request judged. `throttle_ms` of an inferred one is the broker's own, as its rate is."""
+    """One request judged. `throttle_ms` of an inferred one is the broker's own, as its rate is.
+
+    Rates are in the unit of the limit: bytes, percent of a thread, or mutations a second. `rate_at_most_per_s` is
+    the upper bound where the rate is an estimate, which a request quota's always is; None elsewhere.
+    """
 
     point: Point
     governing: Governing
@@ -71,6 +79,7 @@ class Verdict(NamedTuple):
     throttle_ms: int
     outcome: Outcome
     cause: Cause | None
+    rate_at_most_per_s: float | None = None
 
     @property
     def is_wrong(self) -> bool:
@@ -81,16 +90,36 @@ class Verdict(NamedTuple):
 
 
 class BucketReplay:
-    """State of one bucket of one broker. `rings[0]` is the broker's; the others are those of `SHAKES`."""
+    """State of one bucket of one broker. `rings[0]` is the broker's; the others are those of `SHAKES`.
+
+    Args:
+        config: the broker's settings.
+        state: `state` of a replay with these settings, to go on from.
+    """
 
     __slots__ = ("folded_through_ms", "rings")
 
-    def __init__(self, config: RateConfig, states: Sequence[RingState | None] = (None,) * RINGS) -> None:
+    def __init__(self, config: RateConfig, state: State | None = None) -> None:
+        self.folded_through_ms, rings = state or (0, (None,) * RINGS)
         self.rings = [
-            SampleRing(config, states[0]),
-            *(ShakenRing(config, shake, state) for shake, state in zip(SHAKES, states[1:], strict=True)),
+            SampleRing(config, rings[0]),
+            *(ShakenRing(config, shake, ring) for shake, ring in zip(SHAKES, rings[1:], strict=True)),
         ]
-        self.folded_through_ms = 0
+
+    @property
+    def state(self) -> State:
+        """What another replay needs to go on from here."""
+        return self.folded_through_ms, [ring.state for ring in self.rings]
+
+    @property
+    def memory(self) -> object:
+        """All that is known of the past, in a form that can be compared."""
+        return [ring.memory for ring in self.rings]
+
+    @property
+    def forget_at_ms(self) -> int:
+        """From when on a new replay gives the same verdicts."""
+        return self.folded_through_ms + self.rings[0].config.horizon_ms
 
     def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
         """Record and judge the requests of whole seconds, in order.
@@ -104,7 +133,7 @@ class BucketReplay:
         if not points:
             return []
         self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
-        times_ms, _, _, _, amounts, _, _ = zip(*points, strict=True)
+        times_ms, _, _, _, amounts, _, _, _ = zip(*points, strict=True)
         allowed = [(each[0] or _INFINITE) / 1_000.0 for each in governing]
         broker, *shaken = self.rings
         totals, windows_ms = broker.record_all(amounts, times_ms)
@@ -130,13 +159,21 @@ def _are_over(totals: Sequence[int], allowed: Sequence[float], windows_ms: Seque
     ]
 
 
+def is_near_edit(governing: Governing, time_ms: int) -> bool:
+    """Whether the broker may still have acted on the quota before, or already on the one after."""
+    _, valid_from_ms, valid_to_ms, _ = governing
+    if valid_from_ms and time_ms - valid_from_ms < RULE_EDGE_MS:
+        return True
+    return valid_to_ms is not None and valid_to_ms - time_ms < RULE_EDGE_MS
+
+
 def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cause: Cause | None) -> Verdict:
     limit = governing[0]
     rate = rate_per_s(total, window_ms)
     throttle_ms = 0
     if limit is not None and rate > limit:
         throttle_ms = max(throttle_time_ms(total, window_ms, limit), 0)
-    observed_ms, kind = point[-2:]
+    observed_ms, kind = point[5:7]
     if governing[3]:  # has_request_quota
         outcome, cause = Outcome.EXCLUDED, None
     elif kind == _THROTTLED_FETCH:
@@ -154,7 +191,7 @@ def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cau
         else:
             outcome = Outcome.FALSE_POSITIVE if throttle_ms > 0 else Outcome.FALSE_NEGATIVE
     # Three times as fast as the constructor, and this runs once a request.
-    return tuple.__new__(Verdict, (point, governing, rate, window_ms, throttle_ms, outcome, cause))
+    return tuple.__new__(Verdict, (point, governing, rate, window_ms, throttle_ms, outcome, cause, None))
 
 
 def _causes(
@@ -200,7 +237,7 @@ def _could_swap(points: Sequence[Point], place: int, above: float) -> bool:
     Neighbours of another second are left out, so that the answer does not depend on which seconds come in one
     batch.
     """
-    time_ms, _, connection, correlation, _, _, _ = points[place]
+    time_ms, _, connection, correlation, *_ = points[place]
     second_ms = time_ms // 1_000 * 1_000
     without, left = above, 2
     for other in reversed(points[max(place - 9, 0) : place]):
@@ -224,10 +261,6 @@ def _could_swap(points: Sequence[Point], place: int, above: float) -> bool:
 
 
 def _mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: Sequence[Governing]) -> None:
-    for place, (_, valid_from_ms, valid_to_ms, _) in enumerate(governing):
-        if valid_from_ms or valid_to_ms is not None:
-            time_ms = points[place][0]
-            if time_ms - valid_from_ms < RULE_EDGE_MS or (
-                valid_to_ms is not None and valid_to_ms - time_ms < RULE_EDGE_MS
-            ):
-                causes[place] = Cause.RULE_EDGE
+    for place, each in enumerate(governing):
+        if (each[1] or each[2] is not None) and is_near_edit(each, points[place][0]):
+            causes[place] = Cause.RULE_EDGE

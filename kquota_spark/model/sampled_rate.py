@@ -143,6 +143,19 @@ class SampleRing(_Samples[int]):
         """What another ring needs to go on from here: current place, values, starts, last events."""
         return self.current, self._values, self._starts_ms, self._last_ms
 
+    @property
+    def memory(self) -> object:
+        """The samples, oldest place first: two rings that measure alike may number them differently."""
+        lists = (self._values, self._starts_ms, self._last_ms)
+        return [values[self.current :] + values[: self.current] for values in lists]
+
+    @property
+    def oldest(self) -> int:
+        """Amount in the oldest sample, which is the next to be purged; 0 while there is only one."""
+        if len(self._starts_ms) < 2:
+            return 0
+        return self._values[self._starts_ms.index(self._oldest_start_ms)]
+
     def record(self, amount: int, time_ms: int) -> int:
         """Record an event, then measure as the broker does, the event included.
 

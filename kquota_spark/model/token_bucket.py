@@ -8,6 +8,9 @@ from __future__ import annotations
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.throttle_time import LONG_MAX, java_divide, java_min, java_round, to_int32
 
+TokenState = tuple[float | None, int] | None
+"""Tokens (None before the first use) and the time of the last use; None for a new bucket."""
+
 
 class TokenBucket:
     """Tokens of one bucket (Kafka's `TokenBucket`); below 0 the quota is violated.
@@ -18,14 +21,23 @@ class TokenBucket:
 
     Args:
         config: controller.quota.window.num and .window.size.seconds; N windows' worth of the limit fit in.
+        state: `state` of a bucket with these settings, to go on from.
     """
 
     __slots__ = ("_capacity_s", "_last_ms", "_tokens")
 
-    def __init__(self, config: RateConfig) -> None:
+    def __init__(self, config: RateConfig, state: TokenState = None) -> None:
         self._capacity_s = config.num_samples * (config.window_ms / 1000.0)
-        self._tokens: float | None = None
-        self._last_ms = 0
+        self._tokens, self._last_ms = state or (None, 0)
+
+    @property
+    def state(self) -> TokenState:
+        """What another bucket needs to go on from here."""
+        return self._tokens, self._last_ms
+
+    def settle(self, tokens: float, time_ms: int) -> None:
+        """Set what is in it, where the broker's answer has shown that."""
+        self._tokens, self._last_ms = tokens, time_ms
 
     def tokens(self, time_ms: int, limit_per_s: float | None) -> float:
         """What is in the bucket, refilled until `time_ms`; no limit counts as 2^63 a second."""
@@ -43,6 +55,11 @@ class TokenBucket:
         self._last_ms = time_ms
         self._tokens = java_min(capacity, tokens - amount)
         return self._tokens
+
+
+def wait_ms(tokens: float, limit_per_s: float) -> int:
+    """How long a bucket below 0 takes to be at 0 again; a 64-bit number."""
+    return java_round(java_divide(-tokens, limit_per_s) * 1000)
 
 
 class MutationCharge:
@@ -74,7 +91,7 @@ class MutationCharge:
         else:
             tokens = self._bucket.take(mutations, time_ms, self._limit_per_s)
         if tokens < 0 and self._limit_per_s is not None:
-            self._throttle_ms = java_round(java_divide(-tokens, self._limit_per_s) * 1000)
+            self._throttle_ms = wait_ms(tokens, self._limit_per_s)
             self._measured_ms = time_ms
         return not (self._is_strict and tokens < 0)
 

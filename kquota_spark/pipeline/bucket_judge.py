@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from kquota_spark.model.bucket_replays import Replay, model_name, replay_of
 from kquota_spark.model.decision import Decision, judge_bucket
-from kquota_spark.model.replay import BucketReplay
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.sent import Sent, stretch_of
 
@@ -21,9 +22,17 @@ _FORM = 4
 _named_config = cache(RateConfig.parse)
 
 
-def config_of(sent: Sent, default: RateConfig) -> RateConfig:
-    """The sample ring of a row's broker."""
-    return default if sent.rate_config is None else _named_config(sent.rate_config)
+class Configs(NamedTuple):
+    """Windows of the brokers' quotas: of the sampled rates where a row does not name its own, and of mutations."""
+
+    sampled: RateConfig
+    mutations: RateConfig
+
+    def of(self, quota_type: QuotaType, rate_config: str | None) -> RateConfig:
+        """Those of a row."""
+        if quota_type is QuotaType.CONTROLLER_MUTATION:
+            return self.mutations
+        return self.sampled if rate_config is None else _named_config(rate_config)
 
 
 class Judged(NamedTuple):
@@ -37,16 +46,18 @@ class BucketJudge:
     """Judges the rows of one bucket.
 
     Args:
-        config: sample ring of the rows whose `rate_config` is null.
+        quota_type: what the bucket limits.
+        configs: see `Configs`.
         state: `state` of such a judge, to go on from.
 
     Raises:
         ValueError: the state was written by another release in a form that this one does not know.
     """
 
-    def __init__(self, config: RateConfig, state: bytes | None = None) -> None:
-        self._default = self.config = config
-        self.replay: BucketReplay | None = None
+    def __init__(self, quota_type: QuotaType, configs: Configs, state: bytes | None = None) -> None:
+        self._quota_type, self._configs = quota_type, configs
+        self.config = configs.of(quota_type, None)
+        self._replay: Replay = replay_of(quota_type, self.config)
         if state is not None:
             self._restore(state)
 
@@ -54,49 +65,40 @@ class BucketJudge:
         """Judge whole seconds; a second that has been judged comes out as late."""
         judged: list[Judged] = []
         ordered = sorted(rows, key=attrgetter("second_ms"))
-        for _, group in groupby(ordered, key=attrgetter("rate_config")):
+        for name, group in groupby(ordered, key=attrgetter("rate_config")):
             of_config = list(group)
-            replay = self._replay_for(config_of(of_config[0], self._default), of_config[-1].second_ms)
-            variant = self.config.name
-            judged += [
-                Judged(decision, variant) for decision in judge_bucket(replay, map(stretch_of, of_config))
-            ]
+            self._take(self._configs.of(self._quota_type, name), of_config[-1].second_ms)
+            variant = model_name(self._quota_type, self.config)
+            decisions = judge_bucket(self._replay, map(stretch_of, of_config))
+            judged += [Judged(decision, variant) for decision in decisions]
         return judged
 
-    def _replay_for(self, config: RateConfig, second_ms: int) -> BucketReplay:
+    def _take(self, config: RateConfig, second_ms: int) -> None:
         """A broker takes other settings only at its start, with empty rings; rows that are late change nothing."""
-        before = self.replay
-        if before is None or (self.config != config and second_ms >= before.folded_through_ms):
-            self.config, self.replay = config, BucketReplay(config)
-            if before is not None:
-                self.replay.folded_through_ms = before.folded_through_ms
-        assert self.replay is not None
-        return self.replay
+        folded_through_ms = self._replay.folded_through_ms
+        if self.config != config and second_ms >= folded_through_ms:
+            self.config, self._replay = config, replay_of(self._quota_type, config)
+            self._replay.folded_through_ms = folded_through_ms
 
     @property
     def folded_through_ms(self) -> int:
         """Everything before this time is judged."""
-        return 0 if self.replay is None else self.replay.folded_through_ms
+        return self._replay.folded_through_ms
 
     @property
     def forget_at_ms(self) -> int:
         """From when on, without another request, a new judge gives the same verdicts."""
-        return self.folded_through_ms + self.config.horizon_ms
+        return self._replay.forget_at_ms
 
     @property
     def memory(self) -> object:
-        """All that is known of the past; samples are a ring, so their numbering does not matter."""
-        rings = []
-        for ring in [] if self.replay is None else self.replay.rings:
-            current, *lists = ring.state
-            rings.append([values[current:] + values[:current] for values in lists])
-        return self.config, rings
+        """All that is known of the past, in a form that can be compared."""
+        return self.config, self._replay.memory
 
     @property
     def state(self) -> bytes:
         """The state as MessagePack; the first number is the version of this form."""
-        rings = [] if self.replay is None else [ring.state for ring in self.replay.rings]
-        return msgspec.msgpack.encode([_FORM, self.config.name, self.folded_through_ms, rings])
+        return msgspec.msgpack.encode([_FORM, self.config.name, self._replay.state])
 
     def _restore(self, state: bytes) -> None:
         form, *parts = msgspec.msgpack.decode(state)
@@ -106,8 +108,6 @@ class BucketJudge:
                 "with --new-lineage"
             )
             raise ValueError(msg)
-        name, folded_through_ms, rings = parts
+        name, replay = parts
         self.config = _named_config(name)
-        if rings:
-            self.replay = BucketReplay(self.config, rings)
-            self.replay.folded_through_ms = folded_through_ms
+        self._replay = replay_of(self._quota_type, self.config, replay)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.schema.tables import VIOLATIONS
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
         still_open: rows of `violations` without an end.
         gap_s: seconds without violation that end an episode.
     """
-    clock = decisions.groupBy(*_CLOCK).agg(F.max("second").alias("clock"))
+    clock = _clock(decisions)
     pieces = only_violated(decisions).transform(_as_pieces).unionByName(still_open.transform(_reopened))
     by_time = Window.partitionBy(*_BUCKET).orderBy("start_time")
     before = by_time.rowsBetween(Window.unboundedPreceding, -1)
@@ -70,6 +71,14 @@ def to_violations(decisions: DataFrame, still_open: DataFrame, gap_s: float) -> 
         .transform(_with_identity, gap_s)
         .select(*VIOLATIONS.names)
     )
+
+
+def _clock(decisions: DataFrame) -> DataFrame:
+    """How far each broker's log has come. The controller's bucket is rarely used: its clock is the cluster's."""
+    newest = F.max("second").alias("clock")
+    of_brokers = decisions.where(f"broker_id <> {CONTROLLER_ID}").groupBy(*_CLOCK).agg(newest)
+    of_clusters = decisions.groupBy("cluster_id", "source").agg(newest)
+    return of_brokers.unionByName(of_clusters.withColumn("broker_id", F.lit(CONTROLLER_ID)))
 
 
 def _as_pieces(violated: DataFrame) -> DataFrame:

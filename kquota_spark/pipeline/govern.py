@@ -7,7 +7,7 @@ the join condition, because a filter after a left join would lose rows whose onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -158,7 +158,7 @@ def _with_winner(rows: DataFrame, static_defaults: Mapping[QuotaType, float]) ->
     for each level and tag.
     """
     walked = rows.select(
-        "*", _walked(_of_own_type).alias("walked"), _walked(_request_percentage).alias("walked_request")
+        "*", _walked(_own_quota).alias("walked"), _walked(_request_percentage).alias("walked_request")
     )
     tags, request_tags = _tags(F.col("walked")), _tags(F.col("walked_request"))
     tagged = walked.select(
@@ -176,7 +176,7 @@ def _with_winner(rows: DataFrame, static_defaults: Mapping[QuotaType, float]) ->
     won = tagged.select(
         "*",
         _limit(static_defaults, tags).alias("winner"),
-        F.coalesce(*request_quotas).isNotNull().alias("has_request_quota"),
+        _has_other_quota(request_quotas, bool(static_defaults)).alias("has_request_quota"),
         F.lit(None).cast("string").alias("bucket_tags"),
     )
     scaffold = ("walked", "walked_request", "request_user", "request_client_id", "winner")
@@ -207,11 +207,7 @@ def _limit(static_defaults: Mapping[QuotaType, float], tags: _Tags) -> Column:
     return F.coalesce(
         *(
             _winner(
-                level,
-                _of_own_type(level),
-                F.col(f"rule_{level}.entity"),
-                F.col(f"rule_{level}.version"),
-                tags,
+                level, _own_quota(level), F.col(f"rule_{level}.entity"), F.col(f"rule_{level}.version"), tags
             )
             for level in _ALL_LEVELS
         ),
@@ -219,10 +215,19 @@ def _limit(static_defaults: Mapping[QuotaType, float], tags: _Tags) -> Column:
     )
 
 
-def _of_own_type(level: int) -> Column:
+def _own_quota(level: int) -> Column:
     """The quota of the row's own type at a level."""
-    values = {kind.value: F.col(f"rule_{level}.{kind.key.value}") for kind in QuotaType}
-    return F.coalesce(*(F.when(F.col("quota_type") == kind, value) for kind, value in values.items()))
+    cases = " ".join(f"WHEN '{each.value}' THEN rule_{level}.{each.key.value}" for each in QuotaType)
+    return F.expr(f"CASE quota_type {cases} END")
+
+
+def _has_other_quota(request_quotas: Sequence[Column], has_static_default: bool) -> Column:
+    """Whether the throttle in the log may be another quota's: see `model.replay.Governing`."""
+    others = [value for value in _VALUES if value != QuotaKey.REQUEST_PERCENTAGE.value]
+    of_levels = [F.col(f"rule_{level}.{value}") for level in _ALL_LEVELS for value in others]
+    is_shared = F.lit(has_static_default) | F.coalesce(*of_levels).isNotNull()
+    is_request = F.col("quota_type") == QuotaType.REQUEST.value
+    return F.when(is_request, is_shared).otherwise(F.coalesce(*request_quotas).isNotNull())
 
 
 def _request_percentage(level: int) -> Column:

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.bucket_judge import BucketJudge, Judged
-from kquota_spark.pipeline.sent import KEYS, as_sent, received
+from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
+from kquota_spark.pipeline.sent import KEYS, as_sent, quota_type_of, received
 from kquota_spark.schema.columns import Column
 from kquota_spark.schema.tables import DECISIONS
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FROM_DECISION = (
-    "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "quota_used_percent", "amount", "requests",
-    "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
+    "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "rate_at_most_per_s", "quota_used_percent", "amount",
+    "requests", "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
     "total_throttle_ms", "late", "users", "client_ids",
 )  # fmt: skip
 FROM_AGREEMENT = {
@@ -47,17 +47,20 @@ DECIDED = (
 _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in DECIDED)
 
 
-def to_decisions(governed: DataFrame, config: RateConfig, judge_lateness: str) -> DataFrame:
+def to_decisions(
+    governed: DataFrame, config: RateConfig, mutation_config: RateConfig, judge_lateness: str
+) -> DataFrame:
     """Rows of `decisions`, one a second of a bucket.
 
     Args:
         governed: stream of GOVERN's rows.
         config: sample ring of the rows whose `rate_config` is null.
+        mutation_config: windows of the mutation quotas.
         judge_lateness: watermark delay; generous, because rows behind it vanish before the processor.
     """
     sent = governed.withWatermark("second", judge_lateness).transform(as_sent)
     judged = sent.groupBy("bucket").transformWithState(
-        statefulProcessor=_BucketProcessor(config),
+        statefulProcessor=_BucketProcessor(Configs(config, mutation_config)),
         outputStructType=_OUTPUT_DDL,
         outputMode="Append",
         timeMode="EventTime",
@@ -78,8 +81,8 @@ class _BucketProcessor(StatefulProcessor):
     by processing time is not used: it would wipe live state after a stop of the job.
     """
 
-    def __init__(self, config: RateConfig) -> None:
-        self._config = config
+    def __init__(self, configs: Configs) -> None:
+        self._configs = configs
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -89,7 +92,9 @@ class _BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         stored = self._state.get()
-        judge = BucketJudge(self._config, None if stored is None else bytes(stored[0]))
+        judge = BucketJudge(
+            quota_type_of(key[0]), self._configs, None if stored is None else bytes(stored[0])
+        )
         sent = [received(row.sent) for row in rows]
         judged = judge.judge(sent)
         self._state.update((judge.state,))
@@ -101,7 +106,7 @@ class _BucketProcessor(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
         stored = self._state.get()
         if stored is not None:
-            forget_at_ms = BucketJudge(self._config, bytes(stored[0])).forget_at_ms
+            forget_at_ms = BucketJudge(quota_type_of(key[0]), self._configs, bytes(stored[0])).forget_at_ms
             if forget_at_ms > expiredTimerInfo.getExpiryTimeInMs():
                 self._handle.registerTimer(forget_at_ms)
             else:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark people expect
 
-from kquota_spark.model.points import Point
-from kquota_spark.schema.tables import POINT, USAGE
+from kquota_spark.pipeline.charges import CHARGED_KEYS, to_charges
+from kquota_spark.schema.tables import USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 TILE_POINTS = 10_000
 """A second with more requests is split into rows of this many: a row must fit into one Arrow batch."""
 
-_KEYS = ("cluster_id", "broker_id", "quota_type", "principal_type", "user", "client_id")
 
-
-def to_usage(requests: DataFrame, allowed_lateness: str, partitions: int) -> DataFrame:
+def to_usage(requests: DataFrame, coverage: DataFrame, allowed_lateness: str, partitions: int) -> DataFrame:
     """Rows of `usage`, appended when their second is closed by the watermark.
 
     Heartbeats go through the watermark and make empty seconds, which are dropped only after the
@@ -26,14 +24,15 @@ def to_usage(requests: DataFrame, allowed_lateness: str, partitions: int) -> Dat
 
     Args:
         requests: stream of `requests`.
+        coverage: whose thread time is measured, see `pipeline.charges`.
         allowed_lateness: delay of the watermark, e.g. `30 seconds`.
         partitions: number of output partitions; a broker's rows share one, so that the tiles of a bucket
             stay in one file and JUDGE reads them in one batch.
     """
     per_second = (
-        requests.transform(_only_on_time)
+        requests.transform(to_charges, coverage)
         .withWatermark("record_time", allowed_lateness)
-        .groupBy(*_KEYS, F.window("record_time", "1 second").alias("second"))
+        .groupBy(*CHARGED_KEYS, F.window("record_time", "1 second").alias("second"))
         .agg(
             # A set: a line that was delivered twice is one request. Told apart by all its fields.
             F.collect_set("point").alias("points"),
@@ -48,27 +47,6 @@ def to_usage(requests: DataFrame, allowed_lateness: str, partitions: int) -> Dat
         .transform(_with_amounts)
         .select(*USAGE.names)
     )
-
-
-def _only_on_time(requests: DataFrame) -> DataFrame:
-    """Counted requests as points, and heartbeats as rows without one; lines from the future are left out."""
-    is_counted = F.col("quota_type").isNotNull()
-    return requests.where("NOT is_out_of_time AND (quota_type IS NOT NULL OR kind = 'heartbeat')").select(
-        *_KEYS,
-        F.timestamp_millis("record_time_ms").alias("record_time"),
-        F.when(is_counted, _point()).alias("point"),
-    )
-
-
-def _point() -> Column:
-    """The struct POINT of a request. The hash orders requests of one millisecond, and tells copies apart."""
-    sources = {
-        "connection_hash": F.crc32("connection"),
-        "amount": F.col("charged_bytes"),
-        "kind": F.col("point_kind"),
-    }
-    columns = [sources.get(name, F.col(name)).alias(name) for name in Point._fields]
-    return F.struct(*columns).cast(POINT)
 
 
 def _with_amounts(per_second: DataFrame) -> DataFrame:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.bucket_judge import BucketJudge, Judged, config_of
+from kquota_spark.model.bucket_replays import remembers_ms
+from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
 from kquota_spark.pipeline.judge import DECIDED, decision_values
-from kquota_spark.pipeline.sent import Sent, received
+from kquota_spark.pipeline.sent import Sent, quota_type_of, received
 from kquota_spark.schema.columns import Column, Table
 
 if TYPE_CHECKING:
@@ -51,30 +52,30 @@ class Reach:
     """Nothing at all is older than `warm_from_ms`."""
 
 
-def to_rejudged(parts: DataFrame, config: RateConfig, reach: Reach) -> DataFrame:
+def to_rejudged(parts: DataFrame, configs: Configs, reach: Reach) -> DataFrame:
     """Rows of `REJUDGED`.
 
     Args:
         parts: governed usage as `pipeline.judge.as_sent` makes it, with the column `part`.
-        config: sample ring of the rows whose `rate_config` is null.
+        configs: windows of the brokers.
         reach: the stretch and its surroundings.
     """
     picked = parts.select("bucket", "sent", "part")
-    return picked.groupBy("bucket").applyInArrow(_bucket_judge(config, reach), REJUDGED.ddl)
+    return picked.groupBy("bucket").applyInArrow(_bucket_judge(configs, reach), REJUDGED.ddl)
 
 
-def _bucket_judge(config: RateConfig, reach: Reach) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+def _bucket_judge(configs: Configs, reach: Reach) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def judge(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        return _rejudged_rows(key[0].as_py(), rows, config, reach)
+        return _rejudged_rows(key[0].as_py(), rows, configs, reach)
 
     return judge
 
 
-def _rejudged_rows(bucket: str, rows: pa.Table, config: RateConfig, reach: Reach) -> pa.Table:
+def _rejudged_rows(bucket: str, rows: pa.Table, configs: Configs, reach: Reach) -> pa.Table:
     parts: dict[str, list[Sent]] = {KEPT: [], OLD: [], NEW: []}
     for row in rows.select(["part", "sent"]).to_pylist():
         parts[row["part"]].append(received(row["sent"]))
-    judged = rejudged(parts[KEPT], parts[OLD], parts[NEW], config, reach)
+    judged = rejudged(quota_type_of(bucket), parts[KEPT], parts[OLD], parts[NEW], configs, reach)
     known_through_ms = next(sent.known_through_ms for part in parts.values() for sent in part)
     found = [
         {
@@ -97,17 +98,22 @@ class Rejudged:
 
 
 def rejudged(
-    kept: Iterable[Sent], old: Collection[Sent], new: Collection[Sent], config: RateConfig, reach: Reach
+    quota_type: QuotaType,
+    kept: Iterable[Sent],
+    old: Collection[Sent],
+    new: Collection[Sent],
+    configs: Configs,
+    reach: Reach,
 ) -> Rejudged:
     """Judge one bucket again."""
     around = sorted(kept, key=_second_ms)
     before = [sent for sent in around if sent.second_ms < reach.from_ms]
-    configs = {config, *(config_of(sent, config) for sent in (*around, *old, *new))}
-    horizon_ms = max(each.horizon_ms for each in configs)
+    named = {None, *(sent.rate_config for sent in (*around, *old, *new))}
+    horizon_ms = max(remembers_ms(quota_type, configs.of(quota_type, name)) for name in named)
     start_ms, is_warm = _start(before, horizon_ms, reach)
-    judge = BucketJudge(config)
+    judge = BucketJudge(quota_type, configs)
     judge.judge(sent for sent in before if sent.second_ms >= start_ms)
-    judge_before = BucketJudge(config, judge.state)
+    judge_before = BucketJudge(quota_type, configs, judge.state)
     decisions = judge.judge(new)
     judge_before.judge(old)
     differs_until_ms: int | None = None

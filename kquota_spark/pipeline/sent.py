@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.model.decision import Stretch
 from kquota_spark.model.points import Point
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import Governing
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ class Sent(msgspec.Struct, gc=False):
     valid_to_ms: int
     has_request_quota: bool
     points: list[list[int]]
+    """Without the last field of `Point`."""
+    network_times_us: list[int] | None = None
+    """That last field, of a request quota's points only."""
     rule: str | None = None
     rule_version: int | None = None
     level: int | None = None
@@ -46,6 +51,11 @@ class Sent(msgspec.Struct, gc=False):
 
 received = msgspec.json.Decoder(Sent).decode
 """A governed row, from the text of its column `sent`."""
+
+
+def quota_type_of(bucket: str) -> QuotaType:
+    """The type of a bucket."""
+    return QuotaType(msgspec.json.decode(bucket)[KEYS.index("quota_type")])
 
 
 def as_sent(governed: DataFrame) -> DataFrame:
@@ -61,7 +71,10 @@ def _sent() -> Column:
     """The struct that `Sent` reads."""
     made = {
         "points": F.expr(
-            f"array({', '.join(f'CAST(points.{name} AS ARRAY<BIGINT>)' for name in Point._fields)})"
+            f"array({', '.join(f'CAST(points.{name} AS ARRAY<BIGINT>)' for name in Point._fields[:-1])})"
+        ),
+        "network_times_us": F.when(
+            F.col("quota_type") == QuotaType.REQUEST.value, F.col("points.network_time_us")
         ),
         "limit_per_s": F.col("limit_per_s").cast("string"),
     }
@@ -75,7 +88,7 @@ def stretch_of(sent: Sent) -> Stretch:
     """What `judge_bucket` takes."""
     limit = None if sent.limit_per_s is None else float(sent.limit_per_s)
     governing = Governing(limit, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota)
-    points = list(map(_point, zip(*sent.points, strict=True)))
+    points = list(map(_point, zip(*sent.points, sent.network_times_us or repeat(0))))  # noqa: B905
     return Stretch(
         sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version, points
     )

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kquota_spark.config.governor import make_governor
-from kquota_spark.config.ring import rate_config
 from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import from_tables
 from kquota_spark.io.storage import delta_table

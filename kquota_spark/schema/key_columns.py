@@ -6,9 +6,14 @@ from kquota_spark.schema.columns import Column
 
 CLUSTER_ID = Column("cluster_id", "string", "name of the Kafka cluster, from the configuration")
 EVENT_DATE = Column("event_date", "date", "UTC date of the row's time; partition, and the unit of retention")
-BROKER_ID = Column("broker_id", "int", "broker that handled the request; quotas are per broker")
+BROKER_ID = Column(
+    "broker_id", "int", "broker that handled the request; quotas are per broker. -1: the active controller"
+)
 QUOTA_TYPE = Column(
-    "quota_type", "string", "produce or fetch; from JMX also request, controller_mutation and connection"
+    "quota_type",
+    "string",
+    "produce or fetch (bytes, bytes per second), request (microseconds of handler threads, percent of one thread), "
+    "controller_mutation (partitions, partitions per second), or connection (connections per second; from JMX)",
 )
 PRINCIPAL_TYPE = Column(
     "principal_type", "string", "type of the principal; Kafka's own quotas ignore it, a callback may not"

@@ -24,7 +24,7 @@ FOREVER_MS = 2**62
 
 POINT = (
     "struct<record_time_ms:bigint,log_time_ms:bigint,connection_hash:bigint,correlation_id:int,"
-    "amount:bigint,observed_throttle_ms:int,kind:int>"
+    "amount:bigint,observed_throttle_ms:int,kind:int,network_time_us:bigint>"
 )
 """One request as the replay needs it; sorted in this very order. `kind` is `model.replay.PointKind`."""
 
@@ -64,6 +64,17 @@ REQUESTS = Table(
         Column("software_version", "string", "its version"),
         Column("topics", "array<string>", "topic names (or ids) a produce or fetch touched, at most 32"),
         Column(
+            "network_time_us",
+            "bigint",
+            "time to send the response, microseconds: the most that the network thread can have spent; null where "
+            "no request quota counts the request",
+        ),
+        Column(
+            "mutations",
+            "array<struct<topic_hash:bigint,partitions:int,point_kind:int>>",
+            "topics that the mutation quota was asked about, see model.points; null if none",
+        ),
+        Column(
             "altered_quotas",
             "string",
             "AlterClientQuotas only: JSON list of [entity, key, value], null where removed; null elsewhere",
@@ -88,14 +99,17 @@ USAGE = Table(
         CLIENT_ID,
         Column("second", "timestamp", "start of the second, UTC"),
         Column("tile", "int", "0, or the number of the part where a second has more than 10,000 requests"),
-        Column("amount", "bigint", "bytes charged in the second, duplicates removed; null from JMX"),
+        Column(
+            "amount",
+            "bigint",
+            "charged in the second, duplicates removed; unit: see quota_type; null from JMX",
+        ),
         Column("requests", "bigint", "requests in the second, duplicates removed; null from JMX"),
         Column("duplicates", "bigint", "copies of lines that were delivered more than once"),
         Column(
             "rate_per_s",
             "double",
-            "bytes per second over this second, for charts, never for a verdict; from JMX the broker's own rate, of "
-            "request in percent of a thread, of controller_mutation in mutations per second",
+            "amount per second over this second, for charts, never for a verdict; from JMX the broker's own rate",
         ),
         Column("observed_throttle_ms", "bigint", "sum of the throttles the broker logged, ms"),
         Column("points", f"array<{POINT}>", "the requests as the replay needs them, in order"),
@@ -126,21 +140,28 @@ DECISIONS = Table(
             "what set the limit: an entity, e.g. users/alice/clients/<default>, or the callback",
         ),
         Column("rule_version", "bigint", "version of that entity's quotas (zxid in ZooKeeper mode)"),
+        Column("limit_per_s", "double", "limit in force, unit: see quota_type; null if unlimited"),
         Column(
-            "limit_per_s",
+            "rate_per_s",
             "double",
-            "limit in force, bytes per second per broker (percent of a thread, mutations, connections per second); "
-            "null if unlimited",
+            "highest rate the broker measured in this second, in the limit's unit; of a request quota its lower "
+            "bound; of mutations those that the bucket holds, over its windows",
         ),
         Column(
-            "rate_per_s", "double", "highest rate the broker measured in this second, in the limit's unit"
+            "rate_at_most_per_s",
+            "double",
+            "upper bound of the rate of a request quota, which is an estimate; null for other types",
         ),
         Column(
             "quota_used_percent",
             "double",
             "100 * rate / limit, of a token bucket the part that is taken; violated only above 100; null if unlimited",
         ),
-        Column("amount", "bigint", "bytes charged in this second; null from JMX, like all counts and sums"),
+        Column(
+            "amount",
+            "bigint",
+            "charged in this second, unit: see quota_type; null from JMX, like all counts and sums",
+        ),
         Column("requests", "bigint", "requests in this second"),
         Column("throttle_ms", "bigint", "longest throttle by the replay, ms"),
         Column(
@@ -157,11 +178,15 @@ DECISIONS = Table(
         Column("false_negative", "bigint", "throttled by the broker, not by the replay"),
         Column("judged_throttled", "bigint", "judged requests that the broker throttled"),
         Column("judged_near_limit", "bigint", "judged requests with a rate within 5 % of the limit"),
-        Column("uncertain", "bigint", "requests whose verdict a clock error of 2 ms could flip; not judged"),
+        Column(
+            "uncertain", "bigint", "requests whose verdict what the log leaves open could flip; not judged"
+        ),
         Column("uncertain_wrong", "bigint", "of these, verdicts that differ from the broker's"),
         Column("inferred", "bigint", "throttled fetches (their size is not in the log); not judged"),
         Column(
-            "excluded", "bigint", "requests under a request quota, whose throttle is not bandwidth's alone"
+            "excluded",
+            "bigint",
+            "requests under two quotas, whose throttle is the larger of both; not judged",
         ),
         Column("late", "bigint", "requests that came after their bucket had been judged further; not folded"),
         Column("throttle_errors_ms", "array<int>", "replay minus logged throttle, ms, where both throttled"),
@@ -172,7 +197,9 @@ DECISIONS = Table(
             "what was between two samples",
         ),
         Column("is_rules_behind", "boolean", "quota changes were not yet known through this second"),
-        Column("model_variant", "string", "sample ring and its settings, e.g. 3.8+/11x1000ms"),
+        Column(
+            "model_variant", "string", "sample ring or token bucket and its settings, e.g. 3.8+/11x1000ms"
+        ),
         SOURCE,
         Column("users", "array<string>", "users inside the bucket in this second, at most 20"),
         Column("client_ids", "array<string>", "client ids inside the bucket in this second, at most 20"),
@@ -198,8 +225,8 @@ VIOLATIONS = Table(
         Column("last_second", "timestamp", "last violated second seen so far, UTC"),
         Column("level", "int", "precedence level of the rule at the start"),
         Column("rule", "string", "entity that set the limit at the start"),
-        Column("limit_per_s", "double", "smallest limit during the episode, bytes per second per broker"),
-        Column("peak_rate_per_s", "double", "highest rate, bytes per second"),
+        Column("limit_per_s", "double", "smallest limit during the episode; unit: see quota_type"),
+        Column("peak_rate_per_s", "double", "highest rate, in the limit's unit"),
         Column("peak_quota_used_percent", "double", "highest percent of the limit"),
         Column("violated_seconds", "bigint", "seconds (from JMX samples) of the episode above the limit"),
         Column("throttled_ms", "bigint", "sum of all throttles by the replay, ms; null from JMX"),

@@ -103,7 +103,7 @@ def _replayed(buckets: Sequence[Sequence[Batch]]) -> None:
     rings = [SampleRing(RateConfig()) for _ in buckets]
     for of_all in zip(*buckets, strict=True):
         for ring, (points, governing) in zip(rings, of_all, strict=True):
-            times_ms, _, _, _, amounts, _, _ = zip(*points, strict=True)
+            times_ms, _, _, _, amounts, _, _, _ = zip(*points, strict=True)
             totals, windows_ms = ring.record_all(amounts, times_ms)
             limits = [each.limit_per_s for each in governing]
             deque(map(throttle_time_ms, totals, windows_ms, limits), maxlen=0)

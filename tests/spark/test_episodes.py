@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.schema.tables import VIOLATIONS
 from tests.spark.conftest import forget_last_commit, only, rows_of, run_hop, settings_at
 from tests.unit.table_rows import DAY, T0_MS, decision, write_table
@@ -185,3 +186,12 @@ def test_a_batch_that_comes_again_adds_nothing(spark: SparkSession, settings: Se
     assert DeltaTable(table).version() == version
     # And the batch after it is not taken for a copy.
     assert only(episodes(spark, settings, [over(2)]), "violated_seconds", "throttled_ms") == [(3, 210)]
+
+
+def test_an_episode_of_the_controller_ends_by_the_clock_of_the_brokers(
+    spark: SparkSession, settings: Settings
+) -> None:
+    controller = {"broker_id": CONTROLLER_ID, "quota_type": "controller_mutation"}
+    # Nobody changes a topic afterwards; a broker's log goes on.
+    found = episodes(spark, settings, [over(0, 120.0, **controller)], [decision(GAP_S + 1)])
+    assert spans(found) == [(0, 1, 0)]

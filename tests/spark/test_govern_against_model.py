@@ -13,7 +13,7 @@ from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey, QuotaType
+from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from tests.spark.conftest import CLUSTER, change, write_rules
 from tests.spark.governed_requests import FOREVER_MS, Asked, Found, asked, governed
@@ -82,7 +82,7 @@ def test_it_answers_as_the_model_does(spark: SparkSession, settings: Settings) -
     book = RuleBook(stretches(changes))
     edges = sorted({edit.changed_at_ms for edit in changes if edit.changed_at_ms})
     rows, expected = [], []
-    for quota_type in BANDWIDTH:
+    for quota_type in QuotaType:
         for user in USERS:
             for client_id in CLIENTS:
                 for second_ms in range(T0_MS - 1_000, T0_MS + 6_000, 1_000):

@@ -12,9 +12,10 @@ import pytest
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.decision import Stretch, judge_bucket
 from kquota_spark.model.points import Point
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import BucketReplay, Governing
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
-from kquota_spark.pipeline.bucket_judge import BucketJudge
+from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs
 from kquota_spark.pipeline.sent import Sent
 from tests.spark.conftest import only
 from tests.spark.judged_usage import judged, settings_with_rules, used
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 CONFIG = RateConfig()
+CONFIGS = Configs(CONFIG, CONFIG)
 
 
 def _busy_seconds(chance: random.Random) -> list[list[dict[str, Any]]]:
@@ -98,13 +100,14 @@ def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     config = RateConfig(num_samples=4, window_ms=500, variant=variant)
-    kept, stored = BucketJudge(config), BucketJudge(config)
-    assert BucketJudge(config, stored.state).state == stored.state
+    configs = Configs(config, config)
+    kept, stored = BucketJudge(QuotaType.PRODUCE, configs), BucketJudge(QuotaType.PRODUCE, configs)
+    assert BucketJudge(QuotaType.PRODUCE, configs, stored.state).state == stored.state
     second_ms = T0_MS
     for _ in range(300):
         second_ms += 1_000 * chance.choice([1, 1, 1, 2, 5])
         row = _sent(chance, second_ms)
-        stored = BucketJudge(config, stored.state)
+        stored = BucketJudge(QuotaType.PRODUCE, configs, stored.state)
         assert stored.judge([row]) == kept.judge([row])
     assert stored.state == kept.state
 
@@ -123,23 +126,23 @@ def _sent(chance: random.Random, second_ms: int, rate_config: str | None = None)
 
 
 def test_a_state_of_another_release_is_refused() -> None:
-    form, *rest = msgspec.msgpack.decode(BucketJudge(CONFIG).state)
+    form, *rest = msgspec.msgpack.decode(BucketJudge(QuotaType.PRODUCE, CONFIGS).state)
     foreign = msgspec.msgpack.encode([form + 1, *rest])
     with pytest.raises(
         ValueError, match=f"form {form + 1}, expected {form}: move the checkpoint of judge away"
     ):
-        BucketJudge(CONFIG, foreign)
+        BucketJudge(QuotaType.PRODUCE, CONFIGS, foreign)
 
 
 def test_a_state_names_its_own_windows() -> None:
     name = "<=3.7/5x2000ms"
-    judge = BucketJudge(RateConfig())
+    judge = BucketJudge(QuotaType.PRODUCE, CONFIGS)
     [judged] = judge.judge([_sent(random.Random(1), T0_MS, name)])
     assert judged.model_variant == name
-    again = BucketJudge(RateConfig(), judge.state)
+    again = BucketJudge(QuotaType.PRODUCE, CONFIGS, judge.state)
     assert again.config == RateConfig(5, 2_000, RingVariant.UP_TO_3_7)
     assert again.forget_at_ms == T0_MS + 1_000 + again.config.horizon_ms
     # Another ring is a restart of the broker: what it had measured is gone.
     [restarted] = again.judge([_sent(random.Random(1), T0_MS + 1_000)])
-    [fresh] = BucketJudge(RateConfig()).judge([_sent(random.Random(1), T0_MS + 1_000)])
+    [fresh] = BucketJudge(QuotaType.PRODUCE, CONFIGS).judge([_sent(random.Random(1), T0_MS + 1_000)])
     assert restarted == fresh

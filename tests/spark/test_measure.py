@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.measure import to_usage
+from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import REQUESTS, USAGE
 from tests.spark.conftest import only, rows_of, run_hop
 from tests.unit.table_rows import DAY, T0_MS, heartbeat, request, unreadable, write_table
@@ -27,7 +29,8 @@ C1 = zlib.crc32(b"c1")
 def measured(spark: SparkSession, *requests: dict[str, Any]) -> list[dict[str, Any]]:
     """The transform on a finite table: the watermark plays no part."""
     rows = [tuple(row.get(name) for name in REQUESTS.names) for row in requests]
-    found = to_usage(spark.createDataFrame(rows, REQUESTS.ddl), "5 seconds", 2).collect()
+    coverage = to_coverage(spark.createDataFrame([], QUOTA_RULES.ddl), has_callback=False)
+    found = to_usage(spark.createDataFrame(rows, REQUESTS.ddl), coverage, "5 seconds", 2).collect()
     return sorted((row.asDict(recursive=True) for row in found), key=lambda row: (row["second"], row["tile"]))
 
 
@@ -41,6 +44,7 @@ def point(record_time_ms: int, correlation_id: int, amount: int = 1_000, **chang
         "amount": amount,
         "observed_throttle_ms": 0,
         "kind": 0,
+        "network_time_us": 0,
         **changed,
     }
 

@@ -15,6 +15,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.io.spark import table_stream
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.broker_rates import with_rate_config
+from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.episodes import to_violations
 from kquota_spark.pipeline.govern import with_governing
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
@@ -49,10 +50,11 @@ def hops(spark: SparkSession, settings: Settings) -> dict[str, tuple[DataFrame, 
     decisions = spark.read.format("delta").load(f"{settings.tables}/decisions")
     configs = spark.read.format("delta").load(f"{settings.tables}/broker_configs")
     rated = with_rate_config(with_governing(usage, rules), configs, RateConfig())
+    coverage = to_coverage(rules, has_callback=False)
     return {
         "ingest": (to_requests(messages, parse), REQUESTS),
-        "measure": (to_usage(table_stream(spark, settings, REQUESTS.name), "5 seconds", 2), USAGE),
-        "judge": (to_decisions(rated, RateConfig(), "10 minutes"), DECISIONS),
+        "measure": (to_usage(table_stream(spark, settings, REQUESTS.name), coverage, "5 seconds", 2), USAGE),
+        "judge": (to_decisions(rated, RateConfig(), RateConfig(), "10 minutes"), DECISIONS),
         "episodes": (to_violations(decisions, still_open, 10.0), VIOLATIONS),
     }
 

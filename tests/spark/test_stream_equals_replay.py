@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.io.drain import close_all_windows
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed_batch
 from tests.spark.conftest import CLUSTER, rows_of, run_hop, settings_at, write_rules
 from tests.spark.replayed_decisions import differences, replayed
@@ -69,6 +70,8 @@ def test_decisions_equal_the_replay_whatever_the_batches(
         run_hop(spark, settings, hop)
     found = rows_of(settings, "decisions")
     assert differences(replayed(LOGS, CAPTURE / "quotas.yaml"), found) == []
-    # 21,696 counted requests of the capture: 17,270 produces and 4,426 fetches; none is lost, none is late.
-    assert sum(row["requests"] for row in found) == 21_696
+    # 17,270 produces, 4,426 fetches, 4,228 requests of the client with a request quota, 64 topics that the mutation
+    # quota was asked about; none is lost, none is late.
+    assert sum(row["requests"] for row in found) == 17_270 + 4_426 + 4_228 + 64
+    assert {row["quota_type"] for row in found} == {each.value for each in QuotaType}
     assert sum(row["late"] for row in found) == 0

@@ -174,7 +174,7 @@ def test_usage_adds_tiles_up_and_measures_every_mean_over_the_same_time(
     assert run("usage", "--tables", str(root)) == 0
     # etl: 1,000 + 3,000,000 + 1,000,000 bytes over 3 s; its second tile belongs to the same second.
     assert capsys.readouterr().out == (
-        "user   client id  type     broker   bytes  requests      mean      peak  throttled\n"
+        "user   client id  type     broker  amount  requests      mean      peak  throttled\n"
         "alice  etl        produce       1  4.0 MB     10006  1.3 MB/s  4.0 MB/s     16.0 s\n"
         "bob    日本語     fetch         2   500 B         1   167 B/s   500 B/s       0 ms\n"
         "2 clients, most bytes first; mean over 3 s from 2026-11-21 05:40:00 UTC, peak: highest second\n"
@@ -203,7 +203,7 @@ def test_usage_since_leaves_older_seconds_out_of_sums_and_means(
 ) -> None:
     run("usage", "--tables", str(root), "--throttled", "--since", "2026-11-21T05:40:01Z")
     assert capsys.readouterr().out == (
-        "user   client id  type     broker   bytes  requests      mean      peak  throttled\n"
+        "user   client id  type     broker  amount  requests      mean      peak  throttled\n"
         "alice  etl        produce       1  4.0 MB     10005  2.0 MB/s  4.0 MB/s     16.0 s\n"
         "1 client, most bytes first; mean over 2 s from 2026-11-21 05:40:01 UTC, peak: highest second\n"
         "agreement 100.00 % of 2 certain verdicts (all clients)\n"

@@ -43,8 +43,9 @@ def test_agreement_of_each_log(answers: dict[str, dict[str, Any]], capture: Capt
 
 @ALL
 def test_few_verdicts_are_uncertain(answers: dict[str, dict[str, Any]], capture: Capture) -> None:
-    tally = answers[capture.name]
-    assert tally["uncertain"] <= 0.03 * (tally["requests_judged"] + tally["uncertain"])
+    for name in ("produce", "fetch", "controller_mutation"):
+        tally = answers[capture.name]["by_type"][name]
+        assert tally["uncertain"] <= 0.035 * (tally["requests_judged"] + tally["uncertain"])
 
 
 @ALL
@@ -54,11 +55,13 @@ def test_counts_add_up(answers: dict[str, dict[str, Any]], capture: Capture) -> 
     assert (answer["lines"], answer["unreadable"], answer["unreadable_reasons"]) == (capture.lines, 0, {})
     assert answer["duplicates"] == 0
     verdicts = ("requests_judged", "uncertain", "inferred", "excluded")
-    assert answer["counted"] == sum(answer[name] for name in verdicts)
+    assert answer["verdicts"] == sum(answer[name] for name in verdicts)
+    # A line counts for several quotas, but none of these lines changes more than one topic for the same one.
+    assert answer["counted"] <= answer["verdicts"] <= 2 * answer["lines"]
     outcomes = ("agreeing", "false_positive", "false_negative")
     assert answer["requests_judged"] == sum(answer[name] for name in outcomes)
     for name in COUNTS:
-        assert answer[name] == answer["by_type"]["produce"][name] + answer["by_type"]["fetch"][name]
+        assert answer[name] == sum(tally[name] for tally in answer["by_type"].values())
     assert 0 < answer["decisions"] < answer["counted"]
 
 
@@ -84,7 +87,7 @@ def test_the_wrong_ones_as_text(answers: dict[str, dict[str, Any]]) -> None:
     code, out, err = run(TELEGRAF.arguments("--show", "wrong"))
     assert (code, err) == (0, "")
     summary = run(TELEGRAF.arguments())[1]
-    assert summary.startswith("634 lines, 0 unreadable, 588 counted\n")
+    assert summary.startswith("634 lines, 0 unreadable, 589 counted\n")
     assert out.startswith(summary)
     listed = out.removeprefix(summary)
     assert max(map(len, listed.splitlines())) <= 100

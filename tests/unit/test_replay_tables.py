@@ -25,20 +25,21 @@ PLAIN = (
 
 # Of the summary's 571 produce requests: 108 + 164 + 222 + 77; of its 104 throttled by the broker: 42 + 62.
 BUCKETS = """\
-type     bucket                  limit  reqs    bytes  throttled         delay  wrong  unsure
-produce  other                500 kB/s   108  27.7 MB      41/42   39.6/39.6 s      3       0
-produce  loader               1.0 MB/s   164  41.5 MB      62/62   21.6/21.6 s      0      10
-fetch    loader               2.0 MB/s    10  21.0 MB        3/3  2763/2763 ms      0       0
-produce  free                     none   222  41.5 MB        0/0        0/0 ms      0       0
-produce  Telegraf                 none    77   119 kB        0/0        0/0 ms      0       0
-fetch    kafka-python-3.0.12      none     7   114 kB        0/0        0/0 ms      0       0
+type      bucket                  limit  reqs   amount  throttled         delay  wrong  unsure
+produce   other                500 kB/s   108  27.7 MB      41/42   39.6/39.6 s      3       0
+produce   loader               1.0 MB/s   164  41.5 MB      62/62   21.6/21.6 s      0      10
+fetch     loader               2.0 MB/s    10  21.0 MB        3/3  2763/2763 ms      0       0
+produce   free                     none   222  41.5 MB        0/0        0/0 ms      0       0
+produce   Telegraf                 none    77   119 kB        0/0        0/0 ms      0       0
+fetch     kafka-python-3.0.12      none     7   114 kB        0/0        0/0 ms      0       0
+mutation  kafka-python-3.0.12      none     1        4        0/0        0/0 ms      0       0
 throttled requests, sum of throttles: by the replay / in the broker's log; limit: the last in force
 """
 REQUESTS = """\
- record time  type     bucket   bytes     limit   used  throttle ms  verdict
-06:24:48.724  produce  other   227509  500 kB/s  4.5 %          0/0  agrees
-06:24:48.827  produce  loader  262130  1.0 MB/s  2.6 %          0/0  agrees
-06:24:48.829  produce  free     85738      none      -          0/0  agrees
+ record time  type      bucket                amount     limit   used  throttle ms  verdict
+06:24:48.150  mutation  kafka-python-3.0.12        4      none      -          0/0  agrees
+06:24:48.724  produce   other                227,509  500 kB/s  4.5 %          0/0  agrees
+06:24:48.827  produce   loader               262,130  1.0 MB/s  2.6 %          0/0  agrees
 times in UTC; throttle: by the replay / in the broker's log
 there are more: --limit 0 shows all
 """
@@ -71,7 +72,7 @@ def test_a_line_for_each_request() -> None:
 def test_buckets_add_up_to_the_summary() -> None:
     answer = as_json(*PLAIN, "--by", "bucket")
     buckets = answer["buckets"]
-    assert sum(row["requests"] for row in buckets) == answer["counted"] - answer["duplicates"]
+    assert sum(row["requests"] for row in buckets) == answer["verdicts"]
     assert sum(row["uncertain"] for row in buckets) == answer["uncertain"]
     wrong = answer["false_positive"] + answer["false_negative"] + answer["uncertain_wrong"]
     assert sum(row["wrong"] for row in buckets) == wrong
@@ -90,7 +91,7 @@ def test_requests_add_up_to_the_buckets() -> None:
             if (row["quota_type"], row["bucket_client_id"]) == (bucket["quota_type"], bucket["bucket_client_id"])
         ]  # fmt: skip
         assert len(of_bucket) == bucket["requests"]
-        for name in ("bytes", "throttle_ms", "observed_throttle_ms"):
+        for name in ("amount", "throttle_ms", "observed_throttle_ms"):
             assert sum(row[name] for row in of_bucket) == bucket[name]
 
 
@@ -161,11 +162,11 @@ def test_a_callback_makes_the_buckets(tmp_path: Path) -> None:
     quotas.write_text("- {user: ANONYMOUS, type: producer_byte_rate, value: 1000000}\n", encoding="utf-8")
     answer = as_json(*TELEGRAF, *options, "--by", "bucket")
     assert [(row["quota_type"], row["bucket_tags"], row["rule"]) for row in answer["buckets"]] == [
-        ("produce", {"group": "A"}, callback), ("fetch", {}, None),
+        ("produce", {"group": "A"}, callback), ("fetch", {}, None), ("controller_mutation", {}, None),
     ]  # fmt: skip
     # A file of quotas does not tell who led which partition.
     assert answer["notes"] == ["leaders of partitions are not known here: the callback is asked without them"]
-    assert "produce  group=A  1.0 MB/s   571" in shown(*TELEGRAF, *options, "--by", "bucket")
+    assert "produce   group=A  1.0 MB/s   571" in shown(*TELEGRAF, *options, "--by", "bucket")
 
 
 def test_a_broken_callback_is_one_line() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import zlib
 from pathlib import Path
 
 import pytest
 
+from kquota_spark.formats.mutations import Mutation
 from kquota_spark.formats.request_log import Request, RequestLogParser
 from kquota_spark.model.points import PointKind
 from kquota_spark.model.quota_types import QuotaType
@@ -22,6 +24,7 @@ from tests.unit.log_lines import (
     changed,
 )
 
+TOPIC_HASH = int.from_bytes(hashlib.blake2b(b"new-topic", digest_size=8).digest()) >> 1
 DATA = Path(__file__).parents[1] / "data"
 PARSER = RequestLogParser()
 
@@ -51,6 +54,8 @@ PRODUCE = Request(
     software_name="apache-kafka-java",
     software_version="3.9.0",
     topics=["orders"],
+    network_time_us=96,
+    mutations=None,
 )
 FETCH = PRODUCE._replace(
     log_time_ms=T0_MS + 423,
@@ -106,19 +111,21 @@ def test_api_versions_v3() -> None:
 
 def test_create_topics_refused_has_its_throttle_in_the_response_only() -> None:
     refused = OTHER._replace(
-        log_time_ms=T0_MS + 3_000, record_time_ms=T0_MS + 2_996, api_key=19, api_version=7,
+        # The quota is asked when the work begins: 3,000 - 0.096 - 0.05 - 3.701 - 1.204 + 0.5 = 2,995.449
+        log_time_ms=T0_MS + 3_000, record_time_ms=T0_MS + 2_995, api_key=19, api_version=7,
         api_name="CREATE_TOPICS", client_id="adminclient-1", correlation_id=9, observed_throttle_ms=1_000,
+        mutations=[Mutation(TOPIC_HASH, 0, PointKind.REFUSED_MUTATION)],
     )  # fmt: skip
     assert parsed(CREATE_TOPICS_V7_REFUSED) == refused
     forwarded = parsed(CREATE_TOPICS_V7_REFUSED, ('"isForwarded":false', '"isForwarded":true'))
-    assert forwarded == refused._replace(is_forwarded=True)
+    assert forwarded == refused._replace(is_forwarded=True, network_time_us=None, mutations=None)
 
 
 def test_acks_0_has_no_response_and_its_throttle_at_top_level() -> None:
     start, end = PRODUCE_V9.index(b'"response":{'), PRODUCE_V9.index(b',"connection"')
     line = PRODUCE_V9[:start] + b'"response":""' + PRODUCE_V9[end:]
     found = parsed(line, ('"acks":-1', '"acks":0'), ('"throttleTimeMs":0', '"throttleTimeMs":58'))
-    assert found == PRODUCE._replace(observed_throttle_ms=58)
+    assert found == PRODUCE._replace(observed_throttle_ms=58, network_time_us=None)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,9 @@ def test_where_the_throttle_stands(in_response: int, at_top: int, observed_ms: i
     )
 
 
-FOLLOWER = FETCH._replace(quota_type=None, point_kind=None, charged_bytes=None, is_from_follower=True)
+FOLLOWER = FETCH._replace(
+    quota_type=None, point_kind=None, charged_bytes=None, is_from_follower=True, network_time_us=None
+)
 REPLICA_STATE = '"request":{"clusterId":"abc","replicaState":{"replicaId":2,"replicaEpoch":118},"maxWaitMs"'
 
 
@@ -157,7 +166,9 @@ def test_followers() -> None:
 
 def test_forwarded_requests_are_not_counted() -> None:
     forwarded = ('"isForwarded":false', '"isForwarded":true')
-    uncounted = PRODUCE._replace(quota_type=None, point_kind=None, charged_bytes=None, is_forwarded=True)
+    uncounted = PRODUCE._replace(
+        quota_type=None, point_kind=None, charged_bytes=None, is_forwarded=True, network_time_us=None
+    )
     assert parsed(PRODUCE_V9, forwarded) == uncounted
     assert parsed(FETCH_V12, forwarded) == FOLLOWER._replace(is_forwarded=True, is_from_follower=False)
 

@@ -52,6 +52,8 @@ PRODUCE = Request(
     software_name="confluent-kafka-python",
     software_version="2.16.1-rdkafka-2.16.0",
     topics=["orders"],
+    network_time_us=518,
+    mutations=None,
 )
 FETCH = PRODUCE._replace(
     record_time_ms=T_MS - 2,  # 0.729 + 0.076 + 1.184 + 0.002 - 0.5 = 1.491
@@ -64,6 +66,7 @@ FETCH = PRODUCE._replace(
     # 4 + (4 + 2 + 4 + 1 + 1); 1 + 6 + 1 + 1; two partitions of 36 with lengths of 1 and 3 bytes
     charged_bytes=16 + 9 + 36 + 1 + 36 + 3 + 30_000,
     request_time_percent=0.3762,
+    network_time_us=729,
     observed_throttle_ms=0,
     connection="127.0.0.1:45007-127.0.0.1:51866-6",
     correlation_id=12,
@@ -190,7 +193,7 @@ def test_which_throttle_time_counts(at_top: str, in_response: str, expected: int
 def test_acks_0_has_no_response() -> None:
     start, end = PRODUCE_27.index(b"{responses="), PRODUCE_27.index(b" from connection")
     line = PRODUCE_27[:start] + PRODUCE_27[end:]
-    assert parsed(line, ("acks=-1", "acks=0")) == PRODUCE
+    assert parsed(line, ("acks=-1", "acks=0")) == PRODUCE._replace(network_time_us=None)
     # Without a response the time that it would have been held is left; from 2.0 to 2.5 there is none.
     assert parsed(line, ("throttleTime:487", "throttleTime:0.05")).observed_throttle_ms == 0
     held = parsed(line, ("throttleTime:487", "throttleTime:491.1"), ("totalTime:14.02", "totalTime:505.12"))
@@ -223,7 +226,12 @@ def test_followers() -> None:
         ("_tagged_fields={}}],_tagged", "_tagged_fields={1={}}}],_tagged"),
     )
     assert found == FETCH._replace(
-        quota_type=None, point_kind=None, charged_bytes=None, is_from_follower=True, topics=[]
+        quota_type=None,
+        point_kind=None,
+        charged_bytes=None,
+        is_from_follower=True,
+        topics=[],
+        network_time_us=None,
     )
 
 
