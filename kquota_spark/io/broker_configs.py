@@ -12,6 +12,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, Status, ok, warn
 from kquota_spark.io.kafka_checks import asking, callback_checks, entries
+from kquota_spark.io.storage import delta_table
 from kquota_spark.model.broker_config import KAFKA_KEYS, BrokerConfig, described_config
 from kquota_spark.model.sampled_rate import RingVariant
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
@@ -185,11 +186,10 @@ def stored_configs(settings: Settings) -> list[BrokerConfig]:
 
 
 def _rows(settings: Settings) -> list[dict[str, Any]]:
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = DeltaTable(f"{settings.tables.rstrip('/')}/{BROKER_CONFIGS.name}")
+        table = delta_table(settings, BROKER_CONFIGS.name)
     except TableNotFoundError:
         return []
     return list(table.to_pyarrow_table(filters=[("cluster_id", "=", settings.cluster_id)]).to_pylist())
@@ -198,7 +198,7 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
 def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
     """Write the table if a broker says something else than before; one that is away keeps what it said."""
     import pyarrow as pa
-    from deltalake import DeltaTable, write_deltalake
+    from deltalake import write_deltalake
 
     from kquota_spark.io.delta_tables import create_table
 
@@ -226,7 +226,7 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
     if is_changed:
         quoted = settings.cluster_id.replace("'", "''")
         write_deltalake(
-            DeltaTable(f"{settings.tables.rstrip('/')}/{BROKER_CONFIGS.name}"),
+            delta_table(settings, BROKER_CONFIGS.name),
             pa.Table.from_pylist(rows, schema=BROKER_CONFIGS.arrow_schema()),
             mode="overwrite",
             predicate=f"cluster_id = '{quoted}'",
