@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
@@ -70,18 +70,36 @@ def _extend(table: DeltaTable, declared: Table, path: str) -> None:
             f"table {declared.name} at {path} was made by a newer release (schema {version}, this one writes "
             f"{SCHEMA_VERSION}): use that release, or give tables: another path"
         )
-    wanted = {field.name: field for field in Schema.from_arrow(declared.arrow_schema()).fields}
-    found = {field.name: field for field in table.schema().fields}
-    if any(name not in wanted or field.type != wanted[name].type for name, field in found.items()):
+    # Both by way of Delta's own types: Arrow names the elements of a list in more than one way.
+    wanted = _arrow(Schema.from_arrow(declared.arrow_schema()))
+    found = _arrow(table.schema())
+    if not _is_within(pa.struct(found), pa.struct(wanted)):
         raise UserError(
             f"table {declared.name} at {path} has other columns than this release writes: "
             "give tables: another path, or use the release that made it"
         )
-    if missing := [field for name, field in wanted.items() if name not in found]:
-        table.alter.add_columns(missing)
+    if not _is_within(pa.struct(wanted), pa.struct(found)):
+        write_deltalake(table, wanted.empty_table(), mode="append", schema_mode="merge")
     if version < SCHEMA_VERSION:
         # Last: a start that is cut off before this does it again.
         table.alter.set_table_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)
+
+
+def _arrow(schema: Schema) -> pa.Schema:
+    found: pa.Schema = pa.schema(schema.to_arrow())  # type: ignore[arg-type]
+    return found
+
+
+def _is_within(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether a type is the other one, or lacks some of its struct's fields."""
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return _is_within(old.value_type, new.value_type)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        names = {field.name for field in new}
+        return all(
+            field.name in names and _is_within(field.type, new.field(field.name).type) for field in old
+        )
+    return old == new
 
 
 def _version(table: DeltaTable) -> int:

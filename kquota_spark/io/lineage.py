@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
 from kquota_spark.io.whole_checkpoint import require_whole
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.schema.version import STATE_FORMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,6 +56,8 @@ class Lineage:
     through_ms: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     jmx_through_ms: Mapping[str, int] = field(default_factory=dict)
+    state_form: int = 1
+    """See `schema.version.STATE_FORMS`; a checkpoint of release 0.1 has no lineage, and this form."""
 
     def only_beyond(self, rows: DataFrame) -> DataFrame:
         """Rows with a second that the table does not have yet."""
@@ -105,9 +108,11 @@ def require_lineage(settings: Settings, hops: Sequence[str], *, is_new: bool) ->
         target, is_jmx = TARGETS[hop], hop.endswith("_jmx")
         source = ("jmx" if is_jmx else "log") if target in (USAGE.name, DECISIONS.name) else None
         if require_whole(settings, hop):
+            _require_form(settings, hop)
             continue
         if not has_rows(settings, target, source):
-            _forget(settings, hop)
+            # The table was begun anew as well: nothing of before is to be left out.
+            _store(settings, hop, Lineage())
             continue
         if is_jmx:
             raise UserError(
@@ -122,6 +127,15 @@ def require_lineage(settings: Settings, hops: Sequence[str], *, is_new: bool) ->
         _store(settings, hop, _lineage(settings, hop))
         begun.append(hop)
     return begun
+
+
+def _require_form(settings: Settings, hop: str) -> None:
+    found, form = stored_lineage(settings, hop).state_form, STATE_FORMS.get(hop, 1)
+    if found != form:
+        raise UserError(
+            f"checkpoint {settings.checkpoints}/{hop}: another release wrote its state (form {found}, this one reads "
+            f"{form}): move it away and start with --new-lineage, or use that release"
+        )
 
 
 def _lineage(settings: Settings, hop: str) -> Lineage:
@@ -194,15 +208,9 @@ def _path(settings: Settings, hop: str) -> str:
     return f"{settings.checkpoints.rstrip('/')}/{hop}.lineage.json"
 
 
-def _forget(settings: Settings, hop: str) -> None:
-    """The table was begun anew as well: nothing of before is to be left out."""
-    files, place = file_system(settings, _path(settings, hop))
-    if files.get_file_info(place).type == fs.FileType.File:
-        files.delete_file(place)
-
-
 def _store(settings: Settings, hop: str, lineage: Lineage) -> None:
     files, place = file_system(settings, _path(settings, hop))
     files.create_dir(place.rpartition("/")[0], recursive=True)
     with files.open_output_stream(place) as stream:
-        stream.write(json.dumps(asdict(lineage)).encode())
+        stated = replace(lineage, state_form=STATE_FORMS.get(hop, 1))
+        stream.write(json.dumps(asdict(stated)).encode())

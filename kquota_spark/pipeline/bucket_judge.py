@@ -15,9 +15,9 @@ from kquota_spark.model.decision import Decision, judge_bucket
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.sent import Sent, stretch_of
+from kquota_spark.schema.version import STATE_FORMS
 
-_FORM = 4
-"""Version of the state's form; another release that cannot read it says so."""
+_FORM = STATE_FORMS["judge"]
 
 _named_config = cache(RateConfig.parse)
 

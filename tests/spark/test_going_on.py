@@ -72,10 +72,16 @@ def of_0_1(tmp_path: Path) -> Settings:
     return settings
 
 
-def test_a_later_release_goes_on_with_tables_and_checkpoints(
+def test_a_later_release_goes_on_with_the_tables_under_a_new_lineage(
     spark: SparkSession, of_0_1: Settings, untroubled: Rows
 ) -> None:
-    assert require_lineage(of_0_1, HOPS, is_new=False) == []
+    for hop in ("measure", "judge"):
+        with pytest.raises(
+            UserError, match=f"{hop}: another release wrote its state .form 1, this one reads"
+        ):
+            require_lineage(of_0_1, [hop], is_new=False)
+        shutil.rmtree(Path(of_0_1.checkpoints) / hop)
+    assert require_lineage(of_0_1, HOPS, is_new=True) == ["measure", "judge"]
     _go_on(spark, of_0_1)
     found = _rows(of_0_1)
     for name in WRITTEN:

@@ -162,14 +162,14 @@ def test_a_lineage_begins_with_the_commits_of_the_last_hour(settings: Settings) 
     for second in (0, 5_000, 7_200):
         write_table(root, "requests", request(second, T0_MS + second * 1_000))
     require_lineage(settings, ["measure"], is_new=True)
-    assert stored_lineage(settings, "measure") == Lineage(2, {"1/log": T0_MS + 7_200_000})
+    assert stored_lineage(settings, "measure") == Lineage(2, {"1": T0_MS + 7_200_000}, state_form=2)
 
 
 def test_nothing_is_left_out_of_tables_that_were_made_anew(settings: Settings) -> None:
     write_table(Path(settings.tables), "usage", usage())
     require_lineage(settings, ["measure"], is_new=True)
-    assert stored_lineage(settings, "measure") != Lineage()
+    assert stored_lineage(settings, "measure") != Lineage(state_form=2)
     shutil.rmtree(settings.tables)
     create_tables(settings)
     require_lineage(settings, ["measure"], is_new=False)
-    assert stored_lineage(settings, "measure") == Lineage()
+    assert stored_lineage(settings, "measure") == Lineage(state_form=2)

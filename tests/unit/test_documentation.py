@@ -141,12 +141,16 @@ def test_the_two_request_log_snippets_keep_the_same_requests() -> None:
     appender = log4j2["Configuration"]["Appenders"]["RollingFile"][0]
     filters = appender["Filters"]["StringMatchFilter"]
     assert [found["text"] for found in filters] == texts
-    assert texts == ['"replicaState":{', '"requestApiKeyName":"PRODUCE"', '"requestApiKeyName":"FETCH"']
-    assert [found["onMatch"] for found in filters] == ["DENY", "ACCEPT", "ACCEPT"]
+    kept = (
+        "PRODUCE", "FETCH", "CREATE_TOPICS", "CREATE_PARTITIONS", "DELETE_TOPICS", "ALTER_CLIENT_QUOTAS"
+    )  # fmt: skip
+    assert texts == ['"replicaState":{', *(f'"requestApiKeyName":"{name}"' for name in kept)]
+    assert [found["onMatch"] for found in filters] == ["DENY", *["ACCEPT"] * len(kept)]
+    assert [found["onMismatch"] for found in filters] == [*["NEUTRAL"] * len(kept), "DENY"]
     assert properties["log4j.logger.kafka.request.logger"] == "DEBUG, kquota"
     assert properties["log4j.appender.kquota.MaxFileSize"] == appender["SizeBasedTriggeringPolicy"]["size"]
-    kept = appender["DefaultRolloverStrategy"]["max"]
-    assert properties["log4j.appender.kquota.MaxBackupIndex"] == str(kept)
+    most = appender["DefaultRolloverStrategy"]["max"]
+    assert properties["log4j.appender.kquota.MaxBackupIndex"] == str(most)
 
 
 @pytest.fixture(scope="module")
