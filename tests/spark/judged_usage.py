@@ -54,4 +54,5 @@ def settings_with_rules(root: Path, **stream: int) -> Settings:
     settings = settings_at(root, **stream)
     write_rules(settings, *RULES)
     write_table(Path(settings.tables), "decisions")
+    write_table(Path(settings.tables), "log_gaps")
     return settings
