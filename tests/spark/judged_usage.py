@@ -55,4 +55,5 @@ def settings_with_rules(root: Path, **stream: int) -> Settings:
     write_rules(settings, *RULES)
     write_table(Path(settings.tables), "decisions")
     write_table(Path(settings.tables), "log_gaps")
+    write_table(Path(settings.tables), "broker_configs")
     return settings

@@ -97,6 +97,7 @@ def test_an_episode_is_seen_at_once_and_closed_when_its_gap_has_passed(
         "violated_seconds": 2,
         "throttled_ms": 140,
         "throttled_requests": 4,
+        "source": "log",
         "users": ["al", "bob"],
         "client_ids": ["x", "y"],
     }

@@ -203,7 +203,8 @@ def test_the_job_names_its_cluster_to_the_rules(spark: SparkSession, tmp_path: P
     write_rules(settings, change("alice", None, 1.0), cluster_id=settings.cluster_id)
     write_rules(settings, change("alice", None, 2.0), cluster_id="other")
     write_table(Path(settings.tables), "usage", {**asked(T0_MS), "cluster_id": settings.cluster_id})
-    write_table(Path(settings.tables), "decisions")
+    for name in ("decisions", "log_gaps", "broker_configs"):
+        write_table(Path(settings.tables), name)
     run_hop(spark, settings, "judge")
     assert [row["limit_per_s"] for row in rows_of(settings, "decisions")] == [1.0]
 

@@ -77,6 +77,7 @@ REQUEST = {
     "correlation_id": 7,
     "software_name": "apache-kafka-java",
     "software_version": "3.9.1",
+    "network_time_us": 250,
     "topics": ["orders"],
 }
 EMPTY: dict[str, Any] = dict.fromkeys(REQUESTS.names) | {

@@ -159,7 +159,9 @@ def test_a_hop_gives_exactly_what_its_table_declares_and_python_only_reads_messa
     rules(settings)
     quota_rules = table(spark, settings, "quota_rules")
     samples = table_stream(spark, settings, JMX_SAMPLES.name)
-    messages = spark.readStream.schema(_MESSAGES).parquet(settings.tables)
+    nothing = Path(settings.tables) / "messages"
+    nothing.mkdir()
+    messages = spark.readStream.schema(_MESSAGES).parquet(str(nothing))
     made: list[tuple[DataFrame, Table]] = [
         (to_jmx_samples(messages, _PARSE), JMX_SAMPLES),
         (to_jmx_usage(samples), USAGE),
