@@ -55,11 +55,10 @@ def _failure(session: SparkSession, settings: Settings, hop: str) -> str:
 
 def _fill(disk: Path) -> Path:
     ballast = disk / "ballast"
-    with ballast.open("wb") as file:
+    with ballast.open("wb", buffering=0) as file:
         try:
             while True:
                 file.write(bytes(4_096))
-                file.flush()
         except OSError:
             return ballast
 

@@ -29,11 +29,20 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def _rows(settings: Settings) -> Rows:
-    """All rows. Those of 0.1 say nothing of their source, which is the log."""
+    """All rows. Those of 0.1 say nothing of their source, which is the log, nor of thread times."""
     return {
-        name: sorted(({**row, "source": row["source"] or "log"} for row in rows_of(settings, name)), key=repr)
+        name: sorted(map(_completed, rows_of(settings, name)), key=lambda row: repr(sorted(row.items())))
         for name in WRITTEN
     }
+
+
+def _completed(row: dict[str, Any]) -> dict[str, Any]:
+    found = {**row, "source": row["source"] or "log"}
+    if "points" in row:
+        found["points"] = [
+            {**point, "network_time_us": point["network_time_us"] or 0} for point in row["points"]
+        ]
+    return found
 
 
 def _go_on(spark: SparkSession, settings: Settings) -> None:

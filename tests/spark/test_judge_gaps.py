@@ -26,6 +26,7 @@ def test_a_gap_makes_uncertain_until_the_ring_is_full_again(spark: SparkSession,
         "to_time": first + dt.timedelta(seconds=4), "reason": "the shipper lost lines",
     }  # fmt: skip
     write_table(Path(settings.tables), "log_gaps", gap, {**gap, "cluster_id": "another"})
+    write_table(Path(settings.tables), "broker_configs")
     # 4 s and the 12 s of N + 1 windows are 16 s.
     seconds = (1, 2, 5, 15, 16, 17)
     found = judged(

@@ -23,7 +23,7 @@ def test_spark_reads_the_tables_by_name(
     write_table(Path(settings.tables), "requests", request(0), request(1))
     assert main(["tables", "--sql", "spark", "--tables", settings.tables]) == 0
     printed = capsys.readouterr().out
-    assert "-- quota_rules: not there yet" in printed.splitlines()
+    assert "-- partition_leaders: not there yet" in printed.splitlines()
     try:
         for line in printed.splitlines():
             if not line.startswith("--"):
