@@ -89,6 +89,7 @@ def test_a_row_of_decisions(literal: list[dict[str, Any]]) -> None:
         "is_certain": True,
         "is_rules_behind": False,
         "model_variant": "3.8+/11x1000ms",
+        "source": "log",
         "users": ["alice"],
         "client_ids": ["etl"],
     }
