@@ -50,7 +50,7 @@ _TAIL = re.compile(
     rf"{_CONNECTION}(?P<connection>[^;\s]+);totalTime:(?P<total>{_NUMBER}),requestQueueTime:(?P<queue>{_NUMBER}),"
     rf"localTime:(?P<local>{_NUMBER}),remoteTime:(?P<remote>{_NUMBER})(?:,throttleTime:(?P<throttle>{_NUMBER}))?,"
     rf"responseQueueTime:(?P<response_queue>{_NUMBER}),sendTime:(?P<send>{_NUMBER}),securityProtocol:\w+,"
-    r"principal:(?P<kind>[^:]*):(?P<user>.*),listener:[^,\s]+"
+    r"principal:(?P<kind>[^:,]*):(?P<user>.*),listener:[^,\s]+"
     r"(?:,clientInformation:ClientInformation\(softwareName=(?P<software>[^,()]*), "
     r"softwareVersion=(?P<software_version>[^,()]*)\))?"
     rf"(?:,temporaryMemoryBytes:\d+)?(?P<conversions>,messageConversionsTime:{_NUMBER})?\s+\([^\s()]+\)\s*",
