@@ -17,9 +17,9 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.topics import create_topics
 from tests.bench.lines import QUOTAS, Line, lines
 
-LINES = 20_000
+LINES = 9_000
 COPIES = len(range(0, LINES, 3))
-LINES_PER_S = 400  # 50 s of log time
+LINES_PER_S = 300  # 30 s of log time
 SHUFFLED_S = 2.0  # of the 5 s of lateness; the micro-batches of two partitions take the rest
 TOPIC = "kquota.disturbed"
 TABLES = ("requests", "usage", "decisions", "violations", "quota_changes", "quota_rules")
@@ -29,7 +29,7 @@ _CONFIG = """\
 cluster_id: disturbed
 tables: {root}/tables
 checkpoints: {root}/checkpoints
-kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}, max_lines_per_trigger: 5000}}
+kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}, max_lines_per_trigger: 4000}}
 quotas: {{source: file, file: {root}/quotas.yaml}}
 stream: {{allowed_lateness: 5 s, max_files_per_trigger: 2}}
 {further}
