@@ -12,7 +12,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, Status, ok, warn
 from kquota_spark.io.kafka_checks import asking, callback_checks, entries
-from kquota_spark.io.storage import delta_table
+from kquota_spark.io.storage import arrow_files, delta_table
 from kquota_spark.model.broker_config import KAFKA_KEYS, BrokerConfig, described_config
 from kquota_spark.model.sampled_rate import RingVariant
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
@@ -192,7 +192,11 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
         table = delta_table(settings, BROKER_CONFIGS.name)
     except TableNotFoundError:
         return []
-    return list(table.to_pyarrow_table(filters=[("cluster_id", "=", settings.cluster_id)]).to_pylist())
+    return list(
+        table.to_pyarrow_table(
+            filters=[("cluster_id", "=", settings.cluster_id)], filesystem=arrow_files(table)
+        ).to_pylist()
+    )
 
 
 def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, read_below
-from kquota_spark.io.storage import delta_table
+from kquota_spark.io.storage import arrow_files, delta_table
 
 _FOLLOWERS = ("judge", "episodes")
 """MEASURE closes seconds in order: what its newest row follows is closed. These two follow it."""
@@ -51,7 +51,7 @@ def seconds_of(settings: Settings, name: str, version: int | None = None) -> tup
     if "min.second" not in actions.schema.names:
         return None
     oldest = [_epoch_ms(time) for time in actions.column("min.second").to_pylist() if time is not None]
-    dataset = table.to_pyarrow_dataset()
+    dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
     is_of_log = pc.scalar(True)
     if "source" in dataset.schema.names:
         is_of_log = pc.field("source").is_null() | (pc.field("source") == "log")

@@ -10,7 +10,7 @@ from deltalake.exceptions import DeltaError
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.rules_tables import open_rules_table
-from kquota_spark.io.storage import delta_table, storage_options
+from kquota_spark.io.storage import arrow_files, delta_table, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Table
@@ -130,5 +130,7 @@ def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
     is_of_source = pc.field("source") == source
     if source == "log":  # a release that had no JMX said nothing of it
         is_of_source |= pc.field("source").is_null()
-    rows = table.to_pyarrow_dataset().scanner(columns=["source"], filter=is_of_source)
+    rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).scanner(
+        columns=["source"], filter=is_of_source
+    )
     return bool(rows.head(1).num_rows)

@@ -6,10 +6,10 @@ import datetime as dt
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.storage import storage_options
+from kquota_spark.io.storage import arrow_files, delta_table, storage_options
 from kquota_spark.schema.tables import REQUESTS
 
 
@@ -20,7 +20,8 @@ def close_all_windows(settings: Settings) -> None:
     of the same rows finds the heartbeat of the first and adds nothing.
     """
     path = f"{settings.tables.rstrip('/')}/{REQUESTS.name}"
-    rows = DeltaTable(path, storage_options=storage_options(settings)).to_pyarrow_dataset()
+    table = delta_table(settings, REQUESTS.name)
+    rows = table.to_pyarrow_dataset(filesystem=arrow_files(table))
     newest = (
         duckdb.connect()
         .execute(

@@ -1,7 +1,6 @@
 """Writes `quota_changes` and `quota_rules` with the deltalake package: no Spark, no JVM.
 
-Order of writing: changes first, then rules. Rules are always derived from changes, and rewritten at each
-start, so a crash between the two repairs itself. Several clusters may share the tables; each writes its own.
+Changes are written first, then the rules derived from them, anew at each start: a crash in between repairs itself.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kquota_spark.errors import UserError
+from kquota_spark.io.storage import arrow_files
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, Name, parse_entity
 from kquota_spark.model.quota_types import parse_key
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
@@ -264,11 +264,11 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
 
 def _rows(table: DeltaTable, columns: list[str], filters: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
     """Rows as Python values, times in epoch milliseconds."""
-    found = table.to_pyarrow_table(columns=columns, filters=filters)
+    found = table.to_pyarrow_table(columns=columns, filters=filters, filesystem=arrow_files(table))
     for index, column in enumerate(found.schema):
         if pa.types.is_timestamp(column.type):
-            micros = found.column(index).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-            millis = [None if time_us is None else time_us // 1_000 for time_us in micros.to_pylist()]
+            micros = found.column(index).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+            millis = [None if time_us is None else time_us // 1_000 for time_us in micros]
             found = found.set_column(index, column.name, pa.array(millis, pa.int64()))
     return found.to_pylist()
 

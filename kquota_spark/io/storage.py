@@ -70,3 +70,15 @@ def hadoop_options(settings: Settings) -> dict[str, str]:
         is_plain = found["fs.s3a.endpoint"].startswith("http://")
         found.setdefault("fs.s3a.connection.ssl.enabled", str(not is_plain).lower())
     return found
+
+
+def arrow_files(table: DeltaTable) -> fs.FileSystem | None:
+    """The file system for reading a table through Arrow; None for an object store, where deltalake's own has to do.
+
+    deltalake's is written in Python. A thread of Arrow that is still in it when the process ends is cut off, and the
+    process aborts with it: in one of ten runs of a command.
+    """
+    from pyarrow import fs
+
+    local = local_path(table.table_uri)
+    return None if local is None else fs.SubTreeFileSystem(str(local.absolute()), fs.LocalFileSystem())

@@ -13,7 +13,7 @@ from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import stretch_of
-from kquota_spark.io.storage import storage_options
+from kquota_spark.io.storage import arrow_files, storage_options
 from kquota_spark.model.callback_governor import CallbackGovernor
 from kquota_spark.model.govern import Governor
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
@@ -95,7 +95,9 @@ def _rows(settings: Settings, name: str) -> list[dict[str, Any]] | None:
     path = f"{settings.tables.rstrip('/')}/{name}"
     try:
         table = DeltaTable(path, storage_options=storage_options(settings))
-        found = table.to_pyarrow_table(filters=[("cluster_id", "=", settings.cluster_id)])
+        found = table.to_pyarrow_table(
+            filters=[("cluster_id", "=", settings.cluster_id)], filesystem=arrow_files(table)
+        )
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:

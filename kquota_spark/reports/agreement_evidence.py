@@ -12,7 +12,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import from_tables
-from kquota_spark.io.storage import delta_table
+from kquota_spark.io.storage import arrow_files, delta_table
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.agreement_causes import BrokerEvidence, LikelyCause, likely_causes
 from kquota_spark.model.callback_governor import CallbackGovernor
@@ -175,7 +175,8 @@ def _traffic(settings: Settings, place: tuple[str, int], from_ms: int) -> Iterab
     end = datetime.fromtimestamp((from_ms + _LONGEST_MS) / 1_000, UTC)
     second = ds.field("second")
     try:
-        table = delta_table(settings, "usage").to_pyarrow_dataset()
+        delta = delta_table(settings, "usage")
+        table = delta.to_pyarrow_dataset(filesystem=arrow_files(delta))
         rows = table.to_table(
             columns=["quota_type", "principal_type", "user", "client_id", "second", "points"],
             filter=(ds.field("cluster_id") == place[0]) & (ds.field("broker_id") == place[1])
