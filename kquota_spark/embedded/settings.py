@@ -84,6 +84,8 @@ def broker_properties(
         "log.index.size.max.bytes": "1048576",
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
+        # Logs of the past, with their times, are test data here.
+        "log.retention.ms": "-1",
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.num.partitions": "1",
