@@ -87,7 +87,8 @@ def _agreement(tables: Tables) -> dict[str, Any]:
 
 
 def summary_text(summary: dict[str, Any], config: Path) -> str:
-    """The summary for people."""
+    """The summary for people; types of quotas that judged nothing are left out."""
+    judged = {name: tally for name, tally in summary["agreement"].items() if tally["requests_judged"]}
     lines = [
         "",
         (
@@ -96,13 +97,13 @@ def summary_text(summary: dict[str, Any], config: Path) -> str:
             f"({summary['open_violations']} open)   levels {', '.join(map(str, summary['levels_seen']))}"
         ),
         "",
-        "agreement with the broker        " + "".join(f"{name:>12}" for name in summary["agreement"]),
+        "agreement with the broker        " + "".join(f"{name:>12}" for name in judged),
     ]
     for title, key in _SHOWN:
-        values = [tally[key] for tally in summary["agreement"].values()]
+        values = [tally[key] for tally in judged.values()]
         lines.append(f"  {title:31}" + "".join(f"{value:>12,}" for value in values))
     for part in ("median", "p99", "max"):
-        values = [tally["throttle_error_ms"][part] for tally in summary["agreement"].values()]
+        values = [tally["throttle_error_ms"][part] for tally in judged.values()]
         shown = "".join(f"{'-' if value is None else format(value, ','):>12}" for value in values)
         lines.append(f"  {f'throttle error {part}, ms':31}{shown}")
     lines += [
