@@ -65,7 +65,7 @@ def test_sigterm_to_spark_submit_then_ctrl_c_leave_every_table_as_an_untroubled_
         lambda process: process.send_signal(signal.SIGTERM),
         lambda process: os.killpg(process.pid, signal.SIGINT),
     ]
-    pauses = [moments.uniform(0.0, 0.3) * calm.seconds for _ in signals]
+    pauses = [moments.uniform(0.0, 0.15) * calm.seconds for _ in signals]
     print("stopped after", [f"{pause:.1f} s" for pause in pauses])
     assert [_stopped(config, send, pause) for send, pause in zip(signals, pauses, strict=True)] == [0, 0]
     assert "Exception" not in (tmp_path / "stopped" / "audit.log").read_text(encoding="utf-8")
