@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -70,9 +70,7 @@ def run_audit(
         for hop in hops:
             stack.enter_context(driver_lock(settings.checkpoints, hop))
         begun = require_lineage(settings, hops, is_new=is_new_lineage)
-        watcher = Watcher(settings)
-        if "judge" in hops or "judge_jmx" in hops:
-            _watch(settings, watcher, stack)
+        check = _watch(settings, stack) if "judge" in hops or "judge_jmx" in hops else _nothing_to_check
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
         stop.hold_jvm(session)
@@ -80,9 +78,9 @@ def run_audit(
             rebuild_all_violations(session, settings)
         try:
             if is_once or is_drained:
-                _run_once(session, settings, hops, watcher, stop, metrics, is_drained=is_drained)
+                _run_once(session, settings, hops, check, stop, metrics, is_drained=is_drained)
             else:
-                _run_on(session, settings, hops, watcher, stop, metrics)
+                _run_on(session, settings, hops, check, stop, metrics)
         except Py4JNetworkError as error:
             raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
 
@@ -101,7 +99,13 @@ def _prepared(settings: Settings, hops: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _watch(settings: Settings, watcher: Watcher, stack: ExitStack) -> None:
+def _nothing_to_check() -> None:
+    """Where nobody judges, nobody watches."""
+
+
+def _watch(settings: Settings, stack: ExitStack) -> Callable[[], None]:
+    """Start to follow quotas and brokers; what is returned raises what ended a thread of theirs."""
+    watcher = Watcher(settings)
     brokers = BrokerConfigs(settings, now_ms)
     for finding in brokers.ask():
         _say(f"warning: {finding.evidence}: {finding.advice}")
@@ -110,12 +114,18 @@ def _watch(settings: Settings, watcher: Watcher, stack: ExitStack) -> None:
     watcher.start()
     stack.callback(watcher.stop)
 
+    def check() -> None:
+        watcher.check()
+        brokers.check()
+
+    return check
+
 
 def _run_once(
     session: SparkSession,
     settings: Settings,
     hops: Sequence[str],
-    watcher: Watcher,
+    check: Callable[[], None],
     stop: StopRequest,
     metrics: AuditMetrics,
     *,
@@ -127,26 +137,26 @@ def _run_once(
         if hop == "measure" and is_drained:
             close_all_windows(settings)
         query = start_hop(session, settings, hop, is_once=True)
-        _wait(settings, [query], watcher, stop, metrics)
+        _wait(settings, [query], check, stop, metrics)
 
 
 def _run_on(
     session: SparkSession,
     settings: Settings,
     hops: Sequence[str],
-    watcher: Watcher,
+    check: Callable[[], None],
     stop: StopRequest,
     metrics: AuditMetrics,
 ) -> None:
     queries = [start_hop(session, settings, hop, is_once=False) for hop in hops]
     _say(f"auditing {settings.cluster_id}: {', '.join(hops)}; stop with Ctrl-C")
-    _wait(settings, queries, watcher, stop, metrics)
+    _wait(settings, queries, check, stop, metrics)
 
 
 def _wait(
     settings: Settings,
     queries: list[StreamingQuery],
-    watcher: Watcher,
+    check: Callable[[], None],
     stop: StopRequest,
     metrics: AuditMetrics,
 ) -> None:
@@ -155,7 +165,7 @@ def _wait(
     reported_s, gaps = time.monotonic(), 0
     metrics.look_at_tables(progress)
     while not stop.wait(_POLL_S):
-        watcher.check()
+        check()
         is_active = any(query.isActive for query in queries)
         for query in queries:
             if not stop.is_asked:  # a signal to all processes ends Spark's workers too, and a query with them

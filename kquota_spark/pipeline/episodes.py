@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import VIOLATIONS
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ _CLOCK = ("cluster_id", "broker_id", "source")
 _BUCKET = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 _NAMES = 20
 LOG_SILENCE_S = 600
-FROM_LOG = "coalesce(source, 'log') = 'log'"
-"""Rows that an older release wrote have no source: it knew the log only."""
 
 
 def only_violated(decisions: DataFrame) -> DataFrame:

@@ -16,13 +16,12 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Result, Tables
 from kquota_spark.schema.agreement_tables import AGREEMENT, AGREEMENT_COUNTS
+from kquota_spark.schema.key_columns import FROM_LOG
 
 DAY_MS = 86_400_000
 LEAST_PERCENT = 99.0
 """Below this a cause is looked for. The right settings reach 99.5 % on every capture of a real broker."""
 
-OF_THE_LOG = "coalesce(source, 'log') = 'log'"
-"""What JMX alone tells has no verdicts of ours, and would agree with itself."""
 BUCKET = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
 GROUPS = {
     "cluster": "cluster_id",
@@ -153,7 +152,7 @@ def _dates(days: Iterable[date]) -> str:
 def where_seconds(span: Span, without: tuple[date, ...] = ()) -> str:
     """Conditions on decisions; all values are numbers and dates of ours."""
     # A decision from JMX agrees with the bean that it was made of: that says nothing.
-    where = [OF_THE_LOG]
+    where = [FROM_LOG]
     if without:
         where.append(f"event_date not in ({_dates(without)})")
     if span.from_ms is not None:

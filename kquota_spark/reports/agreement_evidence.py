@@ -22,7 +22,8 @@ from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.window_check import Fit, Traffic, likely_settings
-from kquota_spark.reports.agreement import OF_THE_LOG, Span, where_seconds
+from kquota_spark.reports.agreement import Span, where_seconds
+from kquota_spark.schema.key_columns import FROM_LOG
 
 _WARM_UP_MS, _LONGEST_MS = 130_000, 600_000
 """Judged again is what was used from 130 s before the first wrong verdict on (the longest ring tried that is also
@@ -109,7 +110,7 @@ def drops(settings: Settings, span: Span) -> list[Drop]:
         has_requests = tables.open_if_there("requests")
         has_jmx = tables.open_if_there("jmx_samples")
         has_configs = tables.open_if_there("broker_configs")
-        sql = _VERDICTS.format(where=where_seconds(span), of_the_log=OF_THE_LOG)
+        sql = _VERDICTS.format(where=where_seconds(span), of_the_log=FROM_LOG)
         found = []
         for row in tables.query(sql, [2 * default.horizon_ms]).dicts():
             place = (row.pop("cluster_id"), row.pop("broker_id"))

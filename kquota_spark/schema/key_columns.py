@@ -31,3 +31,6 @@ SOURCE = Column(
     "string",
     "log: replayed from the request log; jmx: the broker's own rate, at the time of a sample",
 )
+
+FROM_LOG = "coalesce(source, 'log') = 'log'"
+"""SQL: rows of the request log; those of a release that had no JMX say nothing of a source."""
