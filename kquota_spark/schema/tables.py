@@ -5,6 +5,7 @@ from __future__ import annotations
 from kquota_spark.schema.agreement_tables import AGREEMENT
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Column, Table
+from kquota_spark.schema.enforcement_tables import ENFORCEMENT_LOG
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.key_columns import (
@@ -250,7 +251,7 @@ TABLES: tuple[Table, ...] = (
     QUOTA_RULES,
     PARTITION_LEADERS,
     LOG_GAPS,
-    JMX_SAMPLES,
     AGREEMENT,
     BROKER_CONFIGS,
+    ENFORCEMENT_LOG,
 )

@@ -1,0 +1,103 @@
+"""What enforcement deals with: one quota, what a policy wants of it, and what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.quota_types import QuotaKey
+
+
+class Quota(NamedTuple):
+    """One key of one entity: the unit of every change."""
+
+    entity: Entity
+    key: QuotaKey
+
+
+class Mode(IntEnum):
+    """How far a policy may go; overall and per policy, and the lower one counts."""
+
+    OFF = 0
+    OBSERVE = 1
+    APPROVE = 2
+    ENFORCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The stretch of decisions that a proposal rests on; a guard reads it, people see it.
+
+    `seconds` counts those judged in the stretch, `certain_seconds` those whose verdicts are certain and were
+    judged with rules as new as they are. `throttled_seconds` are those in which the quota held clients back:
+    what was used then says nothing of what was wanted.
+    """
+
+    from_ms: int
+    to_ms: int
+    seconds: int
+    certain_seconds: int
+    throttled_seconds: int
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What else a person would ask for, by name with unit, e.g. peak_rate_per_s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a policy wants.
+
+    `before` is the value that the decision was based on, None where the key was not set; `after` is None for a
+    removal. `expires_at_ms` is None for a change that is meant to stay.
+    """
+
+    quota: Quota
+    before: float | None
+    after: float | None
+    policy: str
+    reason: str
+    expires_at_ms: int | None
+    evidence: Evidence
+    would_have: str = ""
+    """What it would have done yesterday, in one sentence; empty if nothing is known of it."""
+
+
+class StepId(NamedTuple):
+    """One change of one plan."""
+
+    plan_id: str
+    step: int
+
+
+class Event(StrEnum):
+    """What happened to a step, in the order in which it may; each is one row of `enforcement_log`."""
+
+    PLANNED = "planned"
+    APPROVED = "approved"
+    REFUSED = "refused"
+    SENDING = "sending"
+    APPLIED = "applied"
+    FAILED = "failed"
+    RESTORING = "restoring"
+    RESTORED = "restored"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One row of `enforcement_log`."""
+
+    step_id: StepId
+    event: Event
+    at_ms: int
+    proposal: Proposal
+    mode: Mode
+    actor: str
+    guard: str | None = None
+    """Which guard refused."""
+    fencing: int | None = None
+    note: str | None = None
+    """What `QuotaTarget.put_back` needs to restore what was there, as the target wrote it; no secret is in it."""
+    detail: str = ""
