@@ -1,0 +1,74 @@
+"""What the guards go by: bounds, steps, times, budgets and exemptions, as `conf/policy.yaml` sets them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from kquota_spark.config.settings import Duration
+from kquota_spark.model.entities import Default, Entity, Name
+from kquota_spark.model.quota_types import QuotaKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Between what our own changes stay; in the unit of the key, per broker."""
+
+    floor: float
+    ceiling: float
+    largest_step_percent: float = 50.0
+    """A new value is at most this much above or below the one before."""
+
+    def nearest(self, before: float | None, wanted: float) -> float:
+        """The allowed value nearest to what is wanted; without a value before it there is no step to keep."""
+        low, high = self.floor, self.ceiling
+        if before is not None:
+            low = max(low, before * (1 - self.largest_step_percent / 100))
+            high = min(high, before * (1 + self.largest_step_percent / 100))
+        return min(max(wanted, low), high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSettings:
+    """Limits of all policies together. A key without bounds is never changed."""
+
+    bounds: dict[str, Bounds] = field(default_factory=dict)
+    """By quota key, e.g. producer_byte_rate."""
+    hold_time: Duration = Duration(3_600_000)
+    """After a change of a quota no further one of ours for so long; expiry and rollback do not wait."""
+    changes_per_hour: int = 10
+    changes_per_plan: int = 20
+    max_age: Duration = Duration(120_000)
+    """Decisions and rules that are known through an older time are stale."""
+    min_certain_percent: float = 95.0
+    """Of the seconds that a proposal rests on."""
+    reversals_per_day: int = 2
+    """How often our changes of one quota may turn round (up after down, down after up) before it is unstable."""
+
+    def bounds_of(self, key: QuotaKey) -> Bounds | None:
+        """The bounds of a key, if it has some."""
+        return self.bounds.get(key.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exempt:
+    """Names that enforcement never touches: brokers, mirror makers, administrators."""
+
+    users: tuple[str, ...] = ()
+    client_ids: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    """Regular expressions for whole names of users or client ids."""
+
+    def holds(self, entity: Entity) -> str | None:
+        """The exemption that keeps an entity as it is; None if none does. Defaults have no name to be exempt by."""
+        for name, exact in ((entity.user, self.users), (entity.client_id, self.client_ids)):
+            if found := self._of(name, exact):
+                return found
+        return None
+
+    def _of(self, name: Name, exact: tuple[str, ...]) -> str | None:
+        if name is None or isinstance(name, Default):
+            return None
+        if name in exact:
+            return name
+        return next((pattern for pattern in self.patterns if re.fullmatch(pattern, name)), None)
