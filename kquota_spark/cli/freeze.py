@@ -9,6 +9,7 @@ from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError
+from kquota_spark.io.freeze_switch import FreezeSwitch
 from kquota_spark.io.tables import utc_text
 
 _REASON_LENGTH = 500
@@ -33,14 +34,11 @@ def run_freeze(options: argparse.Namespace) -> int:
     Raises:
         UserError: there is no reason, or the switch cannot be written.
     """
-    from kquota_spark.io.enforcement_target import enforcement_edges
-
     reason = options.reason.strip()
     if not reason or len(reason) > _REASON_LENGTH:
         raise UserError(f"--reason: expected 1 to {_REASON_LENGTH} characters: others will ask why")
     frozen = Frozen(now_ms(), login_name(), reason)
-    with enforcement_edges(settings_of(options)) as edges:
-        edges.switch.freeze(frozen)
+    FreezeSwitch(settings_of(options)).freeze(frozen)
     print(f"{frozen_text(frozen)}; kquota unfreeze lets it go on")
     return 0
 
@@ -51,11 +49,9 @@ def run_unfreeze(options: argparse.Namespace) -> int:
     Raises:
         UserError: the switch cannot be written.
     """
-    from kquota_spark.io.enforcement_target import enforcement_edges
-
-    with enforcement_edges(settings_of(options)) as edges:
-        frozen = edges.switch.frozen()
-        edges.switch.unfreeze()
+    switch = FreezeSwitch(settings_of(options))
+    frozen = switch.frozen()
+    switch.unfreeze()
     print("it was not frozen" if frozen is None else f"unfrozen: was {frozen_text(frozen)}")
     return 0
 

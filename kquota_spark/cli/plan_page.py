@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kquota_spark.cli.escape import json_text, terminal_text
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.page import Page, Tone
-from kquota_spark.cli.render import Report, Row
+from kquota_spark.cli.render import Report, Row, iso_time
 from kquota_spark.cli.units import rate_text
 from kquota_spark.enforce.changes import Event, LogEntry, StepId
 from kquota_spark.io.tables import utc_text
@@ -65,7 +66,7 @@ def step_row(entry: LogEntry) -> Row:
         "seconds": evidence.seconds,
         "certain_seconds": evidence.certain_seconds,
         "throttled_seconds": evidence.throttled_seconds,
-        "numbers": json_text(dict(evidence.numbers)),
+        "numbers": json_text({name: _number(value) for name, value in evidence.numbers.items()}),
     }
     return row
 
@@ -88,6 +89,20 @@ def change_text(entry: LogEntry) -> str:
     if before and after is not None:
         text += f" ({100 * (after - before) / before:+.3g} %)"
     return text
+
+
+def event_line(entry: LogEntry) -> str:
+    """One row of the log on one line: when, what, of whom, and why."""
+    plan_id, step = entry.step_id
+    refused = f"refused by {entry.guard}" if entry.event is Event.REFUSED else entry.event.value
+    proposal = entry.proposal
+    until = "" if proposal.expires_at_ms is None else f", until {utc_text(proposal.expires_at_ms)}"
+    detail = f" [{entry.detail}]" if entry.detail else ""
+    return terminal_text(
+        f"{iso_time(entry.at_ms)} {refused}: {proposal.quota.entity} {proposal.quota.key.value} "
+        f"{change_text(entry)}{until}; {proposal.policy}: {proposal.reason} (plan {plan_id} step {step}, "
+        f"{entry.actor}){detail}"
+    )
 
 
 def print_plan(entries: Sequence[LogEntry], page: Page) -> None:
@@ -135,6 +150,11 @@ def print_step(entry: LogEntry, page: Page) -> None:
 def _field(page: Page, label: str, text: str, tone: Tone | None = None) -> None:
     if text:
         page.paragraph(" " * _INDENT + label, terminal_text(text), tone, indent=_INDENT + _LABEL)
+
+
+def _number(value: float) -> float | str:
+    """JSON has no number for infinity."""
+    return value if math.isfinite(value) else str(value)
 
 
 def _mark(before: float | None, after: float | None) -> str:
