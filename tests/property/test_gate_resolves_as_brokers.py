@@ -29,7 +29,7 @@ _IDS = st.sampled_from(["c", "d%", "<default>", "e", ""])
 
 def gate_of(rules: dict[Entity, dict[QuotaKey, float]]) -> tuple[QuotaGate, RuleBook]:
     """A gate that was told the rules through messages, and the rules as the tables have them."""
-    book = RuleBook(RuleStretch(entity, dict(values), 0, None, 1) for entity, values in rules.items())
+    book = RuleBook(RuleStretch(entity, {**values}, 0, None, 1) for entity, values in rules.items())
     gate = QuotaGate("pay")
     for message in [*differences("pay", {}, decided(book, [], 0), 0), encode("pay", Heartbeat(0, 0))]:
         gate.take(*message, 0, 0)

@@ -160,7 +160,7 @@ def step(event: Event, after: float | None, *, number: int = 1, key: QuotaKey = 
 
 def book(**of_alice: float) -> RuleBook:
     keys = {QuotaKey(name): value for name, value in of_alice.items()}
-    return RuleBook([RuleStretch(ALICE, {}, 0, 100, None), RuleStretch(ALICE, dict(keys), 100, None, 1)])
+    return RuleBook([RuleStretch(ALICE, {}, 0, 100, None), RuleStretch(ALICE, {**keys}, 100, None, 1)])
 
 
 OURS = Ours("p", "too loud", 9_000, 1e6)
