@@ -50,6 +50,8 @@ class Kafka:
     """A regular expression with one group for whole topic names: the group is the broker's id or name."""
     jmx_topic: str = ""
     """Topic of JMX samples; empty where there is none. With it `topic` may be empty."""
+    decision_topic: str = ""
+    """Compacted topic that tells proxies and gateways the quotas; empty where there is none."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict)
