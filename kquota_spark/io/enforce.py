@@ -109,7 +109,6 @@ class Looks:
             self._problem = ""
             self._well_s = time.monotonic()
 
-
     def end(self) -> None:
         """Let the look that is under way come to its end; no other begins."""
         self._is_ending = True
