@@ -1,4 +1,4 @@
-"""A cluster whose quotas are in memory, tables of real Delta that show an offender, and a policy file for the commands."""
+"""A cluster with quotas in memory, real tables that show an offender, and a policy file: for tests of commands."""
 
 from __future__ import annotations
 

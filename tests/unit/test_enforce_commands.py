@@ -65,7 +65,12 @@ def test_approve_apply_and_rollback_change_the_quota_and_put_it_back_to_the_lett
     assert (code, [line.split()[1] for line in out.splitlines()]) == (0, ["sending:", "applied:"])
     assert cluster.of_alice == "500000.0"
     [row] = as_json("enforce", "show", "--config", str(cluster.config))["rows"]
-    assert (row["status"], row["actor"], row["value_before"], row["fencing"]) == ("applied", "eve", 1e6, 1)
+    assert (row["status"], row["actor"], row["value_before"], row["fencing"]) == (
+        "applied",
+        "eve",
+        1e6,
+        2,
+    )  # the 2nd apply
     code, out, _ = enforce(cluster, "rollback", plan, "--yes")
     assert (code, [line.split()[1] for line in out.splitlines()]) == (0, ["restoring:", "restored:"])
     assert cluster.of_alice == "1000000"  # not 1000000.0, as a float would be written
@@ -90,7 +95,7 @@ def test_decisions_that_are_old_make_a_plan_that_is_refused(cluster: InMemoryClu
     assert "refused    stale: decisions are 602 s old, more than 120 s" in text
 
 
-def test_a_plan_that_is_not_there_and_a_policy_file_that_is_wrong_are_said_in_one_line(
+def test_a_missing_plan_and_a_wrong_policy_file_are_said_in_one_line(
     cluster: InMemoryCluster,
 ) -> None:
     assert enforce(cluster, "show")[0::2] == (
