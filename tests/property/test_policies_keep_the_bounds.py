@@ -9,50 +9,69 @@ from kquota_spark.enforce.changes import Proposal, Quota
 from kquota_spark.enforce.cluster_quota_policy import served
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.observations import BucketUse, InForce, Observations, Place, RateSeconds
-from kquota_spark.enforce.policy import ClusterQuota, DefaultQuota, Lower, Penalty, Policies, Raise
+from kquota_spark.enforce.policy import (
+    ClusterQuota,
+    DefaultQuota,
+    Lower,
+    Penalty,
+    Policies,
+    Policy,
+    Raise,
+)
 from kquota_spark.enforce.proposing import proposals
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import bucket_of_level, resolve
-from tests.unit.observed_uses import DAY, NOW_MS, READ, WRITE, broker, client, seen
+from tests.unit.observed_uses import DAY, NOW_MS, WRITE, broker, client, seen
 
-NAMES = ("alice", "bob", "admin", "mm-1", "etl", "")
+NAMES = ("alice", "bob", "carol", "dave", "erin", "app", "admin", "mm-1", "etl", "")
 EXEMPT = Exempt(users=("admin",), patterns=("mm-.*",))
-SCENES = 3_000
+SCENES = 2_000
+
+
+def _percent(random: Random) -> float:
+    return random.uniform(1.0, 100.0)
 
 
 def _guards(random: Random) -> GuardSettings:
-    floor = 10 ** random.uniform(2, 6)
+    floor = 10 ** random.uniform(2, 5)
     bounds = Bounds(
         floor=floor,
-        ceiling=floor * 10 ** random.uniform(0, 3),
+        ceiling=floor * 10 ** random.uniform(0, 4),
         largest_step_percent=random.choice((1.0, 10.0, 50.0, 100.0)),
     )
     return GuardSettings(bounds={WRITE.value: bounds} if random.random() < 0.95 else {})
 
 
 def _policies(random: Random) -> Policies:
-    keys = {"keys": (WRITE, READ)}
-    percent = lambda: random.uniform(1.0, 100.0)  # noqa: E731 - a few draws, each of its own
-    found = [
-        Penalty(name="penalty", kind="penalty", **keys, used_percent=100.0 + percent(), to_percent=percent()),
+    budgets = {name: 10 ** random.uniform(3, 8) for name in ("users/alice", "clients/etl", "users/admin")}
+    found: list[Policy] = [
+        Penalty(
+            name="penalty",
+            kind="penalty",
+            used_percent=100.0 + _percent(random) / 2,
+            to_percent=_percent(random),
+        ),
         Raise(
             name="raise",
             kind="raise",
-            broker_capacity_per_s={WRITE.value: 10 ** random.uniform(4, 9)},
-            throttled_percent=percent(),
-            step_percent=percent(),
+            broker_capacity_per_s={WRITE.value: 10 ** random.uniform(7, 10)},
+            throttled_percent=_percent(random) / 2,
+            step_percent=_percent(random),
         ),
         ClusterQuota(
             name="budget",
             kind="cluster_quota",
             key=WRITE,
-            budgets={
-                name: 10 ** random.uniform(3, 8) for name in ("users/alice", "clients/etl", "users/admin")
-            },
-            change_percent=percent(),
+            budgets=budgets,
+            change_percent=_percent(random),
         ),
-        Lower(name="lower", kind="lower", **keys, unused_percent=percent(), margin_percent=100.0 + percent()),
+        Lower(
+            name="lower",
+            kind="lower",
+            unused_percent=_percent(random),
+            margin_percent=100.0 + _percent(random),
+        ),
         DefaultQuota(
             name="default",
             kind="default",
@@ -67,11 +86,11 @@ def _policies(random: Random) -> Policies:
 def _rules(random: Random) -> dict[Entity, float]:
     parts = (None, DEFAULT, *NAMES[:-1])
     pairs = [(user, client_id) for user in parts for client_id in parts if (user, client_id) != (None, None)]
-    return {Entity(*pair): 10 ** random.uniform(2, 8) for pair in random.sample(pairs, random.randint(0, 8))}
+    return {Entity(*pair): 10 ** random.uniform(2, 8) for pair in random.sample(pairs, random.randint(0, 20))}
 
 
 def _use(random: Random, at: Place, rule: Entity | None, limit: float | None) -> BucketUse:
-    scale = (limit or 1e6) * random.uniform(0.0, 3.0)
+    scale = (limit or 1e6) * random.choice((0.1, 1.0, 3.0)) * random.random()
     seconds = random.randint(1, 5_000)
     throttled = random.choice((0, random.randint(0, seconds)))
     return BucketUse(
@@ -98,13 +117,13 @@ def _use(random: Random, at: Place, rule: Entity | None, limit: float | None) ->
 def _observed(random: Random) -> Observations:
     rules = _rules(random)
     quotas = {
-        Quota(entity, WRITE): InForce(value, random.choice((0, NOW_MS - DAY)))
+        Quota(entity, WRITE): InForce(value, random.choice((0, 0, NOW_MS - DAY)))
         for entity, value in rules.items()
     }
     values = {entity: {WRITE: value} for entity, value in rules.items()}
     uses: dict[Place, BucketUse] = {}
     clients = []
-    for _ in range(random.randint(0, 12)):
+    for _ in range(random.randint(0, 8)):
         user, client_id = random.choice(NAMES[:-1]), random.choice(NAMES)
         found = resolve(user, client_id, WRITE, values.get)
         for number in random.sample((1, 2, 3), random.randint(1, 3)):
@@ -114,7 +133,7 @@ def _observed(random: Random) -> Observations:
             clients.append(client(user, client_id, random.uniform(0, 1e7), number))
     rates = {at: (RateSeconds(random.uniform(0, 1e7), random.randint(1, 100)),) for at in uses}
     changed: dict[str, Any] = {
-        "brokers": tuple(broker(number, random.uniform(0, 1e8)) for number in (1, 2, 3)),
+        "brokers": tuple(broker(number, random.uniform(0, 1e7)) for number in (1, 2, 3)),
         "clients": tuple(clients),
         "rates": rates,
     }
