@@ -3,7 +3,7 @@
 ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own; the audit is
 started by spark-submit, as a user would. DEMO_SECONDS is the length of the load. With SOURCE=jmx the audit gets no
 request log, but what the broker's Jolokia agent says. KIND=kraft takes a KRaft node, whose quotas are watched through
-the Admin API.
+the Admin API. ENFORCE=1 lets a penalty be applied in mid-run, and end.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
-from kquota_spark.embedded import demo_jmx
+from kquota_spark.embedded import demo_enforcement, demo_jmx
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo_live import LiveTable
 from kquota_spark.embedded.demo_plan import (
@@ -66,6 +66,7 @@ ship:
   state_dir: {directory}/ship
   options: {login}
 collect: {{jmx: {{brokers: {agents}, interval: 2 s, options: {login}}}}}
+enforcement: {{policy_file: {directory}/policy.yaml, decision_topic: "{decision_topic}"}}
 """
 
 
@@ -87,8 +88,11 @@ def main() -> int:
         return 1
     # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    is_enforced = os.environ.get("ENFORCE", "") not in ("", "0")
     try:
-        _run(seconds, source, is_kraft=kind == "kraft")
+        if is_enforced:
+            demo_enforcement.check_enforced(seconds, source, is_kraft=kind == "kraft")
+        _run(seconds, source, is_kraft=kind == "kraft", is_enforced=is_enforced)
     except UserError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -98,7 +102,7 @@ def main() -> int:
     return 0
 
 
-def _run(seconds: float, source: str, *, is_kraft: bool) -> None:
+def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> None:
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
     _say(f"starting {'a KRaft node of' if is_kraft else 'ZooKeeper and'} Kafka 3.9.1")
@@ -107,6 +111,8 @@ def _run(seconds: float, source: str, *, is_kraft: bool) -> None:
         set_quotas(cluster)
         config = _write_config(cluster, source)
         settings = load_settings(config)
+        demo_enforcement.write_policy(DIRECTORY / "policy.yaml", seconds, is_enforced=is_enforced)
+        act = demo_enforcement.Act(cluster, settings, config, seconds) if is_enforced else None
         if is_kraft:
             # A poll has no history. As operators are told to: it begins before what is to be audited.
             watcher = Watcher(settings)
@@ -118,7 +124,7 @@ def _run(seconds: float, source: str, *, is_kraft: bool) -> None:
         _say(f"starting kquota {feeder} and spark-submit jobs/audit.py (logs in {DIRECTORY})")
         with _process(_audit(config), "audit.log") as audit:
             with _process(_kquota(feeder, config), f"{feeder.partition(' ')[0]}.log") as feeding:
-                _load_and_show(cluster, settings, seconds, [audit, feeding])
+                _load_and_show(cluster, settings, seconds, [audit, feeding], act)
             if source == "log":
                 _say("the load has ended; shipping the last lines, then the audit works through them")
                 with _process([*_kquota("ship", config), "--once", "--end"], "ship-end.log") as last:
@@ -127,12 +133,14 @@ def _run(seconds: float, source: str, *, is_kraft: bool) -> None:
                 _say("the load has ended; the audit works through the last samples")
             _wait_until_judged(settings, audit)
             _stop_driver(settings, audit)
+        plan = demo_enforcement.plan_text(config)
     if source == "jmx":
         print(demo_jmx.summary(settings, seconds, config, DIRECTORY / "summary.json"))
-        return
-    summary = summarise(settings, seconds)
-    (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    print(summary_text(summary, config))
+    else:
+        summary = summarise(settings, seconds)
+        (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        print(summary_text(summary, config))
+    print(plan)
 
 
 def _say(text: str) -> None:
@@ -162,6 +170,7 @@ def _write_config(cluster: Cluster, source: str) -> Path:
             if cluster.has_zookeeper
             else "source: admin, poll_interval: 1 s"
         ),
+        decision_topic="" if cluster.has_zookeeper else "kquota.decisions",
         files=", ".join(json.dumps(f"{broker.id}={broker.request_log}") for broker in cluster.brokers),
         login=json.dumps(login),
     )
@@ -207,7 +216,11 @@ def _process(command: list[str], log: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _load_and_show(
-    cluster: Cluster, settings: Settings, seconds: float, processes: list[subprocess.Popen[bytes]]
+    cluster: Cluster,
+    settings: Settings,
+    seconds: float,
+    processes: list[subprocess.Popen[bytes]],
+    act: demo_enforcement.Act | None,
 ) -> None:
     """Run the clients, change a quota half-way, and show the audit's live table until they end."""
     stop = threading.Event()
@@ -216,18 +229,24 @@ def _load_and_show(
     started_s = time.monotonic()
     live = LiveTable(settings)
     is_changed = False
+    running = ExitStack()
+    if act is not None:
+        running.enter_context(act.offender())
     try:
         while load.is_alive():
             load.join(1.0)
             passed_s = time.monotonic() - started_s
             if not is_changed and passed_s > seconds / 2:
-                live.note(change_quota(cluster))
+                live.note(f"changed in mid-run: {change_quota(cluster)}")
                 is_changed = True
+            for line in act.step(passed_s) if act else ():
+                live.note(line)
             for process in processes:
                 _require_running(process)
             live.show(passed_s, seconds)
     finally:
         stop.set()
+        running.close()
         load.join()
         live.close()
 

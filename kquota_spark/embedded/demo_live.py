@@ -37,7 +37,7 @@ class LiveTable:
         self._shown_s = passed_s
         self._erase()
         for note in self._notes:
-            print(f"  * changed in mid-run: {note}")
+            print(f"  * {note}")
         self._notes.clear()
         lines = [f"{passed_s:5.0f} of {of_s:.0f} s   {_TITLES}", *map(_line, self._rows()[:_ROWS])]
         if len(lines) == 1:

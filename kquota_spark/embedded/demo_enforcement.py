@@ -1,0 +1,167 @@
+"""The demo's last act: what enforcement would do about what the audit found; with ENFORCE=1 it does, and takes it back.
+
+Everything goes through the commands that an operator has. The offender opens a connection for each record, so that no
+throttle ever holds it back; it is there with ENFORCE=1 only.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.errors import UserError
+from kquota_spark.io.tables import query
+
+LEAST_SECONDS = 150.0
+"""A policy looks at a minute or more, and leaves quotas alone that are younger than a penalty lasts."""
+OFFENDER, USER = "crawler", "erin"
+NODE = f"/config/clients/{OFFENDER}"
+_RECORD = b"x" * 100_000
+_RECORDS_PER_S = 4
+_SEEN_MS = 15_000
+_COMMAND_S = 60.0
+_POLICY = """\
+# Written by the demo; conf/policy.yaml has every key, commented.
+mode: {mode}
+guards:
+  bounds:
+    producer_byte_rate: {{floor: 10000, ceiling: 10000000}}
+    consumer_byte_rate: {{floor: 10000, ceiling: 10000000}}
+policies:
+  - {{name: repeat-offenders, kind: penalty, mode: {mode}, within: 1 min, expires_after: {penalty} s}}
+  - name: raise-throttled
+    kind: raise
+    mode: observe
+    broker_capacity_per_s: {{producer_byte_rate: 20000000, consumer_byte_rate: 20000000}}
+    within: 1 min
+    least_seconds: 20
+  - {{name: lower-unused, kind: lower, mode: observe, within: 1 min}}
+"""
+
+
+def write_policy(path: Path, seconds: float, *, is_enforced: bool) -> None:
+    """The policies of the demo; a penalty ends before the load does."""
+    mode = "approve" if is_enforced else "observe"
+    path.write_text(_POLICY.format(mode=mode, penalty=round(0.25 * seconds)), encoding="utf-8")
+
+
+def check_enforced(seconds: float, source: str, *, is_kraft: bool) -> None:
+    """Whether ENFORCE=1 can be shown.
+
+    Raises:
+        UserError: the load is too short, or there is no request log or no ZooKeeper.
+    """
+    if seconds < LEAST_SECONDS:
+        raise UserError(
+            f"ENFORCE=1 needs DEMO_SECONDS of {LEAST_SECONDS:.0f} or more: policies look at minutes"
+        )
+    if is_kraft or source != "log":
+        raise UserError("ENFORCE=1 shows brokers with ZooKeeper and a request log: leave KIND and SOURCE out")
+
+
+def plan_text(config: Path) -> str:
+    """What `kquota enforce plan` says."""
+    command = f"kquota enforce plan --config {config}"
+    return f"\n$ {command}\n{_output('kquota_spark.cli.main', 'enforce', 'plan', config=config)}"
+
+
+class Act:
+    """ENFORCE=1: one step after the other, at their times of the load."""
+
+    def __init__(self, cluster: Cluster, settings: Settings, config: Path, seconds: float) -> None:
+        self._cluster, self._settings, self._config = cluster, settings, config
+        self._due = [(0.55 * seconds, self._limit), (0.9 * seconds, self._release)]
+        self._limited_ms = 0
+
+    def step(self, passed_s: float) -> list[str]:
+        """What was done now, in lines; none if nothing is due."""
+        if not self._due or passed_s < self._due[0][0]:
+            return []
+        _, run = self._due.pop(0)
+        return run()
+
+    @contextmanager
+    def offender(self) -> Iterator[None]:
+        """The client that does not wait, for as long as the block runs."""
+        stop = threading.Event()
+        client = threading.Thread(target=_crawl, args=(self._cluster, stop), daemon=True)
+        client.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            client.join()
+
+    def _limit(self) -> list[str]:
+        plan = self._kquota("enforce", "plan", "--output", "csv")
+        found = [
+            line.split(",")[0] for line in plan if f",clients/{OFFENDER}," in line and ",planned," in line
+        ]
+        if not found:
+            return ["kquota enforce plan: the offender is in no plan yet", *plan]
+        lines = self._kquota("enforce", "show", found[0])
+        lines += self._kquota("enforce", "approve", found[0], "--yes")
+        lines += self._kquota("enforce", "apply", found[0], "--yes")
+        self._limited_ms = _now_ms()
+        return lines
+
+    def _release(self) -> list[str]:
+        now_ms = _now_ms()
+        before = self._throttle(self._limited_ms - _SEEN_MS, self._limited_ms)
+        after = self._throttle(now_ms - 2 * _SEEN_MS, now_ms)
+        command = [sys.executable, "jobs/enforce.py", "--config", str(self._config), "--once"]
+        lines = [
+            f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
+        ]
+        lines += ["$ python jobs/enforce.py --once", *_run(command).splitlines()]
+        with connected(self._cluster.zookeeper_connect) as client:
+            there = "is still there" if client.exists(NODE) else "is gone again, as before the penalty"
+        return [*lines, f"ZooKeeper: {NODE} {there}"]
+
+    def _kquota(self, *words: str) -> list[str]:
+        return [
+            f"$ kquota {' '.join(words)}",
+            *_output("kquota_spark.cli.main", *words, config=self._config).splitlines(),
+        ]
+
+    def _throttle(self, from_ms: int, to_ms: int) -> str:
+        sql = (
+            "select count(*), avg(observed_throttle_ms) from requests "
+            "where client_id = ? and api_key = 0 and record_time_ms between ? and ?"
+        )
+        [(records, mean_ms)] = query(self._settings, ["requests"], sql, [OFFENDER, from_ms, to_ms]).rows
+        return f"{(mean_ms or 0) / 1_000:.1f} s a record ({records} records)"
+
+
+def _crawl(cluster: Cluster, stop: threading.Event) -> None:
+    from confluent_kafka import Producer
+
+    while not stop.wait(1 / _RECORDS_PER_S):
+        producer = Producer({**cluster.client_settings(USER), "client.id": OFFENDER, "log_level": 0})
+        producer.produce("orders", _RECORD)
+        producer.flush(10)
+
+
+def _output(module: str, *words: str, config: Path) -> str:
+    return _run([sys.executable, "-m", module, *words, "--config", str(config)])
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
+    if done.returncode != 0:
+        raise UserError(
+            f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr.strip() or done.stdout}"
+        )
+    return done.stdout
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
