@@ -176,7 +176,7 @@ def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
     stop.hold_jvm(session)
     silent_s = 2 * settings.enforcement.trigger / 1_000
     try:
-        query = _started(session, settings, looks)
+        query = start_heartbeat(session, settings, looks.try_to_look)
         _say(f"enforcing {settings.cluster_id}; stop with Ctrl-C; kquota freeze stops what it does")
         while not stop.wait(_POLL_S):
             raise_failure(settings, query)
@@ -189,13 +189,13 @@ def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
         raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
 
 
-def _started(session: SparkSession, settings: Settings, looks: Looks) -> StreamingQuery:
-    """The heartbeat: from now on, and all that has come in one micro-batch."""
+def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[], None]) -> StreamingQuery:
+    """Have something called for each micro-batch of decisions: from now on, and all that has come in one."""
     from kquota_spark.io.spark import NO_LIMIT, table_stream
     from kquota_spark.schema.tables import DECISIONS
 
     def on_news(_: DataFrame, __: int) -> None:
-        looks.try_to_look()
+        look()
 
     newest = delta_table(settings, DECISIONS.name).version()
     decisions = table_stream(session, settings, DECISIONS.name, NO_LIMIT, newest)

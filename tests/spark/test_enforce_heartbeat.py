@@ -1,0 +1,64 @@
+"""The query that wakes the enforcer: once for what has come, not for what was there, and also after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.audit import raise_failure
+from kquota_spark.io.enforce import start_heartbeat
+from tests.unit.table_rows import decision, write_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_new_decisions_wake_it_once_whatever_their_commits(spark: SparkSession, settings: Settings) -> None:
+    tables, looks = Path(settings.tables), list[int]()
+    for number in range(3):
+        write_table(tables, "decisions", decision(number))
+    query = start_heartbeat(spark, settings, lambda: looks.append(1))
+    try:
+        query.processAllAvailable()
+        history = len(looks)
+        for number in range(3, 6):
+            write_table(tables, "decisions", decision(number))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    # The newest commit of before is where it starts; the three that came may be one micro-batch or up to three.
+    assert history == 1
+    assert 2 <= len(looks) <= 4
+    write_table(tables, "decisions", decision(6))
+    write_table(tables, "decisions", decision(7))
+    again: list[int] = []
+    query = start_heartbeat(spark, settings, lambda: again.append(1))
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert again == [1]  # two commits of the pause, one look
+
+
+def test_a_look_that_fails_for_good_ends_the_query_with_its_reason(
+    spark: SparkSession, settings: Settings
+) -> None:
+    write_table(Path(settings.tables), "decisions", decision(0))
+
+    def fail() -> None:
+        raise UserError("ZooKeeper is gone")
+
+    query = start_heartbeat(spark, settings, fail)
+    with pytest.raises(UserError, match=r"query enforce failed .*UserError: ZooKeeper is gone"):
+        try:
+            query.processAllAvailable()
+        except Exception:
+            raise_failure(settings, query)
+        finally:
+            query.stop()
