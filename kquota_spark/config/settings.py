@@ -243,7 +243,7 @@ class Enforcement:
     lease_time: Duration = Duration(15_000)
     """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
     decision_topic: str = "kquota.decisions"
-    """Kafka topic of decisions; without ZooKeeper it holds the lease as well. Empty: none."""
+    """Kafka topic of decisions; empty for none. With source: admin the topic NAME.lease says who may act."""
     gate_silence: Duration = Duration(30_000)
     """After so long without a decision a gate that follows the topic lets everything through."""
 
