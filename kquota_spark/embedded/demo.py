@@ -125,6 +125,8 @@ def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> N
         with _process(_audit(config), "audit.log") as audit:
             with _process(_kquota(feeder, config), f"{feeder.partition(' ')[0]}.log") as feeding:
                 _load_and_show(cluster, settings, seconds, [audit, feeding], act)
+                if act is not None:
+                    act.finish()
             if source == "log":
                 _say("the load has ended; shipping the last lines, then the audit works through them")
                 with _process([*_kquota("ship", config), "--once", "--end"], "ship-end.log") as last:

@@ -26,7 +26,8 @@ OFFENDER, USER = "crawler", "erin"
 NODE = f"/config/clients/{OFFENDER}"
 _RECORD = b"x" * 100_000
 _RECORDS_PER_S = 4
-_SEEN_MS = 15_000
+_SEEN_MS = 10_000
+_AGAIN_S = 5.0
 _COMMAND_S = 60.0
 _POLICY = """\
 # Written by the demo; conf/policy.yaml has every key, commented.
@@ -50,7 +51,12 @@ policies:
 def write_policy(path: Path, seconds: float, *, is_enforced: bool) -> None:
     """The policies of the demo; a penalty ends before the load does."""
     mode = "approve" if is_enforced else "observe"
-    path.write_text(_POLICY.format(mode=mode, penalty=round(0.25 * seconds)), encoding="utf-8")
+    path.write_text(_POLICY.format(mode=mode, penalty=penalty_s(seconds)), encoding="utf-8")
+
+
+def penalty_s(seconds: float) -> int:
+    """How long a penalty lasts: so that it ends before the load does."""
+    return round(0.2 * seconds)
 
 
 def check_enforced(seconds: float, source: str, *, is_kraft: bool) -> None:
@@ -74,19 +80,38 @@ def plan_text(config: Path) -> str:
 
 
 class Act:
-    """ENFORCE=1: one step after the other, at their times of the load."""
+    """ENFORCE=1: the offender is planned for, limited and let go, beside the live table."""
 
     def __init__(self, cluster: Cluster, settings: Settings, config: Path, seconds: float) -> None:
         self._cluster, self._settings, self._config = cluster, settings, config
-        self._due = [(0.55 * seconds, self._limit), (0.9 * seconds, self._release)]
-        self._limited_ms = 0
+        self._penalty_s = penalty_s(seconds)
+        self._due_s = seconds / 2
+        self._limited_ms: int | None = None
+        self._is_over = False
 
     def step(self, passed_s: float) -> list[str]:
         """What was done now, in lines; none if nothing is due."""
-        if not self._due or passed_s < self._due[0][0]:
+        if self._is_over or passed_s < self._due_s:
             return []
-        _, run = self._due.pop(0)
-        return run()
+        if self._limited_ms is not None:
+            return self._release()
+        lines = self._limit()
+        self._due_s = passed_s + (self._penalty_s + 1 if lines else _AGAIN_S)
+        return lines
+
+    def finish(self) -> None:
+        """What the load was too short for.
+
+        Raises:
+            UserError: the offender was not found.
+        """
+        if self._limited_ms is None:
+            raise UserError(
+                f"{OFFENDER} was in no plan before the load ended: give DEMO_SECONDS a larger number"
+            )
+        if not self._is_over:
+            time.sleep(max(0.0, self._penalty_s + 1 - (_now_ms() - self._limited_ms) / 1_000))
+            print("\n".join(self._release()), flush=True)
 
     @contextmanager
     def offender(self) -> Iterator[None]:
@@ -101,22 +126,21 @@ class Act:
             client.join()
 
     def _limit(self) -> list[str]:
-        plan = self._kquota("enforce", "plan", "--output", "csv")
-        found = [
-            line.split(",")[0] for line in plan if f",clients/{OFFENDER}," in line and ",planned," in line
-        ]
+        planned = self._kquota("enforce", "plan", "--output", "csv")
+        found = [line.split(",")[0] for line in planned if f",planned,clients/{OFFENDER}," in line]
         if not found:
-            return ["kquota enforce plan: the offender is in no plan yet", *plan]
+            return []
         lines = self._kquota("enforce", "show", found[0])
-        lines += self._kquota("enforce", "approve", found[0], "--yes")
-        lines += self._kquota("enforce", "apply", found[0], "--yes")
+        for command in ("approve", "apply"):
+            lines += self._kquota("enforce", command, found[0], "--yes")
         self._limited_ms = _now_ms()
         return lines
 
     def _release(self) -> list[str]:
-        now_ms = _now_ms()
-        before = self._throttle(self._limited_ms - _SEEN_MS, self._limited_ms)
-        after = self._throttle(now_ms - 2 * _SEEN_MS, now_ms)
+        assert self._limited_ms is not None
+        self._is_over = True
+        before = self._throttle(self._limited_ms)
+        after = self._throttle(self._limited_ms + round(self._penalty_s * 1_000))
         command = [sys.executable, "jobs/enforce.py", "--config", str(self._config), "--once"]
         lines = [
             f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
@@ -132,12 +156,13 @@ class Act:
             *_output("kquota_spark.cli.main", *words, config=self._config).splitlines(),
         ]
 
-    def _throttle(self, from_ms: int, to_ms: int) -> str:
+    def _throttle(self, to_ms: int) -> str:
         sql = (
             "select count(*), avg(observed_throttle_ms) from requests "
             "where client_id = ? and api_key = 0 and record_time_ms between ? and ?"
         )
-        [(records, mean_ms)] = query(self._settings, ["requests"], sql, [OFFENDER, from_ms, to_ms]).rows
+        stretch = [to_ms - _SEEN_MS, to_ms]
+        [(records, mean_ms)] = query(self._settings, ["requests"], sql, [OFFENDER, *stretch]).rows
         return f"{(mean_ms or 0) / 1_000:.1f} s a record ({records} records)"
 
 

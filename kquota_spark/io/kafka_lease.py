@@ -22,7 +22,7 @@ import uuid
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.ports import Outcome, Written
+from kquota_spark.enforce.ports import Holder, Outcome, Written
 from kquota_spark.io.client_properties import connection_options
 from kquota_spark.io.kafka import SILENT
 from kquota_spark.io.lease_topic import LeaseRecord, LeaseTopic
@@ -93,6 +93,16 @@ class KafkaLease:
                 self.confirm(self._fencing, "released")
             self._drop()
             self._topic.close()
+
+    def holder(self) -> Holder | None:
+        """Who took it last; see `enforce.ports.Lease`."""
+        with self._lock:
+            newest = self._topic.newest()
+        if newest is None:
+            return None
+        age_ms = time.time_ns() // 1_000_000 - newest.at_ms
+        is_holding = newest.event != "released" and age_ms < self._lease_time_ms
+        return Holder(newest.holder, newest.at_ms, is_holding)
 
     def _is_alive(self, record: LeaseRecord) -> bool:
         age_ms = time.time_ns() // 1_000_000 - record.at_ms
