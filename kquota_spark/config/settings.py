@@ -238,6 +238,8 @@ class Enforcement:
     """How decisions become quotas. What to decide, and how far to go, is in the policy file."""
 
     policy_file: str = "conf/policy.yaml"
+    trigger: Duration = Duration(10_000)
+    """How often the job looks, at most; where nothing is decided, half as often."""
     lease_time: Duration = Duration(15_000)
     """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
     decision_topic: str = "kquota.decisions"
