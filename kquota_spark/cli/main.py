@@ -17,6 +17,7 @@ from kquota_spark.cli import (
     cluster,
     collect,
     doctor,
+    enforcement,
     explain,
     findings,
     maintain,
@@ -53,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
         backfill,
         watch,
         restate,
+        enforcement,
         maintain,
         cluster,
     ):

@@ -109,7 +109,6 @@ class Looks:
             self._problem = ""
             self._well_s = time.monotonic()
 
-
     def end(self) -> None:
         """Let the look that is under way come to its end; no other begins."""
         self._is_ending = True
@@ -149,7 +148,7 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
         stack.enter_context(driver_lock(settings.checkpoints, QUERY))
         edges = stack.enter_context(enforcement_edges(settings))
         publisher = (
-            stack.enter_context(DecisionPublisher(settings)) if settings.kafka.decision_topic else None
+            stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
         )
         looks = Looks(settings, edges, publisher, tell, _now_ms)
         # Also what a crash left half done comes first, before anything takes time to start.

@@ -22,7 +22,7 @@ from kquota_spark.enforce.decision_messages import (
     encode,
 )
 from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.rules import RuleBook, RuleStretch
 
 PRODUCE, FETCH, REQUEST = list(QuotaKey)[:3]
@@ -159,8 +159,8 @@ def step(event: Event, after: float | None, *, number: int = 1, key: QuotaKey = 
 
 
 def book(**of_alice: float) -> RuleBook:
-    keys = {QuotaKey(name): value for name, value in of_alice.items()}
-    return RuleBook([RuleStretch(ALICE, {}, 0, 100, None), RuleStretch(ALICE, {**keys}, 100, None, 1)])
+    keys: dict[AnyKey, float] = {QuotaKey(name): value for name, value in of_alice.items()}
+    return RuleBook([RuleStretch(ALICE, {}, 0, 100, None), RuleStretch(ALICE, keys, 100, None, 1)])
 
 
 OURS = Ours("p", "too loud", 9_000, 1e6)
