@@ -23,7 +23,9 @@ def main() -> int:
     options = parser.parse_args()
     try:
         run_enforcement(
-            load_settings(options.config), lambda entry: print(event_line(entry), flush=True), is_once=options.once
+            load_settings(options.config),
+            lambda entry: print(event_line(entry), flush=True),
+            is_once=options.once,
         )
     except UserError as error:
         for line in str(error).splitlines():

@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from kquota_spark.cli import enforce_status, simulate
+from kquota_spark.cli import enforce_status
 from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
@@ -48,7 +48,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         acting.add_argument("plan_id", metavar="PLAN")
         add_yes_option(acting)
     enforce_status.add_command(commands)
-    simulate.add_command(commands)
 
 
 def _add(
@@ -67,7 +66,10 @@ def _add(
 def add_form_option(parser: argparse.ArgumentParser) -> None:
     """Add --output, for what is never cut to a number of rows."""
     parser.add_argument(
-        "--output", choices=("table", "json", "csv"), default="table", help="form of the output (default table)"
+        "--output",
+        choices=("table", "json", "csv"),
+        default="table",
+        help="form of the output (default table)",
     )
 
 
@@ -105,11 +107,15 @@ def run_approve(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
     if not options.yes:
-        return _only_shown("approved", entries, options)
+        return only_shown("approved", "kquota enforce approve", entries, options)
     with enforcing(settings, login_name()) as run:
         rows = run.enforcer.approve(options.plan_id, login_name(), now_ms())
-    said = "nothing in it waits for approval" if not rows else "approved; jobs/enforce.py sends it at its next look"
-    return _acted("kquota enforce approve", rows, options, said)
+    said = (
+        "nothing in it waits for approval"
+        if not rows
+        else "approved; jobs/enforce.py sends it at its next look"
+    )
+    return acted("kquota enforce approve", rows, options, said)
 
 
 def run_apply(options: argparse.Namespace) -> int:
@@ -119,14 +125,18 @@ def run_apply(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
     if not options.yes:
-        return _only_shown("sent", entries, options)
+        return only_shown("sent", "kquota enforce apply", entries, options)
     with enforcing(settings, login_name()) as run:
         wait_for_lease(run)
         time_ms = now_ms()
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
     unapproved = any(entry.event is Event.PLANNED and entry.mode < Mode.ENFORCE for entry in entries)
-    why = f"approve it first: kquota enforce approve {options.plan_id} --yes" if unapproved else "nothing in it waits"
-    return _acted("kquota enforce apply", rows, options, "" if rows else f"nothing was sent: {why}")
+    why = (
+        f"approve it first: kquota enforce approve {options.plan_id} --yes"
+        if unapproved
+        else "nothing in it waits"
+    )
+    return acted("kquota enforce apply", rows, options, "" if rows else f"nothing was sent: {why}")
 
 
 def run_rollback(options: argparse.Namespace) -> int:
@@ -136,11 +146,11 @@ def run_rollback(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
     if not options.yes:
-        return _only_shown("put back", entries, options)
+        return only_shown("put back", "kquota enforce rollback", entries, options)
     with enforcing(settings, login_name()) as run:
         wait_for_lease(run)
         rows = run.enforcer.roll_back(options.plan_id, now_ms(), login_name())
-    return _acted("kquota enforce rollback", rows, options, "" if rows else "nothing of it is in force")
+    return acted("kquota enforce rollback", rows, options, "" if rows else "nothing of it is in force")
 
 
 def plan_entries(settings: Settings, plan_id: str | None) -> list[LogEntry]:
@@ -177,7 +187,8 @@ def exit_code_of(rows: Iterable[LogEntry]) -> int:
     return 1 if Event.FAILED in events else 0
 
 
-def _acted(command: str, rows: Sequence[LogEntry], options: argparse.Namespace, said: str) -> int:
+def acted(command: str, rows: Sequence[LogEntry], options: argparse.Namespace, said: str) -> int:
+    """Say what was done, row by row, and what is to be said besides; the exit code."""
     if options.output == "table":
         for row in rows:
             print(event_line(row))
@@ -188,9 +199,12 @@ def _acted(command: str, rows: Sequence[LogEntry], options: argparse.Namespace, 
     return exit_code_of(rows)
 
 
-def _only_shown(what: str, entries: Sequence[LogEntry], options: argparse.Namespace) -> int:
-    show_steps(f"kquota enforce {options.output}", entries, options)
-    print(f"\nnothing was {what}: --yes does it", file=sys.stderr if options.output != "table" else sys.stdout)
+def only_shown(what: str, command: str, entries: Sequence[LogEntry], options: argparse.Namespace) -> int:
+    """Show what --yes would act on; the exit code."""
+    show_steps(command, entries, options)
+    print(
+        f"\nnothing was {what}: --yes does it", file=sys.stderr if options.output != "table" else sys.stdout
+    )
     return 0
 
 

@@ -94,7 +94,10 @@ def _envelope(found: _Status) -> dict[str, Any]:
     frozen, holder = found.frozen, found.holder
     return {
         "mode": found.policies.mode.name.lower(),
-        "policies": {policy.name: found.policies.mode_of(policy.name).name.lower() for policy in found.policies.policies},
+        "policies": {
+            policy.name: found.policies.mode_of(policy.name).name.lower()
+            for policy in found.policies.policies
+        },
         "frozen": None if frozen is None else frozen._asdict(),
         "enforcer": None if holder is None else holder._asdict(),
         "enforcer_problem": found.holder_problem or None,
@@ -141,7 +144,9 @@ def _print_steps(title: str, entries: Sequence[LogEntry], time_ms: int, page: Pa
 
 def _about(entry: LogEntry, time_ms: int) -> list[str]:
     proposal = entry.proposal
-    parts = [f"{proposal.policy}, plan {entry.step_id.plan_id} step {entry.step_id.step}, {entry.mode.name.lower()}"]
+    parts = [
+        f"{proposal.policy}, plan {entry.step_id.plan_id} step {entry.step_id.step}, {entry.mode.name.lower()}"
+    ]
     if entry.event is Event.REFUSED:
         return [*parts, f"{iso_time(entry.at_ms)} {entry.guard}: {entry.detail}"]
     if proposal.expires_at_ms is None:
@@ -151,5 +156,7 @@ def _about(entry: LogEntry, time_ms: int) -> list[str]:
     else:
         parts.append(f"until {utc_text(proposal.expires_at_ms)}")
     if entry.event not in (Event.APPLIED, Event.PLANNED):
-        parts.append(f"{entry.event.value} by {entry.actor}: {entry.detail}" if entry.detail else entry.event.value)
+        parts.append(
+            f"{entry.event.value} by {entry.actor}: {entry.detail}" if entry.detail else entry.event.value
+        )
     return parts

@@ -10,13 +10,13 @@ from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_output_options, add_settings_options, settings_of
 from kquota_spark.cli.render import Report, Shown, person_name, show
 from kquota_spark.config.exempt_list import with_exempt, without_exempt
-from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.guard_settings import Exempt
+from kquota_spark.enforce.policy import Policies
 from kquota_spark.errors import UserError
+from kquota_spark.io.known_names import unknown_exemptions
 from kquota_spark.io.policy_file import edit_policy_file
-from kquota_spark.io.tables import Tables
 
 _KINDS = {"user": "users", "client": "client_ids", "pattern": "patterns"}
-_COLUMNS = {"user": '"user"', "client": "client_id"}
 _SEEN = 'select 1 from {table} where cluster_id = ? and {column} = ? limit 1'  # fmt: skip
 
 
@@ -52,11 +52,10 @@ def run_add(options: argparse.Namespace) -> int:
     kind, name = _given(options)
     if kind == "pattern":
         _check_pattern(name)
-    elif not options.force and not _is_seen(settings, kind, name):
-        raise UserError(
-            f"{kind} {person_name(name)} has never been seen in {settings.tables}: check the spelling, or add it "
-            "with --force"
-        )
+    elif not options.force:
+        alone = Exempt(users=(name,)) if kind == "user" else Exempt(client_ids=(name,))
+        for line in unknown_exemptions(settings, Policies(exempt=alone)):
+            raise UserError(f"{line}; --force adds it all the same")
     path = Path(settings.enforcement.policy_file)
     is_new = edit_policy_file(path, lambda text: with_exempt(text, _KINDS[kind], name))
     said = "is exempt now" if is_new else "was exempt before"
@@ -107,14 +106,3 @@ def _check_pattern(pattern: str) -> None:
         re.compile(pattern)
     except re.error as error:
         raise UserError(f"--pattern {pattern}: {error}, expected a regular expression") from error
-
-
-def _is_seen(settings: Settings, kind: str, name: str) -> bool:
-    """Whether it has sent anything that is still in the tables, or ever had a quota of its own."""
-    with Tables(settings) as tables:
-        for table in ("usage", "quota_rules"):
-            if tables.open_if_there(table):
-                sql = _SEEN.format(table=table, column=_COLUMNS[kind])
-                if tables.query(sql, [settings.cluster_id, name]).rows:
-                    return True
-    return False

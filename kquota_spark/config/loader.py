@@ -152,7 +152,7 @@ def _read_enum(wanted: type[Enum], value: Any, where: str, problems: list[str]) 
 
 def _read_float(value: Any, where: str, problems: list[str]) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        problems.append(f"{where}: {_shown(value)}, expected a number")
+        problems.append(f"{where}: {_shown(value)}, expected a number, e.g. 5000000")
         return None
     return float(value)
 

@@ -17,7 +17,6 @@ from kquota_spark.enforce.policy import (
     Policies,
     Policy,
     Raise,
-    keys_of,
     period_of,
 )
 from kquota_spark.errors import UserError
@@ -127,18 +126,14 @@ def _name_problems(policies: Collection[Policy]) -> Iterator[str]:
 
 
 def _policy_problems(policy: Policy, guards: GuardSettings) -> Iterator[str]:
-    try:
-        keys = keys_of(policy)
-    except ValueError as error:
-        yield f"{'values' if isinstance(policy, DefaultQuota) else 'broker_capacity_per_s'}: {error}"
-        return
-    if not keys:
-        yield "keys: none, expected quota keys"
-    for key in keys:
-        if key.value not in _KEYS:
-            yield f"keys: {key.value} has no policies, expected {', '.join(_KEYS)}"
-        elif guards.bounds_of(key) is None:
-            yield f"keys: no guards.bounds for {key.value}, and a key without bounds is never changed"
+    where, names = _keys_given(policy)
+    for name in names:
+        if name not in _KEYS:
+            yield f"{where}: {name!r}, expected {', '.join(_KEYS)}"
+        elif name not in guards.bounds:
+            yield f"{where}: no guards.bounds for {name}, and a key without bounds is never changed"
+    if not names:
+        yield f"{where}: empty, expected quota keys"
     if period_of(policy) < _LEAST_PERIOD_MS:
         yield f"within: {period_of(policy)} ms, expected 1 min or more"
     yield from _number_problems(policy)
@@ -151,6 +146,18 @@ def _policy_problems(policy: Policy, guards: GuardSettings) -> Iterator[str]:
             yield from _positive(policy.broker_capacity_per_s, "broker_capacity_per_s")
         case DefaultQuota():
             yield from _default_problems(policy, guards)
+
+
+def _keys_given(policy: Policy) -> tuple[str, list[str]]:
+    """Where the policy says its quota keys, and what it says there."""
+    match policy:
+        case Raise():
+            return "broker_capacity_per_s", list(policy.broker_capacity_per_s)
+        case DefaultQuota():
+            return "values", list(policy.values)
+        case ClusterQuota():
+            return "key", [policy.key.value]
+    return "keys", [key.value for key in policy.keys]
 
 
 def _number_problems(policy: Policy) -> Iterator[str]:
@@ -166,6 +173,8 @@ def _number_problems(policy: Policy) -> Iterator[str]:
 
 
 def _budget_problems(policy: ClusterQuota) -> Iterator[str]:
+    if not policy.budgets:
+        yield "budgets: empty, expected entities with their budgets"
     for name in policy.budgets:
         try:
             entity = Entity.parse(name)
@@ -187,8 +196,6 @@ def _default_problems(policy: DefaultQuota, guards: GuardSettings) -> Iterator[s
 
 
 def _positive(values: dict[str, float], where: str) -> Iterator[str]:
-    if not values:
-        yield f"{where}: empty, expected values"
     for name, value in values.items():
         if value <= 0:
             yield f"{where}.{name}: {value:g}, expected above 0"

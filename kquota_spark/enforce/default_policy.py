@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Proposal, Quota
 from kquota_spark.enforce.observations import ClientUse
-from kquota_spark.enforce.policy import DAY_MS, DefaultQuota, keys_of
+from kquota_spark.enforce.policy import DAY_MS, DefaultQuota
 from kquota_spark.enforce.scene import Scene, evidence_of, value_text
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
@@ -30,7 +30,7 @@ class _Effect(NamedTuple):
 def defaults(policy: DefaultQuota, scene: Scene) -> Iterator[Proposal]:
     """One proposal for each key that has no such default yet and unlimited traffic."""
     entity = Entity.parse(policy.entity)
-    for key in keys_of(policy):
+    for key in map(QuotaKey, policy.values):
         if scene.observations.value_of(Quota(entity, key)) is None and not _would_take_over(
             scene, entity, key
         ):

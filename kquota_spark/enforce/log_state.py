@@ -155,7 +155,7 @@ class LogState:
                     self._moved(entry, step.proposal.after, step.proposal.before)
                 step.restoring = entry
             case Event.FAILED:
-                self.moves[quota].pop()  # its own: nothing else is sent while it is in doubt
+                self._forget_move(quota)
                 if step.restoring is None:
                     self._remove(step)
                 step.restoring = None
@@ -166,6 +166,11 @@ class LogState:
 
     def _moved(self, entry: LogEntry, before: float | None, after: float | None) -> None:
         self.moves.setdefault(entry.proposal.quota, []).append(Move(entry.at_ms, before, after))
+
+    def _forget_move(self, quota: Quota) -> None:
+        """Drop the newest, which is that of the step in doubt: nothing else is sent of a quota meanwhile."""
+        if moves := self.moves.get(quota):
+            moves.pop()
 
     def _remove(self, step: Step) -> None:
         steps = self.live.get(step.proposal.quota, [])

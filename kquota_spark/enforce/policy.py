@@ -123,23 +123,6 @@ class Policies:
         return min(own, self.mode)
 
 
-def keys_of(policy: Policy) -> tuple[QuotaKey, ...]:
-    """The keys that a policy may change.
-
-    Raises:
-        ValueError: one of them is none of Kafka's.
-    """
-    match policy:
-        case Penalty() | Lower():
-            return policy.keys
-        case Raise():
-            return tuple(QuotaKey(name) for name in policy.broker_capacity_per_s)
-        case ClusterQuota():
-            return (policy.key,)
-        case DefaultQuota():
-            return tuple(QuotaKey(name) for name in policy.values)
-
-
 def period_of(policy: Policy) -> int:
     """How far back a policy looks, ms."""
     return DAY_MS if isinstance(policy, DefaultQuota) else policy.within

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from kquota_spark.enforce.changes import Proposal
 from kquota_spark.enforce.observations import BucketUse
-from kquota_spark.enforce.policy import Raise, keys_of
+from kquota_spark.enforce.policy import Raise
 from kquota_spark.enforce.scene import Case, Scene, evidence_of, minute_text, throttled_percent, value_text
 from kquota_spark.model.quota_types import QuotaKey
 
@@ -19,7 +19,7 @@ from kquota_spark.model.quota_types import QuotaKey
 def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
     """Proposals in order of names; each takes its part of the brokers' headroom before the next."""
     left = _Headroom(policy, scene)
-    for case in scene.cases(policy.within, keys_of(policy)):
+    for case in scene.cases(policy.within, _keys(policy)):
         worst = max(case.uses, key=throttled_percent)
         if worst.seconds < policy.least_seconds or throttled_percent(worst) <= policy.throttled_percent:
             continue
@@ -27,6 +27,10 @@ def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
         after = scene.allowed(case, min(demand, case.limit_per_s * (1 + policy.step_percent / 100)))
         if after is not None and left.take(case, after):
             yield _proposal(policy, scene, case, worst, after)
+
+
+def _keys(policy: Raise) -> list[QuotaKey]:
+    return [QuotaKey(name) for name in policy.broker_capacity_per_s]
 
 
 def demand_per_s(use: BucketUse, limit_per_s: float) -> float:
@@ -44,7 +48,7 @@ class _Headroom:
         share = policy.headroom_percent / 100
         self._left: dict[tuple[int, QuotaKey], float] = {
             (broker.broker_id, key): policy.broker_capacity_per_s[key.value] * share - broker.p95_rate_per_s
-            for key in keys_of(policy)
+            for key in _keys(policy)
             for broker in scene.observations.brokers
             if broker.quota_type.key is key
         }

@@ -15,8 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota_spark.config.policies import load_policies
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry
 from kquota_spark.enforce.ports import Ledger
@@ -25,6 +27,7 @@ from kquota_spark.io.decision_publisher import DecisionPublisher
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.enforcing import Enforcing
+from kquota_spark.io.known_names import unknown_exemptions
 from kquota_spark.io.storage import delta_table
 
 if TYPE_CHECKING:
@@ -150,6 +153,8 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
         publisher = (
             stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
         )
+        for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
+            _say(f"enforce: warning: {line}")
         looks = Looks(settings, edges, publisher, tell, _now_ms)
         # Also what a crash left half done comes first, before anything takes time to start.
         looks.look()

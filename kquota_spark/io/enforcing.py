@@ -13,7 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Proposal
 from kquota_spark.enforce.enforcer import Enforcer
 from kquota_spark.enforce.policy import Policies
-from kquota_spark.enforce.ports import Lease
+from kquota_spark.enforce.ports import Lease, Ledger
 from kquota_spark.enforce.proposing import proposals
 from kquota_spark.enforce.situation import Situation
 from kquota_spark.errors import UserError
@@ -31,7 +31,7 @@ class Enforcing:
     settings: Settings
     policies: Policies
     edges: Edges
-    enforcer: Enforcer
+    actor: str
 
     @classmethod
     def of(cls, settings: Settings, edges: Edges, actor: str) -> Enforcing:
@@ -40,18 +40,25 @@ class Enforcing:
         Raises:
             UserError: it cannot be read or is not valid.
         """
-        policies = load_policies(Path(settings.enforcement.policy_file))
-        enforcer = Enforcer(
-            edges.target,
-            edges.ledger,
-            edges.lease,
-            edges.switch,
-            guards=policies.guards,
-            exempt=policies.exempt,
-            mode_of=policies.mode_of,
-            actor=actor,
+        return cls(settings, load_policies(Path(settings.enforcement.policy_file)), edges, actor)
+
+    @property
+    def enforcer(self) -> Enforcer:
+        """The enforcer of the cluster."""
+        return self.with_ledger(self.edges.ledger)
+
+    def with_ledger(self, ledger: Ledger) -> Enforcer:
+        """The same enforcer that writes its rows elsewhere."""
+        return Enforcer(
+            self.edges.target,
+            ledger,
+            self.edges.lease,
+            self.edges.switch,
+            guards=self.policies.guards,
+            exempt=self.policies.exempt,
+            mode_of=self.policies.mode_of,
+            actor=self.actor,
         )
-        return cls(settings, policies, edges, enforcer)
 
     def situation(self, now_ms: int) -> Situation:
         """What is known now."""
@@ -70,10 +77,7 @@ def enforcing(settings: Settings, actor: str) -> Iterator[Enforcing]:
         UserError: the policy file, the cluster or the tables cannot be used.
     """
     with enforcement_edges(settings) as edges:
-        try:
-            yield Enforcing.of(settings, edges, actor)
-        finally:
-            edges.lease.release()
+        yield Enforcing.of(settings, edges, actor)
 
 
 def wait_for_lease(run: Enforcing) -> None:

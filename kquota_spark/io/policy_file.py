@@ -21,7 +21,7 @@ def edit_policy_file(path: Path, edit: Callable[[str], str]) -> bool:
         UserError: the file is not valid, before or after, or cannot be written.
     """
     load_policies(path)
-    before = path.read_text(encoding="utf-8")
+    before = path.read_bytes().decode()  # as it is, ends of lines included
     try:
         after = edit(before)
     except UserError as error:
@@ -33,8 +33,8 @@ def edit_policy_file(path: Path, edit: Callable[[str], str]) -> bool:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         new = Path(name)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(after)
+            with os.fdopen(handle, "wb") as file:
+                file.write(after.encode())
                 file.flush()
                 os.fsync(file.fileno())
             new.chmod(target.stat().st_mode & 0o777)

@@ -85,7 +85,7 @@ def situation(settings: Settings, now_ms: int, *, silent_after_ms: int) -> Situa
     )
 
 
-def decided_through_ms(brokers: list[dict[str, Any]]) -> int | None:
+def decided_through_ms(brokers: list[dict[str, int | None]]) -> int | None:
     """Through when the seconds of all brokers are decided, epoch ms; None before the first decision."""
     closed_ms = max((row["used_ms"] for row in brokers if row["used_ms"] is not None), default=None)
     if closed_ms is None:
@@ -93,7 +93,7 @@ def decided_through_ms(brokers: list[dict[str, Any]]) -> int | None:
     return min(_of_broker(row, closed_ms) for row in brokers)
 
 
-def _of_broker(row: dict[str, Any], closed_ms: int) -> int:
+def _of_broker(row: dict[str, int | None], closed_ms: int) -> int:
     used_ms, decided_ms, heard_ms = row["used_ms"], row["decided_ms"], row["heard_ms"]
     if used_ms is not None and used_ms > (decided_ms or 0):
         return decided_ms or 0

@@ -79,7 +79,8 @@ def test_a_broker_enforces_what_is_written_and_the_login_stays(cluster: Cluster,
     credential = UserScramCredentialUpsertion(
         "scrammed", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode()
     )
-    [done] = AdminClient(cluster.client_settings()).alter_user_scram_credentials([credential]).values()
+    broker = AdminClient(cluster.client_settings())  # its answers end with it
+    [done] = broker.alter_user_scram_credentials([credential]).values()
     done.result(timeout=15)
     set_quota(cluster.zookeeper_connect, user="scrammed", request_percentage=40)
     settings = settings_of(cluster, tmp_path)

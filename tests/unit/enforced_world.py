@@ -16,7 +16,7 @@ from kquota_spark.enforce.in_memory import (
     InMemorySwitch,
     InMemoryTarget,
 )
-from kquota_spark.enforce.ports import QuotaTarget
+from kquota_spark.enforce.ports import Ledger, QuotaTarget
 from kquota_spark.enforce.situation import Situation
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
@@ -67,6 +67,7 @@ class World:
         self.leases, self.ledger, self.switch = InMemoryLeases(), InMemoryLedger(), InMemorySwitch()
         self.cluster = InMemoryTarget(self.leases)
         self.target: QuotaTarget = self.cluster
+        self.log_port: Ledger = self.ledger
         self.mode = Mode.ENFORCE
         for quota in (ALICE, BOB):
             self.set(quota, 4e6)
@@ -82,7 +83,7 @@ class World:
         """A new process: it remembers nothing but the ledger."""
         return Enforcer(
             self.target,
-            self.ledger,
+            self.log_port,
             InMemoryLease(self.leases, name),
             self.switch,
             guards=self.settings,

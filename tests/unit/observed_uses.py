@@ -1,4 +1,4 @@
-"""Literal observations for the tests of policies: an hour and a day of alice's bucket, quiet unless a test says more."""
+"""Literal observations for the tests of policies: an hour and a day of alice's bucket, as quiet as a test leaves it."""
 
 from __future__ import annotations
 

@@ -40,10 +40,10 @@ def test_half_of_the_limit_is_a_use(peak: float, count: int) -> None:
 
 
 def test_one_throttled_second_anywhere_in_the_period_keeps_it() -> None:
-    quiet, held = use(peak_rate_per_s=300_000.0), {"peak_rate_per_s": 300_000.0}
-    assert wanted(POLICY, seen(quiet, use(place(2), **held, throttled_seconds=1))) == []
+    quiet = use(peak_rate_per_s=300_000.0)
+    assert wanted(POLICY, seen(quiet, use(place(2), peak_rate_per_s=1.0, throttled_seconds=1))) == []
     # by a request quota: what it wrote is as little what it wanted
-    assert wanted(POLICY, seen(quiet, use(place(2), **held, observed_throttled_seconds=1))) == []
+    assert wanted(POLICY, seen(quiet, use(place(2), peak_rate_per_s=1.0, observed_throttled_seconds=1))) == []
 
 
 def test_a_limit_stands_for_a_whole_period_before_the_next_step() -> None:
