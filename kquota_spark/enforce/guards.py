@@ -133,9 +133,9 @@ def bounds(check: Check) -> str | None:
 
 
 def step(check: Check) -> str | None:
-    """The largest step from the value before."""
+    """The largest step from what held before."""
     limits = check.settings.bounds_of(check.proposal.quota.key)
-    before, after = check.proposal.before, check.proposal.after
+    before, after = check.proposal.limit_before, check.proposal.after
     if limits is None or before is None or after is None:
         return None
     low, high = limits.step_from(before)

@@ -53,6 +53,15 @@ def test_step_is_no_larger_than_allowed(after: float, expected: list[str]) -> No
     assert events(World().enforce(proposal(after))) == expected
 
 
+def test_step_is_measured_from_the_default_that_held_before() -> None:
+    of_default = replace(evidence(), numbers={"limit_per_s": 4e6})
+    for after, expected in ((6e6, SENT), (6e6 + 1, ["refused by step"])):
+        world = World()
+        world.set(ALICE, None)
+        raised = replace(proposal(after, None), evidence=of_default)
+        assert events(world.enforce(with_throttled(raised, 60))) == expected, "a raise is not censored"
+
+
 def test_hold_one_change_of_a_quota_within_the_hold_time() -> None:
     world = World()
     world.enforce(proposal(3e6))
