@@ -107,7 +107,11 @@ def run_disable(options: argparse.Namespace) -> int:
             done += lifter.lift(batch, StepId(plan_id, step), reason, now_ms())
             step += len(batch)
             _progress("lifted", len(done), len(meant))
-        advice = "" if edges.switch.frozen() else "; our own enforcement goes on: kquota freeze stops it"
+        advice = (
+            ""
+            if edges.switch.frozen()
+            else "\nour own enforcement goes on and may set quotas: kquota freeze stops it"
+        )
     said = f"{_count(done, Fate.LIFTED)} lifted; kquota enforcement enable puts them back{advice}"
     return _show("disable", [*done, *kept], options, said if done else "nothing to lift")
 
@@ -159,7 +163,7 @@ def run_status(options: argparse.Namespace) -> int:
     doubtful = any(row["is_in_doubt"] for row in rows)
     footer = f"{counted(len(rows), 'quota')} lifted; kquota enforcement enable puts them back"
     if doubtful:
-        footer += "; in doubt: a run was cut short, disable or enable reads back what became of it"
+        footer += "\nin doubt: a run was cut short; disable and enable read back what became of it"
     report = Report(
         "kquota enforcement status", _STATUS_COLUMNS, rows, shown, times=frozenset({"since"}), footer=footer,
         when_empty="nothing is lifted", colour=lambda row: Colour.YELLOW if row["is_in_doubt"] else None,
