@@ -56,6 +56,8 @@ class Cluster:
     leases: InMemoryLeases = field(default_factory=InMemoryLeases)
     crashes_at: int | None = None
     answers: dict[Quota, Written] = field(default_factory=dict)
+    vanishing: Quota | None = None
+    """Removed by somebody else right before our own write."""
 
     def lifter(self) -> Lifter:
         """Of the next process, which takes the lease."""
@@ -85,6 +87,8 @@ class _Target(InMemoryTarget):
 
     def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
         self._cluster.count_down()
+        if quota == self._cluster.vanishing:
+            self.set_text(quota, None)
         return self._cluster.answers.get(quota) or super().write(quota, value, expected, fencing)
 
     def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
@@ -264,6 +268,14 @@ def test_one_that_is_refused_keeps_no_other(outcome: Outcome) -> None:
     cluster.answers = {}
     assert [line.fate for line in enable(cluster)] == [Fate.RESTORED]
     assert cluster.nodes == NODES
+
+
+def test_what_somebody_else_removes_is_not_ours_to_put_back() -> None:
+    cluster = Cluster(vanishing=QUOTAS[2])
+    [bad] = [line for line in disable(cluster) if line.fate.is_bad]
+    assert (bad.quota, bad.after, bad.fate) == (QUOTAS[2], None, Fate.FAILED)
+    enable(cluster)
+    assert cluster.nodes == {**NODES, "users/alice/clients/etl": {}}
 
 
 def test_an_answer_that_is_lost_is_read_back() -> None:
