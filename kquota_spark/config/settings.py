@@ -50,8 +50,6 @@ class Kafka:
     """A regular expression with one group for whole topic names: the group is the broker's id or name."""
     jmx_topic: str = ""
     """Topic of JMX samples; empty where there is none. With it `topic` may be empty."""
-    decision_topic: str = ""
-    """Compacted topic that tells proxies and gateways the quotas; empty where there is none."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict)
@@ -242,10 +240,10 @@ class Enforcement:
     """How often the job looks, at most; where nothing is decided, half as often."""
     lease_time: Duration = Duration(15_000)
     """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
-    decision_topic: str = "kquota.decisions"
-    """Kafka topic of decisions; empty for none. With source: admin the topic NAME.lease says who may act."""
+    decision_topic: str = ""
+    """Compacted topic that tells gateways the quotas, made if missing; without ZooKeeper NAME.lease says who may act."""
     gate_silence: Duration = Duration(30_000)
-    """After so long without a decision a gate that follows the topic lets everything through."""
+    """After so long without a heartbeat a gate that follows the topic is stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,6 @@ class QuotaGate:
     counts: GateCounts = field(default_factory=GateCounts)
     _told: dict[Entity, _Told] = field(default_factory=dict)
     _heard_ms: int | None = None
-    _beat_issued_ms: int = 0
     _now_ms: int = 0
     _tidied_ms: int = 0
     _manager: QuotaManager = field(init=False)
@@ -182,12 +181,11 @@ class QuotaGate:
         return told.decided.quotas if state is GateState.LIVE else told.decided.after(time_ms)
 
     def _hear(self, beat: Heartbeat, time_ms: int) -> bool:
-        if beat.issued_ms < self._beat_issued_ms:
-            return False
-        self._beat_issued_ms = beat.issued_ms
         # Of a clock that is ahead of ours no more is believed than that somebody spoke now.
         heard_ms = min(beat.known_through_ms, time_ms)
-        self._heard_ms = heard_ms if self._heard_ms is None else max(self._heard_ms, heard_ms)
+        if self._heard_ms is not None and heard_ms < self._heard_ms:
+            return False
+        self._heard_ms = heard_ms
         return True
 
     def _learn(self, entity: Entity, told: _Told) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Self
 
-from kquota_spark.enforce.gate import GateState, QuotaGate
+from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import rate_config
+from kquota_spark.enforce.gate import Fallback, GateCounts, GateState, QuotaGate
 from kquota_spark.errors import UserError
 from kquota_spark.io.decision_topic import Connection, TopicReader
 from kquota_spark.model.combining import Applied
@@ -39,6 +42,25 @@ class FollowedGate:
         self.last_error = ""
         """Why the topic could not be read the last time; empty while it can be."""
 
+    @classmethod
+    def of(cls, settings: Settings, fallback: Fallback | None = None) -> Self:
+        """The gate of the settings' cluster: `enforcement.decision_topic`, `gate_silence`, and the brokers' windows.
+
+        Args:
+            settings: the same file as the enforcer's will do; only how Kafka is reached may differ.
+            fallback: the quotas that hold when the topic has been silent for too long; none if None.
+
+        Raises:
+            UserError: no topic is set.
+        """
+        gate = QuotaGate(
+            settings.cluster_id,
+            silence_ms=settings.enforcement.gate_silence,
+            fallback=fallback or {},
+            config=rate_config(settings),
+        )
+        return cls(gate, Connection.of(settings))
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
@@ -52,6 +74,12 @@ class FollowedGate:
         """What the gate goes by now."""
         with self._lock:
             return self._gate.state_at(self._clock_ms())
+
+    @property
+    def counts(self) -> GateCounts:
+        """What became of the messages so far."""
+        with self._lock:
+            return replace(self._gate.counts)
 
     def check(self, request: Request, thread_time_ns: int = 0) -> Applied:
         """Charge a produce; see `QuotaManager.check`."""

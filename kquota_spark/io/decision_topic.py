@@ -44,12 +44,13 @@ class Connection(NamedTuple):
         Raises:
             UserError: they name no topic.
         """
-        kafka = settings.kafka
-        if not kafka.decision_topic:
+        topic = settings.enforcement.decision_topic
+        if not topic:
             raise UserError(
-                "kafka.decision_topic: not set, expected the name of a topic, e.g. kquota.decisions"
+                "enforcement.decision_topic: not set, expected the name of a topic, e.g. kquota.decisions"
             )
-        return cls(kafka.bootstrap_servers, kafka.decision_topic, connection_options(kafka.options))
+        kafka = settings.kafka
+        return cls(kafka.bootstrap_servers, topic, connection_options(kafka.options))
 
     @property
     def name(self) -> str:

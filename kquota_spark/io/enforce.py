@@ -151,7 +151,7 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
         stack.enter_context(driver_lock(settings.checkpoints, QUERY))
         edges = stack.enter_context(enforcement_edges(settings))
         publisher = (
-            stack.enter_context(DecisionPublisher(settings)) if settings.kafka.decision_topic else None
+            stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
         )
         for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
             _say(f"enforce: warning: {line}")

@@ -13,7 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Proposal
 from kquota_spark.enforce.enforcer import Enforcer
 from kquota_spark.enforce.policy import Policies
-from kquota_spark.enforce.ports import Ledger
+from kquota_spark.enforce.ports import Lease, Ledger
 from kquota_spark.enforce.proposing import proposals
 from kquota_spark.enforce.situation import Situation
 from kquota_spark.errors import UserError
@@ -81,17 +81,26 @@ def enforcing(settings: Settings, actor: str) -> Iterator[Enforcing]:
 
 
 def wait_for_lease(run: Enforcing) -> None:
+    """See `taken_lease`."""
+    taken_lease(run.settings, run.edges.lease)
+
+
+def taken_lease(settings: Settings, lease: Lease) -> int:
     """Wait for the turn of a person's command: a running enforcer gives the lease back after each look.
+
+    Returns:
+        The fencing number.
 
     Raises:
         UserError: somebody else has held it for longer than a look takes.
     """
-    wait_s = 2 * run.settings.enforcement.lease_time / 1_000
+    wait_s = 2 * settings.enforcement.lease_time / 1_000
     until_s = time.monotonic() + wait_s
-    while run.edges.lease.acquire() is None:
+    while (fencing := lease.acquire()) is None:
         if time.monotonic() > until_s:
             raise UserError(
                 f"another enforcer has held the lease for {wait_s:.0f} s: nothing was sent; kquota enforce status "
                 "says who it is, try again"
             )
         time.sleep(_LEASE_POLL_S)
+    return fencing

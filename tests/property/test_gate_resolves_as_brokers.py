@@ -14,7 +14,7 @@ from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.quota_manager import QuotaManager, Request, governed_limits
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import resolve
-from kquota_spark.model.rules import RuleBook, RuleStretch
+from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
 
 _SETTINGS = settings(deadline=None, print_blob=True)
@@ -29,7 +29,12 @@ _IDS = st.sampled_from(["c", "d%", "<default>", "e", ""])
 
 def gate_of(rules: dict[Entity, dict[QuotaKey, float]]) -> tuple[QuotaGate, RuleBook]:
     """A gate that was told the rules through messages, and the rules as the tables have them."""
-    book = RuleBook(RuleStretch(entity, {**values}, 0, None, 1) for entity, values in rules.items())
+    edits = [
+        QuotaChange(entity, key, value, None, 0, 1)
+        for entity, values in rules.items()
+        for key, value in values.items()
+    ]
+    book = RuleBook(stretches(edits))
     gate = QuotaGate("pay")
     for message in [*differences("pay", {}, decided(book, [], 0), 0), encode("pay", Heartbeat(0, 0))]:
         gate.take(*message, 0, 0)

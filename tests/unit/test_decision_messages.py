@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from kquota_spark.enforce.decision_messages import (
     encode,
 )
 from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.rules import RuleBook, RuleStretch
 
 PRODUCE, FETCH, REQUEST = list(QuotaKey)[:3]
@@ -159,8 +161,8 @@ def step(event: Event, after: float | None, *, number: int = 1, key: QuotaKey = 
 
 
 def book(**of_alice: float) -> RuleBook:
-    keys = {QuotaKey(name): value for name, value in of_alice.items()}
-    return RuleBook([RuleStretch(ALICE, {}, 0, 100, None), RuleStretch(ALICE, {**keys}, 100, None, 1)])
+    keys: dict[AnyKey, float] = {QuotaKey(name): value for name, value in of_alice.items()}
+    return RuleBook([RuleStretch(ALICE, {}, 0, 100, None), RuleStretch(ALICE, keys, 100, None, 1)])
 
 
 OURS = Ours("p", "too loud", 9_000, 1e6)
@@ -225,3 +227,14 @@ def test_the_newest_issue_is_of_this_cluster_and_readable() -> None:
     topic |= {b"pay/users/bob": altered(issued_ms=9), b"other/": encode("other", Heartbeat(8, 8)).value}
     assert newest_issue_ms("pay", topic) == 7
     assert newest_issue_ms("pay", {}) == 0
+
+
+def test_the_messages_of_the_page_on_gateways_are_real() -> None:
+    page = (Path(__file__).parents[2] / "kquota_spark/docs/gateways.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"```json\n(.*)\n```", page)
+    message = decode("payments", b"payments/users/alice", shown.encode())
+    assert isinstance(message, Decided)
+    assert encode("payments", message).value == shown.encode()
+    assert message.after(1_795_316_400_000) == {PRODUCE: 1_000_000.0, REQUEST: 200.0}
+    [beat] = re.findall(r"heartbeat: `(.*)`", page)
+    assert decode("payments", b"payments/", beat.encode()) == Heartbeat(1_795_312_799_000, 1_795_312_800_000)
