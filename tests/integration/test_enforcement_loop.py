@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
 
+from kquota_spark.cli.main import main as kquota
 from kquota_spark.cli.plan_page import event_line
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
@@ -27,7 +30,7 @@ from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
-from tests.fault.audited_topic import finish
+from tests.fault.audited_topic import finish, started
 from tests.unit.capture_tables import write_requests
 
 pytestmark = pytest.mark.integration
@@ -53,11 +56,13 @@ kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
 quotas: {{zookeeper_connect: "{zookeeper}"}}
 stream: {{allowed_lateness: 5 s}}
 ship: {{files: ["1={log}"], state_dir: {root}/ship}}
-enforcement: {{policy_file: {root}/policy.yaml, lease_time: 4 s}}
+enforcement: {{policy_file: {root}/policy.yaml, lease_time: 4 s, trigger: 1 s}}
 """
 _POLICY = """\
 mode: enforce
-guards: {bounds: {producer_byte_rate: {floor: 10000, ceiling: 1000000}}}
+guards:
+  bounds: {producer_byte_rate: {floor: 10000, ceiling: 1000000}}
+  max_age: 10 min
 policies:
   - name: repeat-offenders
     kind: penalty
@@ -127,10 +132,18 @@ def knows_quota(cluster: Cluster, times: int) -> bool:
     return log.count("entityPath: clients/greedy") >= times
 
 
-@pytest.mark.timeout(240)
-def test_an_offender_is_found_limited_and_released(cluster: Cluster, tmp_path: Path) -> None:
-    config = configured(cluster, tmp_path)
-    settings = load_settings(config)
+class Audited(NamedTuple):
+    """The offender was let run and everything is judged."""
+
+    config: Path
+    node: bytes
+    throttles_ms: list[int]
+
+
+@pytest.fixture(scope="module")
+def audited(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    root = tmp_path_factory.mktemp("audited")
+    config = configured(cluster, root)
     assert wait_for(lambda: knows_quota(cluster, 1), within_s=10)
     as_it_was = node(cluster)
     began_ms = now_ms()
@@ -138,8 +151,14 @@ def test_an_offender_is_found_limited_and_released(cluster: Cluster, tmp_path: P
     ship = [sys.executable, "-m", "kquota_spark.cli.main", "ship", "--config", str(config), "--once", "--end"]
     subprocess.run(ship, check=True, timeout=60)
     finish(config, *QUICK, job=("audit.py", "--once", "--drain"))
-    before = throttles_ms(cluster, tmp_path / "before", began_ms)
+    return Audited(config, as_it_was, throttles_ms(cluster, root / "before", began_ms))
 
+
+@pytest.mark.timeout(240)
+def test_an_offender_is_found_limited_and_released(
+    cluster: Cluster, audited: Audited, tmp_path: Path
+) -> None:
+    settings = load_settings(audited.config)
     with enforcing(settings, "enforcer") as run:
         at_ms = now_ms()
         report = run.enforcer.run(run.proposals(at_ms), run.situation(at_ms), at_ms)
@@ -151,7 +170,7 @@ def test_an_offender_is_found_limited_and_released(cluster: Cluster, tmp_path: P
     assert wait_for(lambda: knows_quota(cluster, 2), within_s=10)
     limited_ms = now_ms()
     send(cluster)
-    after = throttles_ms(cluster, tmp_path / "after", limited_ms)
+    before, after = audited.throttles_ms, throttles_ms(cluster, tmp_path, limited_ms)
     print("throttle times before", before, "and after", after, sep="\n")
     # The same records at the same pace, 400 kB/s over the 10 s of the ring: 15 times the quota too much instead of 7.
     assert len(before) == len(after) == RECORDS
@@ -161,5 +180,33 @@ def test_an_offender_is_found_limited_and_released(cluster: Cluster, tmp_path: P
         assert run.enforcer.expire(at_ms + 15 * MINUTE_MS - 1) == []
         rows = run.enforcer.expire(at_ms + 15 * MINUTE_MS)
     assert [entry.event for entry in rows] == [Event.RESTORING, Event.RESTORED]
-    assert node(cluster) == as_it_was
+    assert node(cluster) == audited.node
     assert wait_for(lambda: knows_quota(cluster, 3), within_s=10)
+
+
+@pytest.mark.timeout(120)
+def test_the_running_job_ends_an_override_in_time_though_nothing_is_decided(
+    cluster: Cluster, audited: Audited
+) -> None:
+    log = audited.config.parent / "audit.log"
+
+    def has_said(text: str) -> bool:
+        return text in log.read_text(encoding="utf-8")
+
+    job = started(audited.config, *QUICK, "--driver-memory", "1g", job=("enforce.py",))
+    try:
+        assert wait_for(lambda: has_said("enforcing loop; stop with Ctrl-C"), within_s=60)
+        override = ["override", "set", "--client", "else", "--key", "producer_byte_rate", "--value", "70000"]
+        more = ["--for", "1s", "--reason", "test", "--yes", "--config", str(audited.config)]
+        assert kquota([*override, *more]) == 0
+        assert wait_for(
+            lambda: has_said(" restored: clients/else producer_byte_rate not set -> 70.0 kB/s"), within_s=20
+        )
+        with connected(cluster.zookeeper_connect) as client:
+            assert client.exists("/config/clients/else") is None
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(30) == 0
+        assert not has_said("Traceback")
+    finally:
+        job.kill()
+        job.wait()

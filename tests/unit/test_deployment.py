@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from kquota_spark.config.loader import load_settings
+from kquota_spark.config.policies import load_policies
 from kquota_spark.config.settings import Metrics, Settings
+from kquota_spark.enforce.changes import Mode
 from kquota_spark.io.audit_metrics import AuditMetrics
 from kquota_spark.io.progress import Progress
 from tests.unit.exposition_format import parsed_exposition
@@ -85,9 +87,16 @@ def _command_lines() -> list[str]:
     """Every call of a job or of kquota in the files for deployment."""
     texts = [
         (CONF / name).read_text(encoding="utf-8")
-        for name in ("crontab.example", "systemd/kquota-audit.service", "systemd/kquota-maintain.service")
+        for name in (
+            "crontab.example",
+            *(f"systemd/kquota-{one}.service" for one in ("audit", "enforce", "maintain")),
+        )
     ]
-    manifests = yaml.safe_load_all((CONF / "kubernetes" / "kquota-audit.yaml").read_text(encoding="utf-8"))
+    manifests = [
+        manifest
+        for name in ("kquota-audit.yaml", "kquota-enforce.yaml")
+        for manifest in yaml.safe_load_all((CONF / "kubernetes" / name).read_text(encoding="utf-8"))
+    ]
     for manifest in manifests:
         spec = manifest.get("spec", {})
         application = spec.get("template", spec)
@@ -102,7 +111,7 @@ def _command_lines() -> list[str]:
 
 def test_what_the_units_manifests_and_cron_lines_start_is_there_and_takes_their_arguments() -> None:
     lines = _command_lines()
-    assert len(lines) == 7, lines
+    assert len(lines) == 11, lines
     known: dict[str, set[str]] = {}
     for line in lines:
         script, arguments = COMMAND.findall(line)[-1]
@@ -125,6 +134,13 @@ def test_the_settings_in_the_manifest_are_settings() -> None:
         path = Path(name) / "kquota.yaml"
         path.write_text(text, encoding="utf-8")
         assert load_settings(path).metrics == Metrics(port=9191, address="0.0.0.0")
+
+
+def test_the_policies_in_the_manifest_are_policies_and_observe_only(tmp_path: Path) -> None:
+    text = (CONF / "kubernetes" / "kquota-enforce.yaml").read_text(encoding="utf-8")
+    [policy] = [m["data"]["policy.yaml"] for m in yaml.safe_load_all(text) if m["kind"] == "ConfigMap"]
+    (tmp_path / "policy.yaml").write_text(policy, encoding="utf-8")
+    assert load_policies(tmp_path / "policy.yaml").mode is Mode.OBSERVE
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
