@@ -14,8 +14,10 @@ from kquota_spark.model.quota_types import QuotaKey
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 RECKLESS = "reckless"
-_FULL, _LOW, _RAISED = 1.0, 0.7, 0.85
-"""Of the capacity: cut above the first; raise below the second, and not above the third."""
+_FULL, _TARGET, _LOW = 1.0, 0.85, 0.7
+"""Of the capacity: cut above the first, so that it comes to the second; raise below the third."""
+_MOST_FAIR = 1.2
+"""Of the fair share: not raised above it."""
 
 
 def quota_of(user: str) -> Quota:
@@ -51,23 +53,23 @@ def proposals(scenario: Scenario, look: Look, wildness: float, random: Random) -
 
 
 def _wanted(scenario: Scenario, look: Look, user: str, use: Use) -> Iterator[Proposal]:
+    """With hysteresis nothing that one policy does brings what another one waits for."""
     before, fair, capacity = look.values[user], scenario.fair_per_s, scenario.capacity_per_s
-    throttled = use.throttled / use.requests
-    low, raised = (_LOW, _RAISED) if scenario.has_hysteresis else (_FULL, 10.0)
-    if use.rate_per_s > 1.05 * fair and look.used_per_s > _FULL * capacity:
-        wanted = max(fair, use.rate_per_s * _RAISED * capacity / look.used_per_s)
-        if before is None or wanted < before:
+    throttled, used = use.throttled / use.requests, look.used_per_s
+    low, target, most = (_LOW, _TARGET, _MOST_FAIR) if scenario.has_hysteresis else (_FULL, _FULL, 100.0)
+    if use.rate_per_s > 1.05 * fair and used > _FULL * capacity:
+        wanted = max(fair, use.rate_per_s * target * capacity / used)
+        if before is None or wanted < 0.8 * before:
             yield _proposal(scenario, look, user, use, "share", wanted, is_penalty=True)
     if before is None:
         return
     if throttled > 0.5 and use.rate_per_s > 1.5 * fair:
         yield _proposal(scenario, look, user, use, "penalty", max(fair, before / 2), is_penalty=True)
-    has_room = look.used_per_s < low * capacity and look.used_per_s + before / 4 < raised * capacity
-    if throttled > 0.2 and has_room:
+    if throttled > 0.2 and used < low * capacity and 1.25 * before < most * fair:
         yield _proposal(scenario, look, user, use, "raise", before * 1.25)
     if not throttled and use.rate_per_s < before / 2:
         wanted = max(fair, 1.5 * use.rate_per_s)
-        if wanted < before:
+        if wanted < 0.9 * before:
             yield _proposal(scenario, look, user, use, "lower", wanted)
 
 

@@ -35,6 +35,7 @@ class Traffic:
     def __init__(self, scenario: Scenario, nodes: Nodes, random: Random) -> None:
         self._scenario, self._random = scenario, random
         self._limits: dict[str, Limit] = {}
+        self._texts: dict[str, str | None] = {}
         self._done: list[Exchange] = []
         self._wave = 0
         self.follow(nodes)
@@ -47,9 +48,13 @@ class Traffic:
 
     def follow(self, nodes: Nodes) -> None:
         """From now on the broker goes by these quotas."""
+        texts = {path: node.get(QuotaKey.PRODUCER_BYTE_RATE.value) for path, node in nodes.items()}
+        if texts == self._texts:
+            return
+        self._texts = texts
 
         def quotas_of(entity: Entity) -> Mapping[QuotaKey, float] | None:
-            text = nodes.get(str(entity), {}).get(QuotaKey.PRODUCER_BYTE_RATE.value)
+            text = texts.get(str(entity))
             return None if text is None else {QuotaKey.PRODUCER_BYTE_RATE: float(text)}
 
         for client in self._scenario.clients:

@@ -157,6 +157,8 @@ class Trial:
     def _edit(self) -> None:
         user = self._random.choice(sorted(self._scenario.quotas))
         value = self._random.choice([None, float(self._random.randint(300_000, 11_000_000))])
+        if value == self._value(user):
+            return
         for target in (self._cluster, self._untouched):
             target.set_text(quota_of(user), None if value is None else str(value))
         self._watch.edited(quota_of(user))
