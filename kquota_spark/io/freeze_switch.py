@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import local_path, storage_options
+from kquota_spark.io.checkpoints import file_system
+from kquota_spark.io.storage import local_path
 from kquota_spark.model.names import sanitise
 
 _LARGEST_BYTES = 100_000
@@ -45,7 +45,8 @@ class FreezeSwitch:
         try:
             local = self._local()
             if local is None:
-                with self._files().open_output_stream(self._name) as stream:
+                files, path = file_system(self._settings, self.where)
+                with files.open_output_stream(path) as stream:
                     stream.write(data)
             else:
                 _write_whole(local, data)
@@ -63,7 +64,8 @@ class FreezeSwitch:
             if local is not None:
                 local.unlink(missing_ok=True)
             elif self._read() is not None:
-                self._files().delete_file(self._name)
+                files, path = file_system(self._settings, self.where)
+                files.delete_file(path)
         except OSError as error:
             raise self._failed("deleted", error) from error
 
@@ -80,23 +82,16 @@ class FreezeSwitch:
                 raise
         from pyarrow import fs
 
-        files = self._files()
-        if files.get_file_info(self._name).type is fs.FileType.NotFound:
+        files, path = file_system(self._settings, self.where)
+        if files.get_file_info(path).type is fs.FileType.NotFound:
             return None
-        with files.open_input_stream(self._name) as stream:
+        with files.open_input_stream(path) as stream:
             found: bytes = stream.read(_LARGEST_BYTES)
             return found
 
     def _local(self) -> Path | None:
         root = local_path(self._settings.tables)
         return None if root is None else root / self._name
-
-    def _files(self) -> Any:
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow import fs
-
-        handler = DeltaStorageHandler(self._settings.tables, storage_options(self._settings))
-        return fs.PyFileSystem(handler)
 
     def _failed(self, what: str, error: OSError) -> UserError:
         reason = str(error).partition("\n")[0][:300]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.security import make_digest_acl
 
 from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
@@ -19,6 +20,9 @@ from kquota_spark.enforce.ports import Held, Lease, Outcome
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znode_writes import EMPTY_NODE
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
+from kquota_spark.io.zookeeper_calls import ZooKeeperCalls
+from kquota_spark.io.zookeeper_lease import EnforcementNodes
+from kquota_spark.io.zookeeper_target import ZooKeeperTarget
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.config_tree import config_tree
@@ -73,6 +77,12 @@ class ZooKeeperUnderTest(TargetUnderTest):
     def lose_lease(self) -> None:
         self._lease.release()
         fencing_of(self._lease)
+
+
+def connected_client(settings: Settings) -> KazooClient:
+    client = KazooClient(settings.quotas.zookeeper_connect)
+    client.start()
+    return client
 
 
 def fencing_of(lease: Lease) -> int:
@@ -266,3 +276,31 @@ def test_without_an_answer_or_a_target_it_is_one_line(tmp_path: Path, zookeeper:
         settings = Settings(tables=str(tmp_path), quotas=quotas)
         with pytest.raises(UserError, match=problem), enforcement_edges(settings) as edges:
             edges.target.read([Quota(ALICE, PRODUCER)])
+
+
+def test_a_lost_answer(  # a short name: the chroot is cut from it
+    edges: Edges, enforced: Settings, client: KazooClient, zookeeper: Cluster
+) -> None:
+    class CutCalls(ZooKeeperCalls):
+        def commit(self, transaction: TransactionRequest) -> Sequence[Any]:
+            zookeeper.pause("zookeeper")
+            return super().commit(transaction)
+
+    before = config_tree(client)
+    nodes = EnforcementNodes.of(enforced.cluster_id, enforced.quotas)
+    cut = connected_client(enforced)
+    target = ZooKeeperTarget(CutCalls(cut, "it", 0.5), nodes, client.chroot)
+    quota = Quota(ALICE, PRODUCER)
+    found, fencing = held(edges, quota), fencing_of(edges.lease)
+    try:
+        written = target.write(quota, 5e6, found, fencing)
+    finally:
+        zookeeper.resume("zookeeper")
+    assert written.outcome is Outcome.UNKNOWN
+    # Whatever became of it, it did so as a whole, and it can be told.
+    now = held(edges, quota)
+    assert (config_tree(client) == before) is (now.value is None)
+    again = edges.target.write(quota, 6e6, found, fencing_of(edges.lease)).outcome
+    assert again is (Outcome.DONE if now.value is None else Outcome.CHANGED)
+    cut.stop()
+    cut.close()
