@@ -232,6 +232,19 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Enforcement:
+    """How decisions become quotas. What to decide, and how far to go, is in the policy file."""
+
+    policy_file: str = "conf/policy.yaml"
+    lease_time: Duration = Duration(15_000)
+    """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
+    decision_topic: str = "kquota.decisions"
+    """Kafka topic of decisions; empty for none. With source: admin the topic NAME.lease says who may act."""
+    gate_silence: Duration = Duration(30_000)
+    """After so long without a decision a gate that follows the topic lets everything through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
@@ -248,3 +261,4 @@ class Settings:
     maintain: Maintain = field(default_factory=Maintain)
     metrics: Metrics = field(default_factory=Metrics)
     collect: Collect = field(default_factory=Collect)
+    enforcement: Enforcement = field(default_factory=Enforcement)

@@ -62,6 +62,13 @@ class Proposal:
     evidence: Evidence
     would_have: str = ""
     """What it would have done yesterday, in one sentence; empty if nothing is known of it."""
+    is_penalty: bool = False
+    """Meant to cut clients that are throttled already, for a time; says nothing of what they would use."""
+
+    @property
+    def is_lowering(self) -> bool:
+        """Whether clients may do less afterwards; a value where there was none counts as less."""
+        return self.after is not None and (self.before is None or self.after < self.before)
 
 
 class StepId(NamedTuple):
