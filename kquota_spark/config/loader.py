@@ -38,7 +38,7 @@ _POSITIVE = {
     "controller_quota_window_num", "controller_quota_window_size_seconds",
     "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
     "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
-    "judge_lateness", "poll_interval", "ask_interval",
+    "judge_lateness", "poll_interval", "ask_interval", "lease_time", "gate_silence",
 }  # fmt: skip
 
 

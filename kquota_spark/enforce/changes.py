@@ -62,6 +62,19 @@ class Proposal:
     evidence: Evidence
     would_have: str = ""
     """What it would have done yesterday, in one sentence; empty if nothing is known of it."""
+    is_penalty: bool = False
+    """Meant to cut clients that are throttled already, for a time; says nothing of what they would use."""
+
+    @property
+    def limit_before(self) -> float | None:
+        """What held before: the value, or where the key was not set, the limit that the evidence was judged by."""
+        return self.evidence.numbers.get("limit_per_s") if self.before is None else self.before
+
+    @property
+    def is_lowering(self) -> bool:
+        """Whether clients may do less afterwards; a limit where none is known counts as less."""
+        limit = self.limit_before
+        return self.after is not None and (limit is None or self.after < limit)
 
 
 class StepId(NamedTuple):

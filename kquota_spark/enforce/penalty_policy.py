@@ -14,6 +14,7 @@ penalised. A bucket whose limit changed within the time that a penalty lasts is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kquota_spark.enforce.changes import Proposal
 from kquota_spark.enforce.observations import BucketUse
@@ -61,7 +62,7 @@ def _proposal(policy: Penalty, scene: Scene, case: Case, worst: BucketUse, after
         peak_used_percent=worst.peak_used_percent,
         throttle_ms=worst.throttle_ms,
     )
-    return scene.proposal(
+    proposal = scene.proposal(
         case,
         after,
         policy=policy.name,
@@ -69,3 +70,4 @@ def _proposal(policy: Penalty, scene: Scene, case: Case, worst: BucketUse, after
         evidence=evidence,
         expires_at_ms=scene.now_ms + policy.expires_after,
     )
+    return replace(proposal, is_penalty=True)

@@ -31,6 +31,7 @@ ENFORCEMENT_LOG = Table(
         Column(
             "expires_at", "timestamp", "when what was before is restored, UTC; null for a change that stays"
         ),
+        Column("is_penalty", "boolean", "meant to cut clients that are throttled already, for a time"),
         Column("evidence", "string", "the decisions that it rests on, as JSON: see enforce.changes.Evidence"),
         Column("mode", "string", "observe, approve or enforce: how far it may go"),
         Column("actor", "string", "who: enforcer, or the person at the command line"),
