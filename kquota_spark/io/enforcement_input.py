@@ -32,20 +32,10 @@ from kquota_spark.model.rules import RuleBook, RuleStretch
 _TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
 _PLACE = "broker_id, quota_type, bucket_user, bucket_client_id"
 _STRETCH = "cluster_id = ? and second >= make_timestamptz(?) and second < make_timestamptz(?)"
-
-
-def _told(table: str, extra: str = "") -> str:
-    """The rows of a stretch, of one source for each broker and type of quota."""
-    return f"""
-rows_in as (
-  select *, coalesce(source, 'log') = 'log' as is_log from {table}
-  where {_STRETCH} and quota_type in {_TYPES} {extra}
-), told as (
-  select * exclude (is_log) from rows_in
-  qualify is_log or not bool_or(is_log) over (partition by broker_id, quota_type)
-)"""  # noqa: S608 - names of ours
-
-
+_IS_LOG = "coalesce(source, 'log') = 'log' as is_log"
+_ONE_SOURCE = "qualify is_log or not bool_or(is_log) over (partition by broker_id, quota_type)"
+"""Behind a grouping by `is_log`: a window over the groups is cheap, one over the rows is not."""
+_OF_BUCKETS = f"{_STRETCH} and bucket_tags is null and quota_type in {_TYPES}"
 _THROUGH = f"""
 select broker_id, epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as through_ms
 from decisions where {_STRETCH} group by broker_id order by broker_id
@@ -58,12 +48,12 @@ from quota_rules where cluster_id = ? and level > 0 order by entity, valid_from
 """  # noqa: S608 - names of ours
 # A second of requests that came late is a row without a verdict beside the one that was judged before.
 _USES = f"""
-with {_told("decisions", "and bucket_tags is null")}, judged as (
-  select *, coalesce(requests, 1) > 0 as has_verdict,
+with judged as (
+  select *, {_IS_LOG}, coalesce(requests, 1) > 0 as has_verdict,
          coalesce(is_certain and not is_rules_behind, false) as is_sure,
          coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled,
          coalesce(observed_throttled_requests > 0, observed_throttle_ms > 0, false) as is_held_back
-  from told
+  from decisions where {_OF_BUCKETS}
 )
 select {_PLACE},
   arg_max({{'limit': limit_per_s, 'level': level, 'rule': rule}}, second) filter (has_verdict) as newest,
@@ -79,7 +69,7 @@ select {_PLACE},
   avg(rate_per_s) filter (is_throttled) as throttled_rate_per_s,
   sum(total_throttle_ms)::bigint as throttle_ms,
   epoch_ms(max(second)) as last_seen_ms
-from judged group by {_PLACE} having seconds > 0 order by {_PLACE}
+from judged group by is_log, {_PLACE} having seconds > 0 {_ONE_SOURCE} order by {_PLACE}
 """  # noqa: S608 - names of ours
 _EPISODES = f"""
 select {_PLACE}, count(*) as episodes, max(peak_quota_used_percent) as peak_used_percent
@@ -88,17 +78,21 @@ from violations where cluster_id = ? and bucket_tags is null and quota_type in {
 group by {_PLACE}
 """  # noqa: S608 - names of ours
 _RATES = f"""
-with {_told("decisions", "and bucket_tags is null and coalesce(requests, 1) > 0")}, digits as (
-  select *, case when rate_per_s > 0 then pow(10, floor(log10(rate_per_s)) - 1) end as step from told
+with digits as (
+  select *, {_IS_LOG}, case when rate_per_s > 0 then pow(10, floor(log10(rate_per_s)) - 1) end as step
+  from decisions where {_OF_BUCKETS} and coalesce(requests, 1) > 0
+), rounded as (
+  select {_PLACE}, coalesce(round(rate_per_s / step) * step, 0.0) as about, count(*) as seconds
+  from digits group by is_log, {_PLACE}, about {_ONE_SOURCE}
 )
-select {_PLACE}, coalesce(round(rate_per_s / step) * step, 0.0) as rate_per_s, count(*) as seconds
-from digits group by all order by all
+select {_PLACE}, about as rate_per_s, seconds from rounded order by all
 """  # noqa: S608 - names of ours
 _TENS = f"""
-with {_told("usage")}, tens as (
-  select broker_id, quota_type, "user", client_id, epoch_ms(second) // 10000 * 10000 as ten_ms,
+with tens as (
+  select {_IS_LOG}, broker_id, quota_type, "user", client_id, epoch_ms(second) // 10000 * 10000 as ten_ms,
          coalesce(sum(amount) / 10.0 / if(quota_type = 'request', 10000, 1), avg(rate_per_s)) as rate_per_s
-  from told group by broker_id, quota_type, "user", client_id, ten_ms
+  from usage where {_STRETCH} and quota_type in {_TYPES}
+  group by is_log, broker_id, quota_type, "user", client_id, ten_ms {_ONE_SOURCE}
 )
 """  # noqa: S608 - names of ours
 _CLIENTS = f"""{_TENS}
