@@ -18,6 +18,8 @@ _FULL, _TARGET, _LOW = 1.0, 0.85, 0.7
 """Of the capacity: cut above the first, so that it comes to the second; raise below the third."""
 _MOST_FAIR = 1.2
 """Of the fair share: not raised above it."""
+_LEAST_CUT = 0.8
+"""Of the value before: a cut to more than that is not worth it."""
 
 
 def quota_of(user: str) -> Quota:
@@ -56,10 +58,13 @@ def _wanted(scenario: Scenario, look: Look, user: str, use: Use) -> Iterator[Pro
     """With hysteresis nothing that one policy does brings what another one waits for."""
     before, fair, capacity = look.values[user], scenario.fair_per_s, scenario.capacity_per_s
     throttled, used = use.throttled / use.requests, look.used_per_s
-    low, target, most = (_LOW, _TARGET, _MOST_FAIR) if scenario.has_hysteresis else (_FULL, _FULL, 100.0)
+    if scenario.has_hysteresis:
+        low, target, most, least_cut = _LOW, _TARGET, _MOST_FAIR, _LEAST_CUT
+    else:
+        low, target, most, least_cut = _FULL, _FULL, 100.0, 1.0
     if use.rate_per_s > 1.05 * fair and used > _FULL * capacity:
         wanted = max(fair, use.rate_per_s * target * capacity / used)
-        if before is None or wanted < 0.8 * before:
+        if before is None or wanted < least_cut * before:
             yield _proposal(scenario, look, user, use, "share", wanted, is_penalty=True)
     if before is None:
         return
@@ -69,7 +74,7 @@ def _wanted(scenario: Scenario, look: Look, user: str, use: Use) -> Iterator[Pro
         yield _proposal(scenario, look, user, use, "raise", before * 1.25)
     if not throttled and use.rate_per_s < before / 2:
         wanted = max(fair, 1.5 * use.rate_per_s)
-        if wanted < 0.9 * before:
+        if wanted < least_cut * before:
             yield _proposal(scenario, look, user, use, "lower", wanted)
 
 

@@ -17,7 +17,14 @@ from kquota_spark.enforce.in_memory import (
     InMemoryTarget,
 )
 from kquota_spark.enforce.ports import Frozen, Written
-from kquota_spark.enforce.simulation.invariants import PERSON, Truth, Watch, WatchedLedger, WatchedTarget
+from kquota_spark.enforce.simulation.invariants import (
+    PERSON,
+    Truth,
+    Watch,
+    WatchedLedger,
+    WatchedTarget,
+    turns_of,
+)
 from kquota_spark.enforce.simulation.policies import Look, proposals, quota_of
 from kquota_spark.enforce.simulation.scenario import (
     LENGTH_MS,
@@ -55,7 +62,9 @@ class Outcome:
     refusals: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
     changed_at_ms: list[int] = field(default_factory=list)
-    """When quotas were changed, by the clock of the scenario."""
+    """When quotas were changed, until everything was taken back."""
+    turns: int = 0
+    """How often changes of a quota turned round, over all quotas, until then."""
 
 
 class Trial:
@@ -208,6 +217,7 @@ class Trial:
     def _check_convergence(self) -> None:
         effects = [effect for of_quota in self._watch.effects.values() for effect in of_quota]
         self.outcome.changed_at_ms = sorted(effect.at_ms for effect in effects)
+        self.outcome.turns = sum(turns_of(of_quota) for of_quota in self._watch.effects.values())
         last = [ms for ms in self.outcome.changed_at_ms if ms > LENGTH_MS * 3 // 4]
         if self._scenario.load is Load.CONSTANT and last:
             self._watch.broken.append(f"constant load, and changes at {last} ms")
