@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from kquota_spark.cli import enforce_status
+from kquota_spark.cli import enforce_status, simulate
 from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
@@ -48,6 +48,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         acting.add_argument("plan_id", metavar="PLAN")
         add_yes_option(acting)
     enforce_status.add_command(commands)
+    simulate.add_command(commands)
 
 
 def _add(

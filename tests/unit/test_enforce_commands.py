@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.enforce.closed_loop import Summary
 from tests.unit.command_output import as_json, run, shown
 from tests.unit.enforcement_cluster import NOW_MS, InMemoryCluster
 
@@ -147,3 +148,19 @@ refused, newest first: none
     assert answer["mode"] == "approve"
     assert answer["frozen"]["reason"] == "look\x1b[2J"
     assert [(row["entity"], row["status"]) for row in answer["rows"]] == [("users/alice", "applied")]
+
+
+def test_a_simulation_counts_what_was_done_and_breaks_no_promise() -> None:
+    answer = as_json("enforce", "simulate", "--scenarios", "3", "--seed", "5")
+    counts = {(row["what"], row["kind"]): row["count"] for row in answer["rows"]}
+    assert (answer["broken"], counts["scenarios", ""], counts["invariants broken", ""]) == ([], 3, 0)
+    assert counts["rows of the log", "planned"] > 0
+    assert shown("enforce", "simulate", "--scenarios", "3", "--seed", "5").startswith("what")
+
+
+def test_a_broken_promise_is_named_and_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Summary(1, 2, 3, 4, 5, broken=1, first_broken=("1: sent while it was frozen",))
+    monkeypatch.setattr("kquota_spark.cli.simulate.run", lambda *_: broken)
+    code, out, _ = run("enforce", "simulate")
+    assert code == 1
+    assert out.endswith("broken in scenario 1: sent while it was frozen\n")
