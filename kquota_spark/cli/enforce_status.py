@@ -22,7 +22,6 @@ from kquota_spark.enforce.policy import Policies
 from kquota_spark.enforce.ports import Frozen, Holder
 from kquota_spark.errors import UserError
 from kquota_spark.io.enforcement_log import EnforcementLog
-from kquota_spark.io.freeze_switch import FreezeSwitch
 from kquota_spark.io.tables import utc_text
 
 _REFUSALS = 5
@@ -51,6 +50,7 @@ class _Status:
 def run_status(options: argparse.Namespace) -> int:
     """Show it; what cannot be asked is said in its place."""
     from kquota_spark.config.policies import load_policies
+    from kquota_spark.io.freeze_switch import FreezeSwitch
 
     settings, time_ms = settings_of(options), now_ms()
     policies = load_policies(Path(settings.enforcement.policy_file))

@@ -9,7 +9,6 @@ from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError
-from kquota_spark.io.freeze_switch import FreezeSwitch
 from kquota_spark.io.tables import utc_text
 
 _REASON_LENGTH = 500
@@ -34,6 +33,8 @@ def run_freeze(options: argparse.Namespace) -> int:
     Raises:
         UserError: there is no reason, or the switch cannot be written.
     """
+    from kquota_spark.io.freeze_switch import FreezeSwitch
+
     reason = options.reason.strip()
     if not reason or len(reason) > _REASON_LENGTH:
         raise UserError(f"--reason: expected 1 to {_REASON_LENGTH} characters: others will ask why")
@@ -49,6 +50,8 @@ def run_unfreeze(options: argparse.Namespace) -> int:
     Raises:
         UserError: the switch cannot be written.
     """
+    from kquota_spark.io.freeze_switch import FreezeSwitch
+
     switch = FreezeSwitch(settings_of(options))
     frozen = switch.frozen()
     switch.unfreeze()
