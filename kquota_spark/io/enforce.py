@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.config.policies import load_policies
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import LogEntry
+from kquota_spark.enforce.changes import LogEntry, Mode
+from kquota_spark.enforce.enforcer import Report
+from kquota_spark.enforce.policy import Policies
 from kquota_spark.enforce.ports import Ledger
 from kquota_spark.errors import UserError
 from kquota_spark.io.decision_publisher import DecisionPublisher
@@ -65,7 +67,7 @@ class Looks:
         self._edges = edges._replace(ledger=ToldLedger(edges.ledger, tell))
         self._lock = threading.Lock()
         self._looked_s = self._well_s = time.monotonic()
-        self._problem = ""
+        self._problem = self._state = ""
         self._is_ending = False
 
     @property
@@ -83,14 +85,35 @@ class Looks:
             if self._is_ending:
                 return
             try:
-                run = Enforcing.of(self._settings, self._edges, ACTOR)
-                now_ms = self._clock_ms()
-                run.enforcer.run(run.proposals(now_ms), run.situation(now_ms), now_ms)
+                self._say_state(self._round(self._clock_ms()))
                 if self._publisher is not None:
                     self._publisher.publish(self._edges.ledger.entries(), self._clock_ms())
             finally:
                 self._edges.lease.release()
                 self._looked_s = time.monotonic()
+
+    def _round(self, now_ms: int) -> Report:
+        try:
+            run = Enforcing.of(self._settings, self._edges, ACTOR)
+            proposals, situation = run.proposals(now_ms), run.situation(now_ms)
+        except UserError:
+            # A mistake in the policy file, or decisions that cannot be read, must not keep a penalty from ending.
+            ending = Enforcing(self._settings, Policies(mode=Mode.OFF), self._edges, ACTOR).enforcer
+            ending.resume(now_ms)
+            ending.expire(now_ms)
+            raise
+        return run.enforcer.run(proposals, situation, now_ms)
+
+    def _say_state(self, report: Report) -> None:
+        state = ""
+        if report.frozen is not None:
+            overdue = f"; overdue: {len(report.waiting)}" if report.waiting else ""
+            state = f"frozen by {report.frozen.actor!r}: {report.frozen.reason!r}{overdue}"
+        elif not report.is_leader:
+            state = "another enforcer has the lease"
+        if state != self._state:
+            _say(f"enforce: {state or 'goes on'}")
+        self._state = state
 
     def try_to_look(self) -> None:
         """Look; what goes wrong is said once, and again when it is something else.
@@ -153,11 +176,11 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
         publisher = (
             stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
         )
-        for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
-            _say(f"enforce: warning: {line}")
         looks = Looks(settings, edges, publisher, tell, _now_ms)
         # Also what a crash left half done comes first, before anything takes time to start.
         looks.look()
+        for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
+            _say(f"enforce: warning: {line}")
         if not is_once:
             _run_on(settings, looks, stack)
 

@@ -73,18 +73,37 @@ def test_what_expires_ends_while_the_log_is_silent(cluster: InMemoryCluster) -> 
     assert job.events()[:2] == [Event.RESTORING, Event.RESTORED]
 
 
-def test_while_it_is_frozen_nothing_is_sent_and_nothing_ends(cluster: InMemoryCluster) -> None:
+@pytest.mark.parametrize("broken", ["policy.yaml", "tables/decisions/_delta_log"])
+def test_what_expires_ends_although_policies_or_decisions_cannot_be_read(
+    cluster: InMemoryCluster, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    job = Job(cluster)
+    job.looks.look()
+    (cluster.root / broken).rename(cluster.root / "away")
+    cluster.now_ms = NOW_MS + 15 * MINUTE_MS
+    job.looks.try_to_look()
+    assert cluster.of_alice == "1000000"
+    assert "enforce: nothing more is done for now: " in capsys.readouterr().err
+
+
+def test_while_it_is_frozen_nothing_is_sent_and_nothing_ends(
+    cluster: InMemoryCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = Job(cluster)
     run("freeze", "--reason", "incident", "--config", str(cluster.config))
     job.looks.look()
+    job.looks.look()
+    assert capsys.readouterr().err == "enforce: frozen by 'eve': 'incident'\n"
     assert (job.events(), cluster.of_alice) == ([], "1000000")
     run("unfreeze", "--config", str(cluster.config))
     job.looks.look()
     assert cluster.of_alice == "500000.0"
+    assert capsys.readouterr().err == "enforce: goes on\n"
     run("freeze", "--reason", "incident", "--config", str(cluster.config))
     cluster.now_ms = NOW_MS + 20 * MINUTE_MS
     job.looks.look()
     assert cluster.of_alice == "500000.0"
+    assert capsys.readouterr().err == "enforce: frozen by 'eve': 'incident'; overdue: 1\n"
     run("unfreeze", "--config", str(cluster.config))
     job.looks.look()
     assert cluster.of_alice == "1000000"
@@ -181,4 +200,26 @@ def test_a_second_job_on_the_same_checkpoints_is_refused(
     assert refused == [1]
     assert (
         f"enforce: checkpoints {settings.checkpoints} are in use by another driver" in capsys.readouterr().err
+    )
+
+
+def test_a_start_with_a_wrong_policy_file_ends_what_has_expired_and_then_fails(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Job(cluster).looks.look()
+    cluster.policy_file.write_text("mode: full\n", encoding="utf-8")
+    monkeypatch.setattr(enforce, "_now_ms", lambda: NOW_MS + 15 * MINUTE_MS)
+    with pytest.raises(UserError, match="'full'"):
+        run_enforcement(load_settings(cluster.config), lambda _: None, is_once=True)
+    assert cluster.of_alice == "1000000"
+
+
+def test_an_exempt_name_that_nobody_has_is_warned_of(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("exempt", "add", "--user", "alcie", "--force", "--config", str(cluster.config))
+    monkeypatch.setattr(enforce, "_now_ms", lambda: cluster.now_ms)
+    run_enforcement(load_settings(cluster.config), lambda _: None, is_once=True)
+    assert capsys.readouterr().err == (
+        "enforce: warning: exempt.users: 'alcie' is not known, did you mean 'alice'?\n"
     )
