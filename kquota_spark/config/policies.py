@@ -84,7 +84,7 @@ def _guard_problems(guards: GuardSettings) -> Iterator[str]:
         if key not in {one.value for one in QuotaKey}:
             yield f"{where}: unknown key, expected one of {', '.join(one.value for one in QuotaKey)}"
         yield from _bounds_problems(where, bounds)
-    for name in ("hold_time", "changes_per_hour", "changes_per_plan", "reversals_per_day"):
+    for name in ("hold_time", "approve_within", "changes_per_hour", "changes_per_plan", "reversals_per_day"):
         if getattr(guards, name) < 0:
             yield f"guards.{name}: {getattr(guards, name)}, expected 0 or more"
     if guards.max_age < 1:

@@ -122,6 +122,8 @@ class Observations:
     clients: tuple[ClientUse, ...] = ()
     """Of the longest period, a day at least."""
     quotas: Mapping[Quota, InForce] = field(default_factory=dict)
+    temporary: frozenset[Quota] = frozenset()
+    """Quotas that a change of ours holds for a time, or may hold: a penalty, an override."""
 
     def value_of(self, quota: Quota) -> float | None:
         """The value in force; None where the key is not set."""

@@ -8,7 +8,7 @@ the limit does not hold it. Averaged over less than minutes an honest burst woul
 ten seconds of the limit through at once.
 
 Throttled fetches come back empty and are not charged, so no consumer gets far above its limit, and hardly one is
-penalised. A bucket whose limit changed within the time that a penalty lasts is left alone: that may have been one.
+penalised. There is one penalty at a time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from kquota_spark.enforce.scene import Case, Scene, evidence_of, minute_text, th
 def penalties(policy: Penalty, scene: Scene) -> Iterator[Proposal]:
     """One proposal for each offender."""
     for case in scene.cases(policy.within, policy.keys):
-        if case.since_ms > scene.now_ms - policy.expires_after:
-            continue
         worst = max(case.uses, key=lambda use: use.mean_rate_per_s)
         if not _offends(policy, case, worst):
             continue

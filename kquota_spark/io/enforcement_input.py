@@ -12,6 +12,7 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.observations import (
     BrokerUse,
     BucketUse,
@@ -23,6 +24,7 @@ from kquota_spark.enforce.observations import (
     RateSeconds,
 )
 from kquota_spark.enforce.policy import DAY_MS, Policies, period_of
+from kquota_spark.io.enforcement_log import EnforcementLog
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
@@ -112,7 +114,7 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
     """What the tables say, as of `now_ms`; periods end with the newest decision.
 
     Raises:
-        UserError: decisions, usage or quota_rules are missing or cannot be read.
+        UserError: decisions, usage or quota_rules are missing, or a table cannot be read.
     """
     lengths = sorted({DAY_MS, *(period_of(policy) for policy in policies.policies)})
     longest_ms = lengths[-1]
@@ -138,6 +140,7 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
                 for row in found.rows(_CLIENTS, to_ms - longest_ms, to_ms, to_ms - DAY_MS)
             ),
             quotas=_in_force(found.rules(), now_ms),
+            temporary=_temporary(settings),
         )
 
 
@@ -223,6 +226,15 @@ def _entity(rule: str | None) -> Entity | None:
         return None if rule is None else Entity.parse(rule)
     except ValueError:
         return None
+
+
+def _temporary(settings: Settings) -> frozenset[Quota]:
+    live = LogState.of(EnforcementLog(settings).entries()).live
+    return frozenset(
+        quota
+        for quota, steps in live.items()
+        if any(step.proposal.expires_at_ms is not None for step in steps)
+    )
 
 
 def _in_force(rules: Sequence[RuleStretch], now_ms: int) -> dict[Quota, InForce]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kquota_spark.enforce.changes import Evidence, Quota
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.observations import InForce, RateSeconds
@@ -86,11 +84,13 @@ def test_the_limit_must_have_been_the_same_for_the_whole_time() -> None:
     assert wanted(POLICY, seen(use(**OFFENCE), quotas=changed)) == []
 
 
-@pytest.mark.parametrize(("changed_before", "count"), [(DAY - 1, 0), (DAY, 1)])
-def test_a_limit_that_may_be_a_penalty_itself_is_not_cut_again(changed_before: int, count: int) -> None:
-    # A penalty lasts a day: a limit that is a day old cannot be one that is still on.
-    in_force = {Quota(ALICE, WRITE): InForce(1_000_000.0, NOW_MS - changed_before)}
-    assert len(wanted(POLICY, seen(use(**OFFENCE), quotas=in_force))) == count
+def test_nothing_is_built_on_a_limit_that_ends_by_itself() -> None:
+    of_alice, of_bob = Quota(ALICE, WRITE), Quota(Entity(user="bob"), WRITE)
+    assert wanted(POLICY, seen(use(**OFFENCE), temporary=frozenset({of_bob})))
+    assert wanted(POLICY, seen(use(**OFFENCE), temporary=frozenset({of_alice}))) == []
+    default = Entity(user=DEFAULT)
+    by_default = use(rule=default, **OFFENCE)
+    assert wanted(POLICY, seen(by_default, temporary=frozenset({Quota(default, WRITE)}))) == []
 
 
 def test_the_step_and_the_floor_of_the_guards_hold() -> None:
