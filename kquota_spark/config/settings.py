@@ -232,6 +232,21 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Enforcement:
+    """How decisions become quotas. What to decide, and how far to go, is in the policy file."""
+
+    policy_file: str = "conf/policy.yaml"
+    trigger: Duration = Duration(10_000)
+    """How often the job looks, at most; where nothing is decided, half as often."""
+    lease_time: Duration = Duration(15_000)
+    """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
+    decision_topic: str = ""
+    """Compacted topic that tells gateways the quotas, made if missing. Without ZooKeeper NAME.lease is the lease."""
+    gate_silence: Duration = Duration(30_000)
+    """After so long without a heartbeat a gate that follows the topic is stale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
@@ -248,3 +263,4 @@ class Settings:
     maintain: Maintain = field(default_factory=Maintain)
     metrics: Metrics = field(default_factory=Metrics)
     collect: Collect = field(default_factory=Collect)
+    enforcement: Enforcement = field(default_factory=Enforcement)

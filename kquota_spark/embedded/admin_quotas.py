@@ -1,7 +1,6 @@
 """Quotas set the way an administrator of a newer cluster sets them: by AlterClientQuotas (KIP-546).
 
-With KRaft there is no other way; a broker in ZooKeeper mode takes it too, from 2.6 on. kafka-python has the
-message but no call for it, so the message is sent over its admin's connections.
+With KRaft there is no other way; a broker in ZooKeeper mode takes it too, from 2.6 on.
 """
 
 from __future__ import annotations
@@ -12,7 +11,10 @@ from collections.abc import Mapping
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.quotas import Name
 from kquota_spark.errors import UserError
-from kquota_spark.model.entities import Default
+from kquota_spark.io.quota_admin import QuotaAdmin
+from kquota_spark.model.entities import Entity, IpEntity
+
+_TIMEOUT_MS = 30_000
 
 
 def alter_quota(
@@ -38,38 +40,13 @@ def alter_quota(
     Raises:
         UserError: the broker refused, with its words.
     """
-    from kafka.admin import KafkaAdminClient
-    from kafka.protocol.admin import AlterClientQuotasRequest
-
-    parts = {"user": user, "client-id": client_id, "ip": ip}
-    entity = [
-        (kind, None if isinstance(name, Default) else name)
-        for kind, name in parts.items()
-        if name is not None
-    ]
-    changes = [(key, value or 0.0, value is None) for key, value in limits.items()]
-    request = AlterClientQuotasRequest(entries=[(entity, changes)], validate_only=False)
-    admin = KafkaAdminClient(**_settings(cluster))
+    entity = Entity(user, client_id) if ip is None else IpEntity(ip)
+    admin = QuotaAdmin(cluster.bootstrap_servers, cluster.client_settings(), timeout_ms=_TIMEOUT_MS)
     try:
-        answer = admin._manager.run(admin._manager.send, request)
+        refusal = admin.alter(entity, limits)
         answered_ms = time.time_ns() // 1_000_000
     finally:
         admin.close()
-    for entry in answer.entries:
-        if entry.error_code:
-            msg = f"quota {dict(limits)} of {entity} refused: {entry.error_message or entry.error_code}"
-            raise UserError(msg)
+    if refusal is not None:
+        raise UserError(f"quota {dict(limits)} of {entity} refused: {refusal.words}")
     return answered_ms
-
-
-def _settings(cluster: Cluster) -> dict[str, str]:
-    """The login in kafka-python's words."""
-    login = cluster.client_settings()
-    words = {
-        "bootstrap.servers": "bootstrap_servers",
-        "security.protocol": "security_protocol",
-        "sasl.mechanism": "sasl_mechanism",
-        "sasl.username": "sasl_plain_username",
-        "sasl.password": "sasl_plain_password",
-    }
-    return {words[name]: value for name, value in login.items()} | {"client_id": "kquota-admin"}

@@ -42,7 +42,7 @@ def with_quotas(entity: Entity, data: bytes | None, values: Mapping[QuotaKey, fl
     Raises:
         ValueError: brokers would not read back what was asked, or something in the node would be lost.
     """
-    config = _config_to_change(entity, data)
+    config = config_to_change(entity, data)
     for key, value in values.items():
         if value is None:
             config.pop(key.value, None)
@@ -50,11 +50,36 @@ def with_quotas(entity: Entity, data: bytes | None, values: Mapping[QuotaKey, fl
             config[key.value] = _text(entity, key, value)
     if not config:
         return None
-    changed = _encoded({"version": 1, "config": config})
+    changed = encoded_config(config)
     read_back = decode_quota_node(changed)
     if read_back.left_alone:
         raise _refusal(entity, str(read_back.problem))
     return changed
+
+
+def config_to_change(entity: Entity, data: bytes | None) -> dict[str, str]:
+    """The config of an entity's node, all keys in their order; empty where the node holds nothing or is not there.
+
+    Raises:
+        ValueError: it holds something that writing it anew would lose, or that brokers refuse to write there.
+    """
+    if not data:
+        return {}
+    node = read_config(data)
+    if node.problem is not None:
+        raise _refusal(entity, node.problem)
+    document = first_json(data)
+    if document.get("version", 1) != 1 or not document.keys() <= {"version", "config"}:
+        raise _refusal(entity, "not in the format of version 1")
+    is_for_quotas_only = entity.client_id is not None or entity.user is DEFAULT
+    if is_for_quotas_only and not node.config.keys() <= {key.value for key in QuotaKey}:
+        raise _refusal(entity, "it holds other keys than quotas, which brokers refuse to write there")
+    return dict(node.config)
+
+
+def encoded_config(config: Mapping[str, str]) -> bytes:
+    """The data of a node with this config, as brokers write it."""
+    return _encoded({"version": 1, "config": config})
 
 
 def change_notification(entity: Entity | IpEntity) -> bytes:
@@ -81,21 +106,6 @@ def parse_change_notification(data: bytes | None) -> str | None:
             return path
     msg = "a change notification is neither a version 1 of topics or clients nor a version 2 of a known path"
     raise ValueError(msg)
-
-
-def _config_to_change(entity: Entity, data: bytes | None) -> dict[str, str]:
-    if not data:
-        return {}
-    node = read_config(data)
-    if node.problem is not None:
-        raise _refusal(entity, node.problem)
-    document = first_json(data)
-    if document.get("version", 1) != 1 or not document.keys() <= {"version", "config"}:
-        raise _refusal(entity, "not in the format of version 1")
-    is_for_quotas_only = entity.client_id is not None or entity.user is DEFAULT
-    if is_for_quotas_only and not node.config.keys() <= {key.value for key in QuotaKey}:
-        raise _refusal(entity, "it holds other keys than quotas, which brokers refuse to write there")
-    return dict(node.config)
 
 
 def _text(entity: Entity, key: QuotaKey, value: float) -> str:

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (KIP-546) through kafka-python's wire messages, for which it has no public call."""
+"""Describe- and AlterClientQuotas (KIP-546) by kafka-python's wire messages, for which it has no public call."""
 
 from __future__ import annotations
 
@@ -29,8 +29,16 @@ class Named(NamedTuple):
     login: str = "kafka.options"
 
 
+class Refusal(NamedTuple):
+    """Why a broker did not alter an entity."""
+
+    code: int
+    """Of `org.apache.kafka.common.protocol.Errors`."""
+    words: str
+
+
 class QuotaAdmin:
-    """Asks one cluster for its quotas, over a connection that is made at the first question and kept.
+    """Asks one cluster for its quotas, and alters them, over a connection that is made at the first question and kept.
 
     Args:
         bootstrap_servers: one or more brokers, `host:port,host:port`.
@@ -84,7 +92,7 @@ class QuotaAdmin:
         """
         filters = [([], False)] if entities is None else [(_filter(entity), True) for entity in entities]
         try:
-            answers = self._ask(filters)
+            answers = self._ask([_request(parts, is_strict=is_strict) for parts, is_strict in filters])
             for answer in answers:
                 self._check(answer)
         except UserError:
@@ -98,6 +106,43 @@ class QuotaAdmin:
             for value in entry.values
             if value.key in _KEYS
         ]
+
+    def alter(
+        self, entity: AnyEntity, values: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> Refusal | None:
+        """Set some quotas of one entity, or remove those with None; its others stay.
+
+        Args:
+            entity: whose.
+            values: by Kafka's own keys.
+            validate_only: only ask whether the cluster would take them.
+
+        Returns:
+            Why it did not; None if it did.
+
+        Raises:
+            UnreachableError: no answer: it may have been done.
+            UserError: the login is refused.
+        """
+        from kafka.protocol.admin import AlterClientQuotasRequest
+
+        changes = [(key, value or 0.0, value is None) for key, value in values.items()]
+        request = AlterClientQuotasRequest(
+            entries=[(_named_parts(entity), changes)], validate_only=validate_only
+        )
+        try:
+            [answer] = self._ask([request])
+            [entry] = answer.entries
+        except UserError:
+            self.close()
+            raise
+        except ValueError as error:
+            raise UnreachableError(
+                f"{self._where} did not say what became of {entity}: see the broker's log"
+            ) from error
+        if not entry.error_code:
+            return None
+        return Refusal(entry.error_code, entry.error_message or _error_name(entry.error_code))
 
     def _check(self, answer: Any) -> None:
         if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
@@ -113,20 +158,19 @@ class QuotaAdmin:
                 f"({answer.error_message}), see the broker's log"
             )
 
-    def _ask(self, filters: Sequence[tuple[_Filter, bool]]) -> list[Any]:
-        """The answers to filters, each with whether it is strict; one that is empty and not strict gets everything."""
+    def _ask(self, requests: Sequence[Any]) -> list[Any]:
+        """The answers to requests."""
         from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticationFailedError
 
         with _overheard(SaslAuthenticationFailedError) as heard:
             try:
                 client = self._connected()
-                requests = [_request(parts, is_strict=is_strict) for parts, is_strict in filters]
                 return [client._manager.run(client._manager.send, request) for request in requests]
             except SaslAuthenticationFailedError as error:
                 raise UserError(f"{self._where} refused the login: check {self._named.login}") from error
             except IncompatibleBrokerVersion as error:
                 raise UserError(
-                    f"{self._where} is older than 2.6 and cannot describe quotas: use ZooKeeper"
+                    f"{self._where} is older than 2.6 and has no calls for quotas: use ZooKeeper"
                 ) from error
             except ValueError as error:
                 raise UserError(
@@ -167,6 +211,23 @@ def _filter(entity: Entity) -> _Filter:
         for kind, name in parts
         if name is not None
     ]
+
+
+def _named_parts(entity: AnyEntity) -> list[tuple[str, str | None]]:
+    """The parts of an entity as AlterClientQuotas names them; no name is the default."""
+    if isinstance(entity, IpEntity):
+        parts: Mapping[str, Name] = {"ip": entity.ip}
+    else:
+        parts = {kind: getattr(entity, field) for kind, field in _PARTS.items()}
+    return [
+        (kind, None if name is DEFAULT else str(name)) for kind, name in parts.items() if name is not None
+    ]
+
+
+def _error_name(code: int) -> str:
+    from kafka.errors import for_code
+
+    return str(for_code(code).__name__)
 
 
 @contextmanager

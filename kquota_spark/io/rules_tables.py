@@ -17,7 +17,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kquota_spark.errors import UserError
 from kquota_spark.io.storage import arrow_files
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, Name, parse_entity
+from kquota_spark.io.table_rows import arrow_rows, entity_columns
+from kquota_spark.model.entities import AnyEntity, parse_entity
 from kquota_spark.model.quota_types import parse_key
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
@@ -143,7 +144,7 @@ class RulesTables:
         self, table: DeltaTable, declared: Table, rows: list[dict[str, Any]], *, predicate: str | None
     ) -> DeltaTable:
         """Append, or replace the rows of `predicate`; again if another cluster's watcher was faster."""
-        data = _arrow(declared, rows)
+        data = arrow_rows(declared, rows)
         for attempt in range(1, _COMMIT_ATTEMPTS + 1):
             try:
                 if predicate is None:
@@ -187,7 +188,7 @@ class RulesTables:
         return max((time_ms for time_ms in found if time_ms is not None), default=None)
 
     def _change_row(self, change: QuotaChange, observed_at_ms: int) -> dict[str, Any]:
-        return _entity_columns(change.entity) | {
+        return entity_columns(change.entity) | {
             "cluster_id": self._cluster_id,
             "key": change.key.value,
             "value": change.value,
@@ -200,7 +201,7 @@ class RulesTables:
         }
 
     def _problem_row(self, problem: NodeProblem, observed_at_ms: int) -> dict[str, Any]:
-        entity = {} if problem.entity is None else _entity_columns(problem.entity)
+        entity = {} if problem.entity is None else entity_columns(problem.entity)
         return entity | {
             "cluster_id": self._cluster_id,
             "entity": problem.node,
@@ -213,7 +214,7 @@ class RulesTables:
 
     def _rule_row(self, rule: RuleStretch) -> dict[str, Any]:
         return (
-            _entity_columns(rule.entity)
+            entity_columns(rule.entity)
             | {key.value: value for key, value in rule.values.items()}
             | {
                 "cluster_id": self._cluster_id,
@@ -271,29 +272,6 @@ def _rows(table: DeltaTable, columns: list[str], filters: list[tuple[str, str, A
             millis = [None if time_us is None else time_us // 1_000 for time_us in micros]
             found = found.set_column(index, column.name, pa.array(millis, pa.int64()))
     return found.to_pylist()
-
-
-def _arrow(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows as the table's Arrow columns; times come in epoch milliseconds."""
-    arrays = []
-    schema = table.arrow_schema()
-    for column in schema:
-        values = [row.get(column.name) for row in rows]
-        if pa.types.is_timestamp(column.type):
-            values = [None if time_ms is None else time_ms * 1_000 for time_ms in values]
-        arrays.append(pa.array(values, column.type))
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _entity_columns(entity: AnyEntity) -> dict[str, Any]:
-    columns = {"entity": str(entity), "level": entity.level}
-    if isinstance(entity, Entity):
-        columns |= {"user": _name_or_none(entity.user), "client_id": _name_or_none(entity.client_id)}
-    return columns
-
-
-def _name_or_none(name: Name) -> str | None:
-    return None if name is DEFAULT or name is None else str(name)
 
 
 def _quoted(text: str) -> str:

@@ -43,7 +43,7 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
 
 SECTIONS = (
     "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics, "
-    "collect"
+    "collect, enforcement"
 )
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),
@@ -112,6 +112,7 @@ MISTAKES = [
     ("stream: {trigger: }", f"stream.trigger: nothing, {DURATION}"),
     ("stream: {trigger: 0 s}", "stream.trigger: '0 s', expected 1 ms or more"),
     ("stream: {trigger: 0.0001 s}", "stream.trigger: '0.0001 s', expected 1 ms or more"),
+    ("enforcement: {lease_time: 0 s}", "enforcement.lease_time: '0 s', expected 1 ms or more"),
     ("quotas: {source: kafka}", "quotas.source: 'kafka', expected one of zookeeper, admin, file"),
     (
         "broker: {version: three}",

@@ -1,0 +1,87 @@
+"""The real edges of enforcement for one cluster, chosen by where its quotas are."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.ports import Lease, Ledger, QuotaTarget, Switch
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.io.enforcement_log import EnforcementLog
+from kquota_spark.io.freeze_switch import FreezeSwitch
+
+_quiet = logging.getLogger(__name__)
+_quiet.setLevel(logging.CRITICAL)  # kazoo logs every payload at DEBUG, SCRAM credentials included
+
+
+class Edges(NamedTuple):
+    """Everything that the engine acts through."""
+
+    target: QuotaTarget
+    lease: Lease
+    switch: Switch
+    ledger: Ledger
+
+
+@contextmanager
+def enforcement_edges(settings: Settings) -> Iterator[Edges]:
+    """The edges for as long as the block runs; the lease is given up at its end.
+
+    Raises:
+        UserError: the source of the quotas is a file, or the cluster does not answer.
+    """
+    open_target = {"zookeeper": _zookeeper, "admin": _admin}.get(settings.quotas.source)
+    if open_target is None:
+        raise UserError(
+            "quotas.source: a file cannot be enforced: use zookeeper or admin, or have the file applied by its owner"
+        )
+    with open_target(settings) as (target, lease):
+        try:
+            yield Edges(target, lease, FreezeSwitch(settings), EnforcementLog(settings))
+        finally:
+            lease.release()
+
+
+@contextmanager
+def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
+    from kquota_spark.io.zookeeper_calls import ZooKeeperCalls
+    from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
+    from kquota_spark.io.zookeeper_lease import EnforcementNodes, ZooKeeperLease
+    from kquota_spark.io.zookeeper_target import ZooKeeperTarget
+
+    quotas = dataclasses.replace(settings.quotas, session_timeout=settings.enforcement.lease_time)
+    within_s = quotas.connect_timeout / 1_000
+    client = zookeeper_client(quotas, _quiet)
+    try:
+        if not client.start_async().wait(within_s):
+            reason = tls_problem(quotas)
+            raise UnreachableError(
+                f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s"
+                f"{f' ({reason})' if reason else ''}: check quotas.zookeeper_connect and that the server runs"
+            )
+        calls = ZooKeeperCalls(client, quotas.zookeeper_connect, within_s)
+        nodes = EnforcementNodes.of(settings.cluster_id, quotas)
+        yield ZooKeeperTarget(calls, nodes, client.chroot), ZooKeeperLease(calls, nodes)
+    finally:
+        client.stop()
+        client.close()
+
+
+@contextmanager
+def _admin(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
+    from kquota_spark.io.admin_target import AdminTarget
+    from kquota_spark.io.kafka_lease import KafkaLease
+    from kquota_spark.io.quota_admin import QuotaAdmin
+
+    kafka = settings.kafka
+    timeout_ms = settings.quotas.connect_timeout
+    admin = QuotaAdmin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms)
+    lease = KafkaLease(settings)
+    try:
+        yield AdminTarget(admin, lease), lease
+    finally:
+        admin.close()

@@ -1,0 +1,127 @@
+"""The kill switch: one small JSON file beside the tables. While it is there, nothing of ours is sent."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.ports import Frozen
+from kquota_spark.errors import UserError
+from kquota_spark.io.storage import local_path, storage_options
+from kquota_spark.model.names import sanitise
+
+_LARGEST_BYTES = 100_000
+_UNKNOWN = "unknown"
+
+
+class FreezeSwitch:
+    """A `Switch` on the storage of the tables, local or an object store, so that every machine of theirs sees it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._name = f"_kquota/frozen-{sanitise(settings.cluster_id)}.json"
+        self.where = f"{settings.tables.rstrip('/')}/{self._name}"
+        """Path or URI of the file, for messages."""
+
+    def frozen(self) -> Frozen | None:
+        """None only if it is sure to be off: where the tables are there, and the file is not."""
+        try:
+            data = self._read()
+            return None if data is None else _parsed(data)
+        except (OSError, ValueError) as error:
+            reason = str(error).partition("\n")[0][:300]
+            return Frozen(0, _UNKNOWN, f"{self.where} cannot be read ({reason})")
+
+    def freeze(self, frozen: Frozen) -> None:
+        """Stop all of our own enforcement.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        data = json.dumps(frozen._asdict()).encode()
+        try:
+            local = self._local()
+            if local is None:
+                with self._files().open_output_stream(self._name) as stream:
+                    stream.write(data)
+            else:
+                _write_whole(local, data)
+        except OSError as error:
+            raise self._failed("written", error) from error
+
+    def unfreeze(self) -> None:
+        """Let it go on.
+
+        Raises:
+            UserError: the file cannot be deleted.
+        """
+        try:
+            local = self._local()
+            if local is not None:
+                local.unlink(missing_ok=True)
+            elif self._read() is not None:
+                self._files().delete_file(self._name)
+        except OSError as error:
+            raise self._failed("deleted", error) from error
+
+    def _read(self) -> bytes | None:
+        local = self._local()
+        if local is not None:
+            try:
+                with local.open("rb") as file:
+                    return file.read(_LARGEST_BYTES)
+            except FileNotFoundError:
+                # A disk that is not mounted has no tables either.
+                if local.parent.parent.is_dir():
+                    return None
+                raise
+        from pyarrow import fs
+
+        files = self._files()
+        if files.get_file_info(self._name).type is fs.FileType.NotFound:
+            return None
+        with files.open_input_stream(self._name) as stream:
+            found: bytes = stream.read(_LARGEST_BYTES)
+            return found
+
+    def _local(self) -> Path | None:
+        root = local_path(self._settings.tables)
+        return None if root is None else root / self._name
+
+    def _files(self) -> Any:
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow import fs
+
+        handler = DeltaStorageHandler(self._settings.tables, storage_options(self._settings))
+        return fs.PyFileSystem(handler)
+
+    def _failed(self, what: str, error: OSError) -> UserError:
+        reason = str(error).partition("\n")[0][:300]
+        return UserError(f"{self.where} cannot be {what}: {reason}")
+
+
+def _parsed(data: bytes) -> Frozen:
+    match json.loads(data):
+        case {"since_ms": int(since_ms), "actor": str(actor), "reason": str(reason)}:
+            return Frozen(since_ms, actor, reason)
+    msg = "not as kquota freeze writes it"
+    raise ValueError(msg)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all, and still there after the machine has stopped."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

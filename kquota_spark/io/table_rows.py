@@ -1,0 +1,36 @@
+"""Rows as Python has them, made into the Arrow columns of a declared table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, Name
+from kquota_spark.schema.columns import Table
+
+
+def arrow_rows(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows as the table's Arrow columns; times come in epoch milliseconds."""
+    arrays = []
+    rows = list(rows)
+    schema = table.arrow_schema()
+    for column in schema:
+        values = [row.get(column.name) for row in rows]
+        if pa.types.is_timestamp(column.type):
+            values = [None if time_ms is None else time_ms * 1_000 for time_ms in values]
+        arrays.append(pa.array(values, column.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def entity_columns(entity: AnyEntity) -> dict[str, Any]:
+    """The columns of `schema.quota_tables.ENTITY`."""
+    columns = {"entity": str(entity), "level": entity.level}
+    if isinstance(entity, Entity):
+        columns |= {"user": _name_or_none(entity.user), "client_id": _name_or_none(entity.client_id)}
+    return columns
+
+
+def _name_or_none(name: Name) -> str | None:
+    return None if name is DEFAULT or name is None else str(name)
