@@ -94,8 +94,8 @@ class Traffic:
         throttled = sum(e.throttle_ms > 0 for e in requests)
         rate = 1_000 * sum(e.charged_bytes for e in known) / LOOK_MS
         limit = self._limits[user].per_s
-        if throttled and limit is not None:  # a few large requests more or less are no news
-            rate = min(rate, limit)
+        if limit is not None and 2 * throttled >= len(requests) > 0:
+            rate = limit  # who is throttled most of the time uses it, give or take one of few large requests
         return Use(rate, len(requests), len(known), throttled)
 
     def _connected(self, from_ms: int) -> Simulation:
