@@ -8,6 +8,7 @@ import pytest
 
 from kquota_spark.enforce.changes import Event, Mode
 from kquota_spark.enforce.ports import Frozen
+from kquota_spark.enforce.simulation.troubled_ports import TroubledLedger
 from kquota_spark.errors import UserError
 from kquota_spark.model.quota_types import QuotaKey
 from tests.unit.enforced_world import (
@@ -201,6 +202,19 @@ def test_while_frozen_nothing_is_written_and_expiry_waits() -> None:
     assert (world.log(), world.value(ALICE), world.value(BOB)) == (log, 3e6, 4e6)
     world.switch.unfreeze()
     assert events(world.enforce(now_ms=at_ms)) == RESTORED
+
+
+def test_a_freeze_stops_a_batch_that_is_under_way() -> None:
+    world = World()
+
+    def freeze_after_the_first(call: str) -> None:
+        if call == "append applied":
+            world.switch.freeze(FREEZE)
+
+    world.log_port = TroubledLedger(world.ledger, freeze_after_the_first)
+    rows = world.enforce(proposal(), proposal(quota=BOB))
+    assert events(rows) == ["planned", "planned", "sending", "applied", "refused by frozen"]
+    assert (world.value(ALICE), world.value(BOB)) == (3e6, 4e6)
 
 
 def test_an_enforcer_without_the_lease_does_nothing() -> None:

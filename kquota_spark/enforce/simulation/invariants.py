@@ -65,6 +65,7 @@ class Watch:
         self.broken: list[str] = []
         self.effects: dict[Quota, list[Effect]] = {}
         self._sent: dict[Quota, LogEntry] = {}
+        self._steps: dict[str, set[int]] = {}
         self._operators: set[Quota] = set()
 
     def edited(self, quota: Quota) -> None:
@@ -82,6 +83,9 @@ class Watch:
         if row.event is not Event.SENDING:
             return
         self._sent[row.proposal.quota] = row
+        self._steps.setdefault(row.step_id.plan_id, set()).add(row.step_id.step)
+        size, most = len(self._steps[row.step_id.plan_id]), self._scenario.settings.changes_per_plan
+        self._claim(size <= most, f"{size} changes in one plan", row)
         age_ms = truth.age_ms
         self._claim(age_ms <= self._scenario.settings.max_age, f"sent on what is {age_ms} ms old", row)
         self._claim(truth.is_whole, "sent on a partial view", row)

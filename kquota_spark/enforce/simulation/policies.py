@@ -70,8 +70,9 @@ def _wanted(scenario: Scenario, look: Look, user: str, use: Use) -> Iterator[Pro
         return
     if throttled > 0.5 and use.rate_per_s > 1.5 * fair:
         yield _proposal(scenario, look, user, use, "penalty", max(fair, before / 2), is_penalty=True)
-    if throttled > 0.2 and used < low * capacity and 1.25 * before < most * fair:
-        yield _proposal(scenario, look, user, use, "raise", before * 1.25)
+    raised = min(1.5 * before, most * fair)
+    if throttled > 0.2 and used <= low * capacity and raised > 1.1 * before:
+        yield _proposal(scenario, look, user, use, "raise", raised)
     if not throttled and use.rate_per_s < before / 2:
         wanted = max(fair, 1.5 * use.rate_per_s)
         if wanted < least_cut * before:

@@ -91,12 +91,12 @@ class Traffic:
         """What an audit knows that has decided through a moment, and to which some of the lines came too late."""
         requests = self.requests(user, through_ms - LOOK_MS, through_ms)
         known = [e for e in requests if not late or self._random.random() >= late]
-        return Use(
-            rate_per_s=1_000 * sum(e.charged_bytes for e in known) / LOOK_MS,
-            requests=len(requests),
-            certain=len(known),
-            throttled=sum(e.throttle_ms > 0 for e in requests),
-        )
+        throttled = sum(e.throttle_ms > 0 for e in requests)
+        rate = 1_000 * sum(e.charged_bytes for e in known) / LOOK_MS
+        limit = self._limits[user].per_s
+        if limit is not None and 2 * throttled >= len(requests) > 0:
+            rate = limit  # who is throttled most of the time uses it, give or take one of few large requests
+        return Use(rate, len(requests), len(known), throttled)
 
     def _connected(self, from_ms: int) -> Simulation:
         is_quiet = self._scenario.load is Load.SQUARE_WAVE and self._wave % 2 == 1

@@ -136,7 +136,7 @@ class Trial:
         if not self._is_troubled or random.random() >= self._scenario.trouble:
             return None
         if call in _BETWEEN and random.random() < 0.6:
-            random.choice((self._edit, self._freeze, self._take_over))()
+            random.choice((self._edit, self._freeze, self._take_over, self._change_mode))()
             return None
         if call in ("write", "put_back"):
             return random.choice(_WRITE_TROUBLES + _CRASHES)
@@ -149,6 +149,7 @@ class Trial:
     def _others_act(self) -> None:
         """Between rounds: operators edit, freeze, approve and roll back, and enforcers come and go."""
         random = self._random
+        self._truth.mode = self._scenario.mode
         if self._truth.is_frozen and (not self._is_troubled or random.random() < 0.4):
             self._switch.unfreeze()
             self._truth.is_frozen = False
@@ -179,6 +180,9 @@ class Trial:
     def _take_over(self) -> None:
         self._has_second = True
         self._leases.take(self._random.choice(_NAMES))
+
+    def _change_mode(self) -> None:
+        self._truth.mode = self._random.choice(list(Mode))
 
     def _let_go(self) -> None:
         self._leases.holder = None
