@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from kazoo.client import KazooClient, TransactionRequest
+from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
+from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.quotas import remove_quota, set_quota
 from kquota_spark.enforce.changes import Quota
@@ -20,13 +18,9 @@ from kquota_spark.enforce.ports import Held, Lease, Outcome
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znode_writes import EMPTY_NODE
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
-from kquota_spark.io.zookeeper_calls import ZooKeeperCalls
-from kquota_spark.io.zookeeper_lease import EnforcementNodes
-from kquota_spark.io.zookeeper_target import ZooKeeperTarget
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.config_tree import config_tree
-from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 from tests.integration.quota_nodes import payload, put
 from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest
 
@@ -36,18 +30,6 @@ PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT = QuotaKey.REQUEST_PERCENTAGE
 SCRAM = "salt=c2FsdA==,stored_key=a/b+c==,server_key=d,iterations=4096"
 ALICE = Entity("alice")
-
-
-@pytest.fixture
-def enforced(settings: Settings, client: KazooClient) -> Settings:
-    client.ensure_path("/config/changes")
-    return dataclasses.replace(settings, enforcement=Enforcement(lease_time=Duration(2_000)))
-
-
-@pytest.fixture
-def edges(enforced: Settings) -> Iterator[Edges]:
-    with enforcement_edges(enforced) as opened:
-        yield opened
 
 
 class ZooKeeperUnderTest(TargetUnderTest):
@@ -77,12 +59,6 @@ class ZooKeeperUnderTest(TargetUnderTest):
     def lose_lease(self) -> None:
         self._lease.release()
         fencing_of(self._lease)
-
-
-def connected_client(settings: Settings) -> KazooClient:
-    client = KazooClient(settings.quotas.zookeeper_connect)
-    client.start()
-    return client
 
 
 def fencing_of(lease: Lease) -> int:
@@ -116,22 +92,6 @@ def test_the_contract_of_leases(
 ) -> None:
     with enforcement_edges(enforced) as others:
         claim(edges.lease, others.lease)
-
-
-def test_a_holder_that_was_stopped_writes_nothing(
-    edges: Edges, enforced: Settings, client: KazooClient, tmp_path: Path
-) -> None:
-    config = tmp_path / "kquota.yaml"
-    config.write_text(
-        f"cluster_id: {enforced.cluster_id}\ntables: {enforced.tables}\n"
-        f"quotas: {{zookeeper_connect: '{enforced.quotas.zookeeper_connect}'}}\n"
-        "enforcement: {lease_time: 2 s}\n",
-        encoding="utf-8",
-    )
-    first, second, outcome = taken_over_while_stopped(config, edges)
-    assert (first + 1, outcome) == (second, "FENCED")
-    assert (held(edges, NEXT).value, held(edges, LATE).value) == (VALUE, None)
-    assert len(client.get_children("/config/changes")) == 1, "nothing of the first one arrived"
 
 
 CASES: list[tuple[str, dict[str, bytes | None], Quota, float | None]] = [
@@ -276,31 +236,3 @@ def test_without_an_answer_or_a_target_it_is_one_line(tmp_path: Path, zookeeper:
         settings = Settings(tables=str(tmp_path), quotas=quotas)
         with pytest.raises(UserError, match=problem), enforcement_edges(settings) as edges:
             edges.target.read([Quota(ALICE, PRODUCER)])
-
-
-def test_a_lost_answer(  # a short name: the chroot is cut from it
-    edges: Edges, enforced: Settings, client: KazooClient, zookeeper: Cluster
-) -> None:
-    class CutCalls(ZooKeeperCalls):
-        def commit(self, transaction: TransactionRequest) -> Sequence[Any]:
-            zookeeper.pause("zookeeper")
-            return super().commit(transaction)
-
-    before = config_tree(client)
-    nodes = EnforcementNodes.of(enforced.cluster_id, enforced.quotas)
-    cut = connected_client(enforced)
-    target = ZooKeeperTarget(CutCalls(cut, "it", 0.5), nodes, client.chroot)
-    quota = Quota(ALICE, PRODUCER)
-    found, fencing = held(edges, quota), fencing_of(edges.lease)
-    try:
-        written = target.write(quota, 5e6, found, fencing)
-    finally:
-        zookeeper.resume("zookeeper")
-    assert written.outcome is Outcome.UNKNOWN
-    # Whatever became of it, it did so as a whole, and it can be told.
-    now = held(edges, quota)
-    assert (config_tree(client) == before) is (now.value is None)
-    again = edges.target.write(quota, 6e6, found, fencing_of(edges.lease)).outcome
-    assert again is (Outcome.DONE if now.value is None else Outcome.CHANGED)
-    cut.stop()
-    cut.close()

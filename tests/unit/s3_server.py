@@ -15,7 +15,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import IO
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -159,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Requests are no news."""
 
 
-def _chunks(body: IO[bytes]) -> Iterator[bytes]:
+def _chunks(body: io.BufferedIOBase) -> Iterator[bytes]:
     """The chunks of a body; what follows the last one is left out."""
     while size := int(body.readline().partition(b";")[0] or b"0", 16):
         yield body.read(size)

@@ -19,6 +19,7 @@ from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Propos
 from kquota_spark.enforce.ports import Ledger
 from kquota_spark.errors import UserError
 from kquota_spark.io.enforcement_log import EnforcementLog
+from kquota_spark.io.tables import query
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.unit.enforcement_ports_contract import LEDGER_CLAIMS
@@ -86,6 +87,7 @@ WRITER = """
 import sys
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.enforcement_log import EnforcementLog
+from kquota_spark.io.tables import query
 from tests.unit.test_enforcement_log import entry
 log = EnforcementLog(Settings(cluster_id="prod", tables=sys.argv[1]))
 for batch in range(10):
@@ -100,8 +102,8 @@ def test_two_processes_write_at_the_same_time(settings: Settings) -> None:
     rows = EnforcementLog(settings).entries()
     for plan_id in ("p-a", "p-b"):
         assert [row.step_id.step for row in rows if row.step_id.plan_id == plan_id] == list(range(20))
-    found = DeltaTable(f"{settings.tables}/enforcement_log").to_pyarrow_table()
-    assert sorted(found["sequence"].to_pylist()) == list(range(1, 41)), "no number twice"
+    numbers = query(settings, ["enforcement_log"], "select sequence from enforcement_log order by 1").rows
+    assert numbers == [(number,) for number in range(1, 41)], "no number twice"
     pairs = [(row.step_id.plan_id, row.step_id.step // 2) for row in rows]
     assert pairs[::2] == pairs[1::2], "rows of one append stay together"
 
