@@ -241,7 +241,7 @@ class Enforcement:
     lease_time: Duration = Duration(15_000)
     """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
     decision_topic: str = ""
-    """Compacted topic that tells gateways the quotas, made if missing; without ZooKeeper it holds the lease as well."""
+    """Compacted topic that tells gateways the quotas, made if missing. Without ZooKeeper NAME.lease is the lease."""
     gate_silence: Duration = Duration(30_000)
     """After so long without a heartbeat a gate that follows the topic is stale."""
 

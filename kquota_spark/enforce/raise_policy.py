@@ -2,7 +2,8 @@
 
 What it wanted is not known: the quota held it back (censored). It had at least what it used in the throttled seconds,
 and wanted more in those, so demand is taken as that rate times (1 + the throttled share of its seconds): a lower bound
-that never leads below the present limit.
+that never leads below the present limit. Who takes clearly more than its limit, averaged over the whole period, is not
+waiting to be raised: see `penalty_policy`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from kquota_spark.enforce.policy import Raise
 from kquota_spark.enforce.scene import Case, Scene, evidence_of, minute_text, throttled_percent, value_text
 from kquota_spark.model.quota_types import QuotaKey
 
+_MOST_USED_PERCENT = 120.0
+"""Of the limit, over the whole period."""
+
 
 def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
     """Proposals in order of names; each takes its part of the brokers' headroom before the next."""
@@ -22,6 +26,8 @@ def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
     for case in scene.cases(policy.within, _keys(policy)):
         worst = max(case.uses, key=throttled_percent)
         if worst.seconds < policy.least_seconds or throttled_percent(worst) <= policy.throttled_percent:
+            continue
+        if any(100 * use.mean_rate_per_s > _MOST_USED_PERCENT * case.limit_per_s for use in case.uses):
             continue
         demand = demand_per_s(worst, case.limit_per_s)
         after = scene.allowed(case, min(demand, case.limit_per_s * (1 + policy.step_percent / 100)))

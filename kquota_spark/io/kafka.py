@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _TIMEOUT_S = 15.0
-_SILENT = logging.Logger("kafka", logging.CRITICAL)
+SILENT = logging.Logger("kafka", logging.CRITICAL)
 """librdkafka repeats a refused connection many times; our error says it once."""
 
 
@@ -87,7 +87,7 @@ def admin_client(settings: Settings) -> AdminClient:
     connection = connection_options(settings.kafka.options)
     try:
         return AdminClient(
-            {"bootstrap.servers": settings.kafka.bootstrap_servers, **connection}, logger=_SILENT
+            {"bootstrap.servers": settings.kafka.bootstrap_servers, **connection}, logger=SILENT
         )
     except KafkaException as error:
         raise UserError(f"kafka.options: {error.args[0].str()}") from error

@@ -219,7 +219,9 @@ def _named_parts(entity: AnyEntity) -> list[tuple[str, str | None]]:
         parts: Mapping[str, Name] = {"ip": entity.ip}
     else:
         parts = {kind: getattr(entity, field) for kind, field in _PARTS.items()}
-    return [(kind, None if name is DEFAULT else str(name)) for kind, name in parts.items() if name is not None]
+    return [
+        (kind, None if name is DEFAULT else str(name)) for kind, name in parts.items() if name is not None
+    ]
 
 
 def _error_name(code: int) -> str:

@@ -7,12 +7,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 
 from kquota_spark.config.settings import Duration, Enforcement, Kafka, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
@@ -27,6 +21,7 @@ from kquota_spark.io.quota_admin import QuotaAdmin
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.config_tree import config_tree
+from tests.integration.scram_users import broker_client, set_credential
 
 pytestmark = pytest.mark.integration
 
@@ -67,7 +62,7 @@ def settings_of(cluster: Cluster, tables: Path) -> Settings:
 
 def can_log_in(cluster: Cluster) -> bool:
     login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "scrammed", "sasl.password": PASSWORD}
-    client = AdminClient({**cluster.client_settings(), **login})
+    client = broker_client(cluster, **login)
     try:
         client.list_topics(timeout=5)
     except KafkaException:
@@ -76,12 +71,7 @@ def can_log_in(cluster: Cluster) -> bool:
 
 
 def test_a_broker_enforces_what_is_written_and_the_login_stays(cluster: Cluster, tmp_path: Path) -> None:
-    credential = UserScramCredentialUpsertion(
-        "scrammed", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode()
-    )
-    broker = AdminClient(cluster.client_settings())  # its answers end with it
-    [done] = broker.alter_user_scram_credentials([credential]).values()
-    done.result(timeout=15)
+    set_credential(cluster, "scrammed", PASSWORD)
     set_quota(cluster.zookeeper_connect, user="scrammed", request_percentage=40)
     settings = settings_of(cluster, tmp_path)
     admin = QuotaAdmin(cluster.bootstrap_servers, cluster.client_settings(), timeout_ms=15_000)

@@ -22,6 +22,7 @@ from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.config_tree import config_tree
+from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 from tests.integration.quota_nodes import payload, put
 from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest
 
@@ -105,6 +106,22 @@ def test_the_contract_of_leases(
 ) -> None:
     with enforcement_edges(enforced) as others:
         claim(edges.lease, others.lease)
+
+
+def test_a_holder_that_was_stopped_writes_nothing(
+    edges: Edges, enforced: Settings, client: KazooClient, tmp_path: Path
+) -> None:
+    config = tmp_path / "kquota.yaml"
+    config.write_text(
+        f"cluster_id: {enforced.cluster_id}\ntables: {enforced.tables}\n"
+        f"quotas: {{zookeeper_connect: '{enforced.quotas.zookeeper_connect}'}}\n"
+        "enforcement: {lease_time: 2 s}\n",
+        encoding="utf-8",
+    )
+    first, second, outcome = taken_over_while_stopped(config, edges)
+    assert (first + 1, outcome) == (second, "FENCED")
+    assert (held(edges, NEXT).value, held(edges, LATE).value) == (VALUE, None)
+    assert len(client.get_children("/config/changes")) == 1, "nothing of the first one arrived"
 
 
 CASES: list[tuple[str, dict[str, bytes | None], Quota, float | None]] = [

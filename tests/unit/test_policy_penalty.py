@@ -128,6 +128,7 @@ def test_an_exempt_name_protects_its_entity_and_every_bucket_it_is_in() -> None:
     observed = seen(use(**OFFENCE), clients=(client("alice", "mirror-maker"),))
     assert wanted(POLICY, observed)
     assert wanted(POLICY, observed, Exempt(users=("alice",))) == []
+    assert wanted(POLICY, seen(use(**OFFENCE)), Exempt(users=("alice",))) == []  # not seen to send anything
     assert wanted(POLICY, observed, Exempt(client_ids=("mirror-maker",))) == []
     assert wanted(POLICY, observed, Exempt(patterns=("mirror-.*",))) == []
     assert wanted(POLICY, observed, Exempt(patterns=("mirror",)))  # whole names only

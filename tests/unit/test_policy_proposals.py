@@ -16,11 +16,11 @@ from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
 from tests.unit.observed_uses import ALICE, GUARDS, NOW_MS, WRITE, client, place, seen, use
 
-PENALTY = Penalty(name="offenders", kind="penalty")
+PENALTY = Penalty(name="offenders", kind="penalty", used_percent=110.0)
 RAISE = Raise(name="throttled", kind="raise", broker_capacity_per_s={WRITE.value: 60_000_000.0})
 BOTH: dict[str, Any] = {
     "episodes": 9,
-    "mean_rate_per_s": 1_500_000.0,
+    "mean_rate_per_s": 1_150_000.0,
     "throttled_seconds": 400,
     "throttled_rate_per_s": 1_100_000.0,
 }
@@ -81,7 +81,7 @@ def test_request_percentages_are_said_in_percent() -> None:
     at = Place(1, QuotaType.REQUEST, Bucket("alice", ""))
     guards = replace(GUARDS, bounds={"request_percentage": next(iter(GUARDS.bounds.values()))})
     floor = replace(guards.bounds["request_percentage"], floor=1.0, ceiling=400.0)
-    over = use(at, **{**BOTH, "limit_per_s": 50.0, "mean_rate_per_s": 75.0})
+    over = use(at, **{**BOTH, "limit_per_s": 50.0, "mean_rate_per_s": 57.5})
     policies = Policies(
         guards=replace(guards, bounds={"request_percentage": floor}),
         policies=(replace(PENALTY, keys=(QuotaKey.REQUEST_PERCENTAGE,)),),

@@ -47,6 +47,11 @@ def test_who_is_throttled_little_or_was_hardly_there_gets_nothing() -> None:
     assert wanted(POLICY, seen(use(**{**HELD, "seconds": 599}))) == []
 
 
+def test_who_takes_more_than_its_limit_is_not_rewarded() -> None:
+    assert wanted(POLICY, seen(use(**HELD, mean_rate_per_s=1_200_000.0)))
+    assert wanted(POLICY, seen(use(**HELD), use(place(2), mean_rate_per_s=1_200_001.0))) == []
+
+
 def _on(broker_id: int, user: str = "alice") -> BucketUse:
     return use(place(broker_id, user), rule=Entity(user=user), **HELD)
 

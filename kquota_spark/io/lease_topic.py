@@ -1,0 +1,158 @@
+"""The topic that holds the lease of clusters without ZooKeeper: one partition, and its newest record is what counts.
+
+Records are JSON: `holder`, `event` (acquired, alive, intent, released) and what an intent is about; the key is the
+cluster's id. The topic's times are the broker's (LogAppendTime).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.io.client_properties import connection_options
+from kquota_spark.io.kafka import SILENT, admin_client, asked_topics
+
+_TIMEOUT_S = 15.0
+_LAST_RECORDS = 20
+"""Looked at from the end; each transaction ends in a marker, and those that were given up leave theirs too."""
+_CONFIG = {"cleanup.policy": "delete", "retention.ms": "86400000", "message.timestamp.type": "LogAppendTime"}
+
+
+class LeaseRecord(NamedTuple):
+    """The newest word of a holder."""
+
+    offset: int
+    holder: str
+    event: str
+    at_ms: int
+
+
+class LeaseTopic:
+    """Makes and reads the topic.
+
+    Args:
+        settings: the topic is called after `enforcement.decision_topic`.
+
+    Raises:
+        UserError: no name is set, or the options of Kafka are none.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        decisions = settings.enforcement.decision_topic
+        if not decisions:
+            raise UserError(
+                "enforcement.decision_topic: empty, expected a name: with quotas.source: admin the topic NAME.lease "
+                "says who may act"
+            )
+        self.name = f"{decisions}.lease"
+        self._settings = settings
+        self._is_there = False
+        self._consumer: Any = None
+
+    def ensure(self) -> None:
+        """Make the topic if it is missing.
+
+        Raises:
+            UserError: Kafka does not answer or does not let us, or the topic has more than one partition.
+        """
+        if self._is_there:
+            return
+        client = admin_client(self._settings)
+        found = asked_topics(client, self._settings).get(self.name)
+        if found is None:
+            self._create(client)
+        elif len(found.partitions) != 1:
+            raise UserError(
+                f"topic {self.name} has {len(found.partitions)} partitions, expected 1: the order of its records says "
+                "who may act: delete it, it is made again"
+            )
+        self._is_there = True
+
+    def newest(self) -> LeaseRecord | None:
+        """The last record that was committed; None in an empty topic.
+
+        Raises:
+            UnreachableError: Kafka does not answer.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
+
+        consumer = self._opened()
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_TIMEOUT_S)
+            return self._last(consumer, max(low, high - _LAST_RECORDS)) or self._last(consumer, low)
+        except KafkaException as error:
+            self.close()
+            raise self.unreachable(error) from error
+
+    def close(self) -> None:
+        """End the connection."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def unreachable(self, error: Exception) -> UnreachableError:
+        """The error for the user."""
+        return UnreachableError(
+            f"topic {self.name} on {self._settings.kafka.bootstrap_servers} cannot be used "
+            f"({error.args[0].str()}): check kafka.bootstrap_servers, kafka.options and the rights to the topic"
+        )
+
+    def _create(self, client: Any) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
+        try:
+            client.create_topics([topic], operation_timeout=_TIMEOUT_S)[self.name].result(_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            raise UserError(
+                f"topic {self.name} does not exist and cannot be made ({error.args[0].str()}): create it "
+                f"(kafka-topics.sh --create --topic {self.name} --partitions 1 --config "
+                "message.timestamp.type=LogAppendTime)"
+            ) from error
+
+    def _opened(self) -> Any:
+        from confluent_kafka import Consumer
+
+        if self._consumer is None:
+            kafka = self._settings.kafka
+            properties = {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                **connection_options(kafka.options),
+                "group.id": "kquota-enforcer",  # required, but never joined
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+            self._consumer = Consumer(properties, logger=SILENT)
+        return self._consumer
+
+    def _last(self, consumer: Any, offset: int) -> LeaseRecord | None:
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        consumer.assign([TopicPartition(self.name, 0, offset)])
+        last = None
+        while True:
+            message = consumer.poll(_TIMEOUT_S)
+            if message is None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            if message.error() is None:
+                last = message
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                return None if last is None else _record(last)
+            else:
+                raise KafkaException(message.error())
+
+
+def _record(message: Any) -> LeaseRecord:
+    try:
+        found = json.loads(message.value() or b"{}")
+        holder, event = str(found["holder"]), str(found["event"])
+    except (ValueError, KeyError, TypeError):
+        # Not one of ours: nobody we know of, and it gets old like any other.
+        holder, event = "unknown", "alive"
+    return LeaseRecord(message.offset(), holder, event, message.timestamp()[1])

@@ -1,0 +1,143 @@
+"""Quotas of a KRaft cluster, changed by its Admin API under a lease in a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.topics import create_topics
+from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.ports import Lease, Outcome
+from kquota_spark.errors import UserError
+from kquota_spark.io.enforcement_target import Edges, enforcement_edges
+from kquota_spark.io.quota_admin import QuotaAdmin
+from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.model.quota_types import QuotaKey
+from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
+from tests.integration.scram_users import credentials, set_credential
+from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest
+
+pytestmark = pytest.mark.integration
+
+LEASE_S = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with embedded_cluster(tmp_path_factory.mktemp("cluster"), settings=BrokerSettings(kraft=True)) as running:
+        yield running
+
+
+@pytest.fixture
+def config(cluster: Cluster, tmp_path: Path) -> Path:
+    path = tmp_path / "kquota.yaml"
+    path.write_text(
+        f"cluster_id: prod/eu\ntables: {tmp_path}/tables\nquotas: {{source: admin}}\n"
+        f"kafka: {{bootstrap_servers: '{cluster.bootstrap_servers}'}}\n"
+        f"enforcement: {{lease_time: {LEASE_S} s}}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.fixture
+def settings(config: Path) -> Settings:  # a cluster of its own, not the package's ZooKeeper
+    return load_settings(config)
+
+
+@pytest.fixture
+def edges(settings: Settings) -> Iterator[Edges]:
+    with enforcement_edges(settings) as opened:
+        yield opened
+
+
+class KraftUnderTest(TargetUnderTest):
+    """A KRaft cluster; others edit it by the Admin API as well."""
+
+    def __init__(self, edges: Edges, cluster: Cluster, admin: QuotaAdmin) -> None:
+        self.target, self._lease, self._admin = edges.target, edges.lease, admin
+        self._cluster = cluster
+        self.fencing = fencing_of(edges.lease)
+
+    def edit(self, quota: Quota, value: float | None) -> None:
+        assert self._admin.alter(quota.entity, {quota.key.value: value}) is None
+
+    def add_credential(self, user: str) -> None:
+        set_credential(self._cluster, user, "canary")
+
+    def credentials_of(self, user: str) -> object:
+        return credentials(self._cluster, user)
+
+    def all_of(self, entity: Entity) -> object:
+        return self._admin.describe([entity])
+
+    def lose_lease(self) -> None:
+        self._lease.release()
+        fencing_of(self._lease)
+
+
+def fencing_of(lease: Lease) -> int:
+    fencing = lease.acquire()
+    assert fencing is not None
+    return fencing
+
+
+def test_the_contract_of_targets(edges: Edges, cluster: Cluster) -> None:
+    admin = QuotaAdmin(cluster.bootstrap_servers, {}, timeout_ms=15_000)
+    with closing(admin):
+        under_test = KraftUnderTest(edges, cluster, admin)
+        for claim in TARGET_CLAIMS:
+            claim(under_test, claim.__name__)
+
+
+@pytest.mark.parametrize("claim", LEASE_CLAIMS)
+def test_the_contract_of_leases(
+    claim: Callable[[Lease, Lease], None], edges: Edges, settings: Settings
+) -> None:
+    with enforcement_edges(settings) as others:
+        claim(edges.lease, others.lease)
+
+
+def test_a_holder_that_was_stopped_writes_nothing(config: Path, edges: Edges) -> None:
+    first, second, outcome = taken_over_while_stopped(config, edges)
+    assert second > first
+    assert outcome == "FENCED"
+    found = edges.target.read([NEXT, LATE])
+    assert (found[NEXT].value, found[LATE].value) == (VALUE, None)
+    assert edges.lease.is_held(second)
+
+
+def test_a_broker_says_beforehand_what_it_would_refuse(edges: Edges) -> None:
+    quota = Quota(Entity(DEFAULT, DEFAULT), QuotaKey.PRODUCER_BYTE_RATE)
+    refusals = [edges.target.refusal(quota, value) for value in (5.0, None, 0.0, -1.0, 1.5)]
+    assert refusals == [
+        None,
+        None,
+        "Quota producer_byte_rate must be greater than 0",
+        "Quota producer_byte_rate must be greater than 0",
+        "producer_byte_rate cannot be a fractional value.",
+    ]
+    held, fencing = edges.target.read([quota])[quota], fencing_of(edges.lease)
+    written = edges.target.write(quota, 1.5, held, fencing)
+    assert written == (Outcome.REFUSED, "producer_byte_rate cannot be a fractional value.")
+    assert held.value is None and edges.target.read([quota])[quota] == held
+
+
+def test_a_topic_that_cannot_hold_a_lease_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
+    create_topics(cluster, {"wide.lease": 2})
+    for topic, problem in (("wide", "has 2 partitions, expected 1"), ('""', "expected a name")):
+        path = tmp_path / "other.yaml"
+        path.write_text(
+            f"kafka: {{bootstrap_servers: '{cluster.bootstrap_servers}'}}\nquotas: {{source: admin}}\n"
+            f"enforcement: {{decision_topic: {topic}}}\n",
+            encoding="utf-8",
+        )
+        with pytest.raises(UserError, match=problem), enforcement_edges(load_settings(path)) as edges:
+            edges.lease.acquire()
