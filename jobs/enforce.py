@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.page import say
 from kquota_spark.cli.plan_page import event_line
 from kquota_spark.config.loader import load_settings
 from kquota_spark.errors import UserError
@@ -24,12 +25,12 @@ def main() -> int:
     try:
         run_enforcement(
             load_settings(options.config),
-            lambda entry: print(event_line(entry), flush=True),
+            lambda entry: say(event_line(entry)),
             is_once=options.once,
         )
     except UserError as error:
         for line in str(error).splitlines():
-            print(f"enforce: {terminal_text(line)}", file=sys.stderr)
+            say(f"enforce: {terminal_text(line)}", sys.stderr)
         return 1
     return 0
 

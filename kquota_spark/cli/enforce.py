@@ -13,7 +13,7 @@ from kquota_spark.cli import enforce_status, simulate
 from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
-from kquota_spark.cli.page import Page
+from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.plan_page import event_line, last_entries, print_plan, steps_report
 from kquota_spark.cli.render import show
 from kquota_spark.config.settings import Settings
@@ -91,7 +91,7 @@ def run_plan(options: argparse.Namespace) -> int:
     planned = {entry.mode for entry in entries if entry.event is Event.PLANNED}
     if options.output == "table":
         for mode in sorted(planned):
-            print(f"\n{_NEXT[mode].format(plan_id=plan.plan_id)}")
+            say(f"\n{_NEXT[mode].format(plan_id=plan.plan_id)}")
     return 0
 
 
@@ -192,20 +192,18 @@ def acted(command: str, rows: Sequence[LogEntry], options: argparse.Namespace, s
     """Say what was done, row by row, and what is to be said besides; the exit code."""
     if options.output == "table":
         for row in rows:
-            print(event_line(row))
+            say(event_line(row))
     else:
         show(steps_report(command, rows), options.output)
     if said:
-        print(terminal_text(said), file=sys.stderr if options.output != "table" else sys.stdout)
+        say(terminal_text(said), sys.stderr if options.output != "table" else sys.stdout)
     return exit_code_of(rows)
 
 
 def only_shown(what: str, command: str, entries: Sequence[LogEntry], options: argparse.Namespace) -> int:
     """Show what --yes would act on; the exit code."""
     show_steps(command, entries, options)
-    print(
-        f"\nnothing was {what}: --yes does it", file=sys.stderr if options.output != "table" else sys.stdout
-    )
+    say(f"\nnothing was {what}: --yes does it", sys.stderr if options.output != "table" else sys.stdout)
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_output_options, add_settings_options, settings_of
+from kquota_spark.cli.page import say
 from kquota_spark.cli.render import Report, Shown, person_name, show
 from kquota_spark.config.exempt_list import with_exempt, without_exempt
 from kquota_spark.enforce.guard_settings import Exempt
@@ -59,7 +60,7 @@ def run_add(options: argparse.Namespace) -> int:
     path = Path(settings.enforcement.policy_file)
     is_new = edit_policy_file(path, lambda text: with_exempt(text, _KINDS[kind], name))
     said = "is exempt now" if is_new else "was exempt before"
-    print(f"{kind} {terminal_text(person_name(name))} {said} ({path})")
+    say(f"{kind} {terminal_text(person_name(name))} {said} ({path})")
     return 0
 
 
@@ -74,7 +75,7 @@ def run_remove(options: argparse.Namespace) -> int:
     path = Path(settings.enforcement.policy_file)
     if not edit_policy_file(path, lambda text: without_exempt(text, _KINDS[kind], name)):
         raise UserError(f"{kind} {person_name(name)} is not in exempt.{_KINDS[kind]} of {path}")
-    print(f"{kind} {terminal_text(person_name(name))} is not exempt any more ({path})")
+    say(f"{kind} {terminal_text(person_name(name))} is not exempt any more ({path})")
     return 0
 
 

@@ -7,6 +7,7 @@ import argparse
 from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
+from kquota_spark.cli.page import say
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError
 from kquota_spark.io.tables import utc_text
@@ -40,7 +41,7 @@ def run_freeze(options: argparse.Namespace) -> int:
         raise UserError(f"--reason: expected 1 to {_REASON_LENGTH} characters: others will ask why")
     frozen = Frozen(now_ms(), login_name(), reason)
     FreezeSwitch(settings_of(options)).freeze(frozen)
-    print(f"{frozen_text(frozen)}; kquota unfreeze lets it go on")
+    say(f"{frozen_text(frozen)}; kquota unfreeze lets it go on")
     return 0
 
 
@@ -55,7 +56,7 @@ def run_unfreeze(options: argparse.Namespace) -> int:
     switch = FreezeSwitch(settings_of(options))
     frozen = switch.frozen()
     switch.unfreeze()
-    print("it was not frozen" if frozen is None else f"unfrozen: was {frozen_text(frozen)}")
+    say("it was not frozen" if frozen is None else f"unfrozen: was {frozen_text(frozen)}")
     return 0
 
 

@@ -27,6 +27,7 @@ from kquota_spark.cli.options import (
     settings_of,
     time_argument,
 )
+from kquota_spark.cli.page import say
 from kquota_spark.cli.plan_page import last_entries
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, Quota
 from kquota_spark.enforce.in_memory import InMemoryLedger
@@ -135,7 +136,7 @@ def run_list(options: argparse.Namespace) -> int:
     """Show those in force."""
     live = _live(EnforcementLog(settings_of(options)).entries())
     if options.output == "table" and not live:
-        print("no override is in force")
+        say("no override is in force")
         return 0
     show_steps("kquota override list", live, options)
     return 0

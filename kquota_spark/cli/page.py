@@ -53,6 +53,14 @@ class Page:
         return drawn.encode(self._encoding, "backslashreplace").decode(self._encoding)
 
 
+def say(text: str, stream: TextIO | None = None) -> None:
+    """One line of any length, at once; characters that the stream lacks are escaped instead of being a traceback."""
+    out = stream or sys.stdout
+    encoding = out.encoding or "utf-8"
+    out.write(f"{text}\n".encode(encoding, "backslashreplace").decode(encoding))
+    out.flush()
+
+
 def _can_encode(text: str, encoding: str) -> bool:
     try:
         text.encode(encoding)

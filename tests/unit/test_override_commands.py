@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.main import main
 from tests.unit.command_output import as_json, run, shown
 from tests.unit.enforcement_cluster import InMemoryCluster
 
@@ -169,3 +171,12 @@ def test_a_name_that_nobody_has_ever_seen_needs_force(cluster: InMemoryCluster) 
         ("client", "elt"),
         ("pattern", "mm-.*"),
     ]
+
+
+def test_a_terminal_that_lacks_a_character_is_told_its_escape(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    assert main(["freeze", "--reason", "wegen Stö\x1b[2J", "--config", str(cluster.config)]) == 0
+    assert rb"by eve: wegen St\xf6\x1b[2J; kquota unfreeze lets it go on" in raw.getvalue()
