@@ -97,6 +97,9 @@ class LogState:
             if step.is_open:
                 self._open.setdefault(entry.proposal.quota, []).append(step)
             return
+        if entry.fencing is None and not step.is_open:
+            # Approved, refused or planned anew by one process while another one sent it: that stands.
+            return
         self._fold(step, entry)
         step.last = entry
         if not step.is_open and step in (opened := self._open.get(entry.proposal.quota, [])):
