@@ -154,8 +154,9 @@ class LogState:
                 self.live.setdefault(quota, []).append(step)
                 self._moved(entry, step.proposal.before, step.proposal.after)
             case Event.RESTORING:
-                if step.restoring is None:
-                    self._moved(entry, step.proposal.after, step.proposal.before)
+                if step.restoring is not None:  # it was not put back yet, and now may be
+                    self._forget_move(quota)
+                self._moved(entry, step.proposal.after, step.proposal.before)
                 step.restoring = entry
             case Event.FAILED:
                 self._forget_move(quota)

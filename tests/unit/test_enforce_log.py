@@ -41,7 +41,11 @@ def test_only_a_change_that_was_made_counts_as_a_move() -> None:
     assert [move.is_up for move in state(*back, row(Event.RESTORED)).moves[ALICE]] == [False, True]
     failed = state(*back, row(Event.FAILED))
     assert ([move.is_up for move in failed.moves[ALICE]], len(failed.live[ALICE])) == ([False], 1)
-    assert state(*back, row(Event.RESTORING), row(Event.RESTORED)).live[ALICE] == []
+    again = state(*back, replace(row(Event.RESTORING), at_ms=NOW_MS + 5), row(Event.RESTORED))
+    assert [move.at_ms for move in again.moves[ALICE]] == [NOW_MS, NOW_MS + 5], (
+        "the hold time runs from the last try"
+    )
+    assert again.live[ALICE] == []
 
 
 def test_what_a_person_lifted_lies_on_top_until_it_is_put_back() -> None:
