@@ -131,13 +131,16 @@ def run_apply(options: argparse.Namespace) -> int:
         wait_for_lease(run)
         time_ms = now_ms()
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
-    unapproved = any(entry.event is Event.PLANNED and entry.mode < Mode.ENFORCE for entry in entries)
-    why = (
-        f"approve it first: kquota enforce approve {options.plan_id} --yes"
-        if unapproved
-        else "nothing in it waits"
+    return acted(
+        "kquota enforce apply", rows, options, "" if rows else f"nothing was sent: {_why_nothing(entries)}"
     )
-    return acted("kquota enforce apply", rows, options, "" if rows else f"nothing was sent: {why}")
+
+
+def _why_nothing(entries: Sequence[LogEntry]) -> str:
+    modes = {entry.mode for entry in entries if entry.event is Event.PLANNED}
+    if Mode.APPROVE in modes:
+        return f"approve it first: kquota enforce approve {entries[0].step_id.plan_id} --yes"
+    return "its policies may only observe" if Mode.OBSERVE in modes else "nothing in it waits"
 
 
 def run_rollback(options: argparse.Namespace) -> int:

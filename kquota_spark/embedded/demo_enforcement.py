@@ -57,7 +57,7 @@ def write_policy(path: Path, seconds: float, *, is_enforced: bool) -> None:
 
 def penalty_s(seconds: float) -> int:
     """How long a penalty lasts: so that it ends before the load does."""
-    return round(0.2 * seconds)
+    return round(0.25 * seconds)
 
 
 def check_enforced(seconds: float, source: str, *, is_kraft: bool) -> None:

@@ -98,11 +98,17 @@ class Enforcer:
     def approve(self, plan_id: str, actor: str, now_ms: int) -> list[LogEntry]:
         """Allow the planned steps of a plan to be sent; the rows of those that were not allowed before.
 
+        Steps of a policy that may only observe are left as they are.
+
         Raises:
             UserError: there is no such plan.
         """
         journal = Journal(self._ledger)
-        steps = [step for step in _steps(journal, plan_id) if step.is_open and step.approved is None]
+        steps = [
+            step
+            for step in _steps(journal, plan_id)
+            if step.is_open and step.approved is None and step.planned.mode >= Mode.APPROVE
+        ]
         return journal.write(
             [replace(step.planned, event=Event.APPROVED, at_ms=now_ms, actor=actor) for step in steps]
         )

@@ -78,6 +78,16 @@ def test_approve_apply_and_rollback_change_the_quota_and_put_it_back_to_the_lett
     assert enforce(cluster, "rollback", plan, "--yes")[:2] == (0, "nothing of it is in force\n")
 
 
+def test_steps_of_a_policy_that_only_observes_are_not_approved(cluster: InMemoryCluster) -> None:
+    cluster.set_mode("observe")
+    plan = planned(cluster)
+    code, out, _ = enforce(cluster, "approve", plan, "--yes")
+    assert (code, out) == (0, "nothing in it waits for approval\n")
+    code, out, _ = enforce(cluster, "apply", plan, "--yes")
+    assert (code, cluster.of_alice) == (0, "1000000")
+    assert out == "nothing was sent: its policies may only observe\n"
+
+
 def test_what_a_guard_refuses_exits_with_3_and_says_which_and_why(cluster: InMemoryCluster) -> None:
     plan = planned(cluster)
     enforce(cluster, "approve", plan, "--yes")

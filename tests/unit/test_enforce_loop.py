@@ -54,11 +54,16 @@ def test_a_plan_that_waits_is_not_written_again_in_every_round() -> None:
     world = World()
     world.mode = Mode.APPROVE
     plans = [
-        world.enforcer().run([proposal(now_ms=ms), proposal(9e6, quota=BOB, now_ms=ms)], situation(ms), ms)
+        world.enforcer().run(
+            [proposal(now_ms=ms), proposal(9e6 + ms % 7, quota=BOB, now_ms=ms)], situation(ms), ms
+        )
         for ms in range(NOW_MS, NOW_MS + HOUR_MS, MINUTE_MS)
     ]
     assert len({report.plan.plan_id for report in plans if report.plan}) == 1
     assert world.log() == [(1, "planned"), (2, "refused")]
+    assert plans[-1].plan is not None
+    refused = plans[-1].plan.entries[1]
+    assert (refused.guard, refused.at_ms) == ("bounds", NOW_MS + HOUR_MS - MINUTE_MS), "as it is refused now"
 
 
 def test_a_newer_plan_takes_the_place_of_one_that_waits() -> None:

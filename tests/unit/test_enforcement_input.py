@@ -260,7 +260,7 @@ def test_what_ends_by_itself_is_read_from_the_log_of_enforcement(tmp_path: Path)
     def write(*events: Event) -> None:
         log.append(
             [
-                LogEntry(StepId("p-1", step), event, T0_MS, wanted, Mode.ENFORCE, "enforcer")
+                LogEntry(StepId("p-1", step), event, T0_MS, wanted, Mode.ENFORCE, "enforcer", fencing=1)
                 for event in events
                 for step, wanted in enumerate((penalty, lasting), 1)
             ]

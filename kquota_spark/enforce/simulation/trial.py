@@ -87,6 +87,7 @@ class Trial:
         self._snapshots: list[tuple[dict[str, float | None], dict[Quota, int]]] = []
         self._batch: list[Proposal] = []
         self._has_second = False
+        self._back_at_ms = 0
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -120,6 +121,10 @@ class Trial:
         )
 
     def _round(self, now_ms: int) -> None:
+        if self._is_troubled and self._random.random() < self._scenario.trouble:
+            self._back_at_ms = now_ms + self._random.randint(1, 9) * ROUND_MS
+        if now_ms < self._back_at_ms:  # nobody is there
+            return
         situation, batch = self._look(now_ms)
         for name in _NAMES[: 1 + self._has_second]:
             try:
