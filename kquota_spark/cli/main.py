@@ -1,6 +1,7 @@
 """`kquota`: arguments in, one exit code out.
 
-Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage or, for `doctor`, findings.
+Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage or, for `doctor`, findings, 3 refused by a guard of
+enforcement.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from kquota_spark.cli import (
     cluster,
     collect,
     doctor,
+    enforce,
+    enforcement,
+    exempt,
     explain,
     findings,
+    freeze,
     maintain,
+    override,
     read,
     replay,
     resolve,
@@ -53,6 +59,11 @@ def parser() -> argparse.ArgumentParser:
         backfill,
         watch,
         restate,
+        enforce,
+        enforcement,
+        freeze,
+        exempt,
+        override,
         maintain,
         cluster,
     ):

@@ -145,6 +145,15 @@ def time_argument(text: str) -> Since:
         raise argparse.ArgumentTypeError(msg) from None
 
 
+def length_argument(text: str) -> int:
+    """A length of time such as 30s, 10m, 2h, 1d in milliseconds, as a type of argparse."""
+    length = _AGO.fullmatch(text.strip())
+    if length is not None and 0 < int(length.group(1)) * _AGO_MS[length.group(2)] <= END_MS:
+        return int(length.group(1)) * _AGO_MS[length.group(2)]
+    msg = f"{text!r}, expected a length of time: 30s, 10m, 2h, 1d"
+    raise argparse.ArgumentTypeError(msg)
+
+
 def whole_number(text: str) -> int:
     """A number without sign, as a type of argparse."""
     if text.isascii() and text.isdecimal():

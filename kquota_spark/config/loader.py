@@ -7,11 +7,14 @@ refused: the first hides a mistake, the second can blow a small file up to gigab
 
 from __future__ import annotations
 
+import math
 import re
 import typing
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from enum import Enum
 from pathlib import Path
+from types import UnionType
 from typing import Any, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -27,7 +30,9 @@ _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)")
 _MAX_BYTES = 1_000_000
-_PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", Duration: "lengths of time"}
+_PLURALS: dict[Any, str] = {
+    str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"
+}  # fmt: skip
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "controller_quota_window_num", "controller_quota_window_size_seconds",
@@ -94,6 +99,8 @@ def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
     """Convert `value` to the type `wanted`; problems are appended, and None returned for them."""
     if is_dataclass(wanted):
         return _read_dataclass(wanted, value, where, problems)
+    if isinstance(wanted, UnionType):
+        return _read_one_of(typing.get_args(wanted), value, where, problems)
     if isinstance(value, str) and "${" in value:
         found = substituted(value, where, problems)
         own: list[str] = []
@@ -110,9 +117,44 @@ def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
 def _read_plain(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
     if wanted is Duration:
         return _read_duration(value, where, problems)
-    if typing.get_origin(wanted) is None:
-        return _read_scalar(wanted, value, where, problems)
-    return _read_generic(wanted, value, where, problems)
+    if typing.get_origin(wanted) is not None:
+        return _read_generic(wanted, value, where, problems)
+    if issubclass(wanted, Enum):
+        return _read_enum(wanted, value, where, problems)
+    return (
+        _read_float(value, where, problems)
+        if wanted is float
+        else _read_scalar(wanted, value, where, problems)
+    )
+
+
+def _read_one_of(kinds: tuple[Any, ...], value: Any, where: str, problems: list[str]) -> Any:
+    """One of several dataclasses: the one whose `kind` the mapping names."""
+    by_kind = {typing.get_args(typing.get_type_hints(each)["kind"])[0]: each for each in kinds}
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind in by_kind:
+        return _read_dataclass(by_kind[kind], value, where, problems)
+    given = _shown(kind) if isinstance(value, dict) else _shown(value)
+    problems.append(f"{where}.kind: {given}, expected one of {', '.join(by_kind)}")
+    return None
+
+
+def _read_enum(wanted: type[Enum], value: Any, where: str, problems: list[str]) -> Any:
+    """A member by its value if that is a text, else by its name."""
+    members = {one.value if isinstance(one.value, str) else one.name.lower(): one for one in wanted}
+    if value is False:  # what YAML 1.1 takes an unquoted `off` for
+        value = "off"
+    if not isinstance(value, str) or value not in members:
+        problems.append(f"{where}: {_shown(value)}, expected one of {', '.join(members)}")
+        return None
+    return members[value]
+
+
+def _read_float(value: Any, where: str, problems: list[str]) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        problems.append(f"{where}: {_shown(value)}, expected a number, e.g. 5000000")
+        return None
+    return float(value)
 
 
 def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
@@ -131,7 +173,9 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
         return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
     inner = typing.get_args(wanted)[1]
     if not isinstance(value, dict):
-        problems.append(f"{where}: {_shown(value)}, expected a mapping of names to {_PLURALS[inner]}")
+        problems.append(
+            f"{where}: {_shown(value)}, expected a mapping of names to {_PLURALS.get(inner, 'mappings')}"
+        )
         return {}
     if inner is not str:
         return {str(k): _read(inner, v, f"{where}.{k}", problems) for k, v in value.items()}

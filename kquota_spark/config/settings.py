@@ -236,12 +236,14 @@ class Enforcement:
     """How decisions become quotas. What to decide, and how far to go, is in the policy file."""
 
     policy_file: str = "conf/policy.yaml"
+    trigger: Duration = Duration(10_000)
+    """How often the job looks, at most; where nothing is decided, half as often."""
     lease_time: Duration = Duration(15_000)
     """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
-    decision_topic: str = "kquota.decisions"
-    """Kafka topic of decisions; empty for none. With source: admin the topic NAME.lease says who may act."""
+    decision_topic: str = ""
+    """Compacted topic that tells gateways the quotas, made if missing. Without ZooKeeper NAME.lease is the lease."""
     gate_silence: Duration = Duration(30_000)
-    """After so long without a decision a gate that follows the topic lets everything through."""
+    """After so long without a heartbeat a gate that follows the topic is stale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -44,6 +45,11 @@ class Evidence:
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What else a person would ask for, by name with unit, e.g. peak_rate_per_s."""
 
+    @property
+    def is_over_budget(self) -> bool:
+        """What was used is over a budget; where clients were held back they wanted even more."""
+        return self.numbers.get("used_per_s", 0.0) > self.numbers.get("budget_per_s", math.inf)
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -66,9 +72,15 @@ class Proposal:
     """Meant to cut clients that are throttled already, for a time; says nothing of what they would use."""
 
     @property
+    def limit_before(self) -> float | None:
+        """What held before: the value, or where the key was not set, the limit that the evidence was judged by."""
+        return self.evidence.numbers.get("limit_per_s") if self.before is None else self.before
+
+    @property
     def is_lowering(self) -> bool:
-        """Whether clients may do less afterwards; a value where there was none counts as less."""
-        return self.after is not None and (self.before is None or self.after < self.before)
+        """Whether clients may do less afterwards; a limit where none is known counts as less."""
+        limit = self.limit_before
+        return self.after is not None and (limit is None or self.after < limit)
 
 
 class StepId(NamedTuple):

@@ -19,12 +19,17 @@ class Bounds:
     largest_step_percent: float = 50.0
     """A new value is at most this much above or below the one before."""
 
+    def step_from(self, before: float) -> tuple[float, float]:
+        """The lowest and highest value that one step reaches."""
+        share = self.largest_step_percent / 100
+        return before * (1 - share), before * (1 + share)
+
     def nearest(self, before: float | None, wanted: float) -> float:
         """The allowed value nearest to what is wanted; without a value before it there is no step to keep."""
         low, high = self.floor, self.ceiling
         if before is not None:
-            low = max(low, before * (1 - self.largest_step_percent / 100))
-            high = min(high, before * (1 + self.largest_step_percent / 100))
+            lowest, highest = self.step_from(before)
+            low, high = max(low, lowest), min(high, highest)
         return min(max(wanted, low), high)
 
 
@@ -40,6 +45,8 @@ class GuardSettings:
     changes_per_plan: int = 20
     max_age: Duration = Duration(120_000)
     """Decisions and rules that are known through an older time are stale."""
+    approve_within: Duration = Duration(86_400_000)
+    """A plan waits so long for somebody to approve it, and for being sent."""
     min_certain_percent: float = 95.0
     """Of the seconds that a proposal rests on."""
     reversals_per_day: int = 2

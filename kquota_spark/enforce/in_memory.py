@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from kquota_spark.enforce.changes import LogEntry, Quota
-from kquota_spark.enforce.ports import Frozen, Held, Outcome, Written
+from kquota_spark.enforce.ports import Frozen, Held, Holder, Outcome, Written
 
 
 class InMemoryLeases:
@@ -15,11 +15,12 @@ class InMemoryLeases:
     def __init__(self) -> None:
         self.fencing = 0
         self.holder: str | None = None
+        self.last: str | None = None
 
     def take(self, name: str) -> int:
         """Give it to somebody, whoever has it now."""
         self.fencing += 1
-        self.holder = name
+        self.holder = self.last = name
         return self.fencing
 
 
@@ -43,6 +44,11 @@ class InMemoryLease:
         """See `ports.Lease`."""
         if self._leases.holder == self._name:
             self._leases.holder = None
+
+    def holder(self) -> Holder | None:
+        """See `ports.Lease`; there is no clock."""
+        name = self._leases.last
+        return None if name is None else Holder(name, 0, self._leases.holder == name)
 
 
 class InMemorySwitch:

@@ -72,6 +72,16 @@ class Ledger(Protocol):
         """All rows in the order in which they were written."""
 
 
+class Holder(NamedTuple):
+    """Who took the lease last, for people."""
+
+    name: str
+    since_ms: int
+    """When it was taken, by the clock of the server."""
+    is_holding: bool
+    """Whether it is held still."""
+
+
 class Lease(Protocol):
     """Who may act. The fencing number grows with every holder; targets refuse an older one."""
 
@@ -83,6 +93,13 @@ class Lease(Protocol):
 
     def release(self) -> None:
         """Give it up at once."""
+
+    def holder(self) -> Holder | None:
+        """Who took it last; None where nobody ever did.
+
+        Raises:
+            UserError: the server does not answer.
+        """
 
 
 class Frozen(NamedTuple):

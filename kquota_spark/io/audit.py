@@ -169,7 +169,7 @@ def _wait(
         is_active = any(query.isActive for query in queries)
         for query in queries:
             if not stop.is_asked:  # a signal to all processes ends Spark's workers too, and a query with them
-                _raise_failure(settings, query)
+                raise_failure(settings, query)
             progress[str(query.name)].update(query, time.time())
         if (told := sum(done.counted.get("gaps", 0) for done in progress.values())) > gaps:
             # JUDGE comes to these seconds only when MEASURE has closed them.
@@ -194,7 +194,12 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _raise_failure(settings: Settings, query: StreamingQuery) -> None:
+def raise_failure(settings: Settings, query: StreamingQuery) -> None:
+    """Raise what ended a query, if anything did, as one line.
+
+    Raises:
+        UserError: the query failed.
+    """
     failure = query.exception()
     if failure is None:
         return

@@ -127,8 +127,8 @@ def _judged_jmx(session: SparkSession, settings: Settings) -> DataFrame:
     samples = table_stream(session, settings, JMX_SAMPLES.name)
     rules = rules_of(session, settings)
     if settings.quotas.callback:
-        # The limits are the callback's own, and nobody can ask it for a bucket.
-        rules = rules.where("level = 0")
+        # The limits are the callback's own, and nobody can ask it for a bucket. It has no say in those of ips.
+        rules = rules.where("level = 0 OR level IS NULL")
     return to_jmx_decisions(samples, rules, mutation_config(settings), static_defaults(settings))
 
 

@@ -186,11 +186,25 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
     """
     if _has_rules(settings):
         return from_tables(settings)
-    quotas = settings.quotas
+    if settings.quotas.source == "file":
+        if not settings.quotas.file:
+            raise UserError(
+                "quotas.file: missing, expected the path of a quota file, as quotas.source is file"
+            )
+        return from_file(Path(settings.quotas.file))
+    return from_cluster(settings, of)
+
+
+def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
+    """What the cluster holds now, asked where `quotas.source` says: ZooKeeper or the brokers.
+
+    Raises:
+        UserError: it does not answer, or the source is a file.
+    """
+    quotas, kafka = settings.quotas, settings.kafka
     if quotas.source == "zookeeper":
         return from_zookeeper(quotas, of)
     if quotas.source == "admin":
-        kafka = settings.kafka
         return from_admin(
             kafka.bootstrap_servers,
             kafka.options,
@@ -198,9 +212,7 @@ def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
             timeout_ms=quotas.connect_timeout,
             is_from_settings=True,
         )
-    if not quotas.file:
-        raise UserError("quotas.file: missing, expected the path of a quota file, as quotas.source is file")
-    return from_file(Path(quotas.file))
+    raise UserError("quotas.source: a file is no cluster: expected zookeeper or admin")
 
 
 def _in_force(entity: AnyEntity, key: AnyKey, value: float, version: int | None) -> QuotaChange:

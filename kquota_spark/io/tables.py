@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _DECLARED = {table.name: table for table in TABLES}
-_TIME_COLUMN = {"usage": "second", "decisions": "second"}
+_TIME_COLUMN = {"requests": "record_time_ms", "usage": "second", "decisions": "second"}
 """Tables that are append-only in time: whole files older than asked for are left out by their statistics."""
 _MEMORY_LIMIT = "2GB"
 _READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
@@ -90,8 +90,8 @@ class Tables:
 
         Args:
             name: a table of `schema.tables`.
-            newer_than_ms: files that hold only older seconds may be left out (usage and decisions); the query
-                still has to filter.
+            newer_than_ms: files that hold only older rows may be left out (requests, usage and decisions); the
+                query still has to filter.
 
         Raises:
             UserError: the table is missing or cannot be read.
@@ -247,9 +247,9 @@ def _files(delta: DeltaTable, time_column: str | None) -> list[_File]:
     return [_File(path, _epoch_ms(time)) for path, time in zip(paths, newest, strict=True)]
 
 
-def _epoch_ms(time: datetime | None) -> int | None:
-    if time is None:
-        return None
+def _epoch_ms(time: datetime | int | None) -> int | None:
+    if time is None or isinstance(time, int):
+        return time
     return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 

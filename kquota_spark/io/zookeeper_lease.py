@@ -17,6 +17,7 @@ from kazoo.exceptions import NodeExistsError
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from kquota_spark.config.settings import Quotas
+from kquota_spark.enforce.ports import Holder
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io.zookeeper_calls import ZooKeeperCalls, refusal_of
 from kquota_spark.model.names import sanitise
@@ -103,6 +104,21 @@ class ZooKeeperLease:
                 self._calls.delete(self._nodes.enforcer)
         except UnreachableError:
             return
+
+    def holder(self) -> Holder | None:
+        """Who took it last; see `enforce.ports.Lease`."""
+        found = self._calls.get(self._nodes.fencing)
+        if found is None or not found[0]:
+            return None
+        try:
+            match json.loads(found[0]):
+                case {"host": str(host), "pid": int(pid)}:
+                    name = f"{host} pid {pid}"
+                case _:
+                    name = "unknown"
+        except ValueError:
+            name = "unknown"
+        return Holder(name, int(found[1].mtime), self._calls.stat(self._nodes.enforcer) is not None)
 
     def _is_ours(self) -> bool:
         stat = self._calls.stat(self._nodes.enforcer)

@@ -185,6 +185,16 @@ class QuotaManager:
             found.append(heapq.heappop(self._delay_queue))
         return found
 
+    @property
+    def ring_count(self) -> int:
+        """Rate sensors in memory: of each bucket one a quota type."""
+        return len(self._rings)
+
+    def forget_idle(self, time_ms: int) -> None:
+        """Give back the memory of rate sensors that a new one would equal; brokers do so after an hour."""
+        from_ms = time_ms - self.config.horizon_ms
+        self._rings = {key: ring for key, ring in self._rings.items() if ring.last_event_ms > from_ms}
+
     def shutdown(self) -> list[Parked]:
         """Take everything from the delay queue, due or not."""
         found = sorted(self._delay_queue)

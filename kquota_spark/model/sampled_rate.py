@@ -97,6 +97,11 @@ class _Samples(Generic[Amounts]):
         self._padded_ms = (config.num_samples - 1) * config.window_ms
         self._index()
 
+    @property
+    def last_event_ms(self) -> int:
+        """When the newest sample was last used; 0 before its first event."""
+        return max(self._last_ms, default=0)
+
     def _index(self) -> None:
         """Cache what changes only when a sample opens or is purged; the first event opens one."""
         self._opens_at_ms = self._starts_ms[self.current] + self._window_ms if self._starts_ms else 0

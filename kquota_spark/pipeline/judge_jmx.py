@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from kquota_spark.model.quota_types import CONNECTION, QuotaType
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.govern import with_bucket_limit
+from kquota_spark.pipeline.ip_limits import with_ip_limit
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, USAGE
 
@@ -58,7 +59,8 @@ def to_jmx_decisions(
         config: controller.quota.window.*: a token bucket holds so many seconds of its quota.
         static_defaults: level 9, the brokers' own defaults up to 2.8.
     """
-    governed = samples.transform(_only_rated).transform(with_bucket_limit, rules, static_defaults)
+    bounded = samples.transform(_only_rated).transform(with_bucket_limit, rules, static_defaults)
+    governed = bounded.transform(with_ip_limit, rules)
     made = {
         "bucket_tags": F.coalesce("bucket_tags", _ip_tag()),
         "quota_used_percent": _used_percent(config),

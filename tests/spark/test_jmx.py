@@ -12,7 +12,9 @@ import pytest
 
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.io.spark import table, table_stream
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.entities import DEFAULT, Default, IpEntity
+from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
+from kquota_spark.model.rules import QuotaChange
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
 from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
@@ -125,6 +127,38 @@ def test_samples_become_usage_and_decisions_of_the_brokers_own_rate(
     assert (alice["users"], alice["client_ids"]) == (["alice"], [])
     (connection,) = (row for row in decisions if row["quota_type"] == "connection")
     assert connection["bucket_tags"] == '{"ip":"10.0.0.1"}'
+
+
+def test_connections_are_limited_by_the_quota_of_their_address_or_the_defaults(
+    spark: SparkSession, settings: Settings
+) -> None:
+    edit_ms = TIME_MS + 10_000
+    write_rules(
+        settings,
+        of_ip("10.0.0.1", 4.0),
+        of_ip(DEFAULT, 10.0, edit_ms),
+        # Quotas of clients have nothing to do with it.
+        change(None, DEFAULT, 1.0),
+    )
+    rates = {"10.0.0.1": 5.0, "10.0.0.2": 5.0}
+    beans = {
+        f"kafka.server:type=socket-server-metrics,ip={ip}": {"connection-accept-rate": rate}
+        for ip, rate in rates.items()
+    }
+    message = "kafka.server:type=socket-server-metrics,ip=*", beans
+    sampled(spark, settings, jolokia(*message), jolokia(*message, time_ms=edit_ms))
+    run_hop(spark, settings, "judge_jmx")
+    shown = ("second", "bucket_tags", "limit_per_s", "rule", "quota_used_percent")
+    assert only(rows_of(settings, "decisions"), *shown) == [
+        (TIME_MS, '{"ip":"10.0.0.1"}', 4.0, "ips/10.0.0.1", 125.0),  # 5 of 4
+        (TIME_MS, '{"ip":"10.0.0.2"}', None, None, None),
+        (edit_ms, '{"ip":"10.0.0.1"}', 4.0, "ips/10.0.0.1", 125.0),
+        (edit_ms, '{"ip":"10.0.0.2"}', 10.0, "ips/<default>", 50.0),  # 5 of 10
+    ]
+
+
+def of_ip(ip: str | Default, value: float, at_ms: int = 0) -> QuotaChange:
+    return QuotaChange(IpEntity(ip), IpQuotaKey.CONNECTION_CREATION_RATE, value, None, at_ms, at_ms)
 
 
 def test_the_limit_is_the_one_of_the_samples_time(spark: SparkSession, settings: Settings) -> None:

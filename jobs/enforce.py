@@ -1,0 +1,38 @@
+"""Enforcement: `spark-submit jobs/enforce.py --config conf/kquota.yaml`; `--once` needs no spark-submit."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.plan_page import event_line
+from kquota_spark.config.loader import load_settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.enforce import run_enforcement
+
+
+def main() -> int:
+    """Arguments, one call, one exit code."""
+    parser = argparse.ArgumentParser(
+        prog="enforce.py", description="Let decisions become quotas, as far as the policy file allows."
+    )
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--once", action="store_true", help="look once, without Spark, then end")
+    options = parser.parse_args()
+    try:
+        run_enforcement(
+            load_settings(options.config),
+            lambda entry: print(event_line(entry), flush=True),
+            is_once=options.once,
+        )
+    except UserError as error:
+        for line in str(error).splitlines():
+            print(f"enforce: {terminal_text(line)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

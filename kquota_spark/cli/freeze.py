@@ -1,0 +1,62 @@
+"""`kquota freeze` and `kquota unfreeze`: the kill switch of enforcement. Both act at once, without --yes."""
+
+from __future__ import annotations
+
+import argparse
+
+from kquota_spark.cli.actor import login_name
+from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
+from kquota_spark.enforce.ports import Frozen
+from kquota_spark.errors import UserError
+from kquota_spark.io.freeze_switch import FreezeSwitch
+from kquota_spark.io.tables import utc_text
+
+_REASON_LENGTH = 500
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `freeze` and `unfreeze`."""
+    about = "stop all enforcement at once: nothing is sent any more, neither changes nor expiries"
+    freeze = subparsers.add_parser("freeze", help=about, description=about)
+    add_settings_options(freeze)
+    freeze.add_argument("--reason", required=True, metavar="TEXT", help="why; everybody sees it")
+    freeze.set_defaults(run=run_freeze)
+    about = "let enforcement go on; what has expired meanwhile is restored at once"
+    unfreeze = subparsers.add_parser("unfreeze", help=about, description=about)
+    add_settings_options(unfreeze)
+    unfreeze.set_defaults(run=run_unfreeze)
+
+
+def run_freeze(options: argparse.Namespace) -> int:
+    """Turn the switch on.
+
+    Raises:
+        UserError: there is no reason, or the switch cannot be written.
+    """
+    reason = options.reason.strip()
+    if not reason or len(reason) > _REASON_LENGTH:
+        raise UserError(f"--reason: expected 1 to {_REASON_LENGTH} characters: others will ask why")
+    frozen = Frozen(now_ms(), login_name(), reason)
+    FreezeSwitch(settings_of(options)).freeze(frozen)
+    print(f"{frozen_text(frozen)}; kquota unfreeze lets it go on")
+    return 0
+
+
+def run_unfreeze(options: argparse.Namespace) -> int:
+    """Turn the switch off.
+
+    Raises:
+        UserError: the switch cannot be written.
+    """
+    switch = FreezeSwitch(settings_of(options))
+    frozen = switch.frozen()
+    switch.unfreeze()
+    print("it was not frozen" if frozen is None else f"unfrozen: was {frozen_text(frozen)}")
+    return 0
+
+
+def frozen_text(frozen: Frozen) -> str:
+    """Since when, by whom and why."""
+    who, why = terminal_text(frozen.actor), terminal_text(frozen.reason)
+    return f"frozen since {utc_text(frozen.since_ms)} by {who}: {why}"

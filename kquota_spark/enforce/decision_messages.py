@@ -1,0 +1,247 @@
+"""The messages of the decision topic: which quotas are in force, and which of them enforcement has set.
+
+The topic is compacted: the last message of a key is the whole truth about it. There is one key an entity,
+`<cluster>/<canonical entity>` with the cluster's name sanitised like any other; a message without value says that
+the entity has no quota any more. The key `<cluster>/` is the heartbeat: through when the quotas are known.
+`docs/gateways.md` shows the JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from kquota_spark.model.entities import DEFAULT, Entity, Name
+from kquota_spark.model.names import sanitise
+from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.rules import END_MS
+
+VERSION = 1
+
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=END_MS)]
+_NonFinite = Literal["NaN", "Infinity", "-Infinity"]
+"""As Java spells the numbers that JSON has no word for; brokers take them as quotas."""
+_Amount = float | _NonFinite
+
+
+class MessageError(ValueError):
+    """A message is none of ours; says why. It quotes no more than a few characters of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """A quota that enforcement has set or removed, and what it puts back when the time is over.
+
+    `until_ms` is None for a change that stays; `before` is None where the key was not set.
+    """
+
+    plan_id: str
+    reason: str
+    until_ms: int | None
+    before: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """All quotas in force of one entity; a key in `ours` but not in `quotas` was removed by enforcement."""
+
+    entity: Entity
+    quotas: Mapping[QuotaKey, float]
+    ours: Mapping[QuotaKey, Ours] = field(default_factory=dict)
+    issued_ms: int = 0
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to say; otherwise the entity's message is one without value."""
+        return bool(self.quotas or self.ours)
+
+    def after(self, time_ms: int) -> Mapping[QuotaKey, float]:
+        """The quotas once those of ours whose time is over have been put back."""
+        over = {
+            key: ours.before
+            for key, ours in self.ours.items()
+            if ours.until_ms is not None and ours.until_ms <= time_ms
+        }
+        if not over:
+            return self.quotas
+        merged = {**self.quotas, **over}
+        return {key: value for key, value in merged.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An entity that has no quota any more."""
+
+    entity: Entity
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """All edits of quotas up to `known_through_ms` are in the messages before this one."""
+
+    known_through_ms: int
+    issued_ms: int
+
+
+Message = Decided | Removed | Heartbeat
+
+
+class Encoded(NamedTuple):
+    """Key and value as Kafka gets them; a value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class _Name(msgspec.Struct, omit_defaults=True):
+    name: str | None = None
+    default: bool = False
+
+
+class _Entity(msgspec.Struct, omit_defaults=True):
+    user: _Name | None = None
+    client_id: _Name | None = None
+
+
+class _Ours(msgspec.Struct):
+    plan_id: str
+    reason: str
+    until_ms: Milliseconds | None
+    before: _Amount | None
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+class _Quotas(msgspec.Struct):
+    version: int
+    entity: _Entity
+    quotas: dict[str, _Amount]
+    ours: dict[str, _Ours]
+    issued_ms: Milliseconds
+
+
+class _Heartbeat(msgspec.Struct):
+    version: int
+    known_through_ms: Milliseconds
+    issued_ms: Milliseconds
+
+
+_read_version = msgspec.json.Decoder(_Version).decode
+_read_quotas = msgspec.json.Decoder(_Quotas).decode
+_read_heartbeat = msgspec.json.Decoder(_Heartbeat).decode
+
+
+def key_prefix(cluster_id: str) -> bytes:
+    """What all keys of a cluster begin with; the heartbeat's is no more than this."""
+    # Sanitised it holds no slash, so that no two clusters can mean the same key.
+    return f"{sanitise(cluster_id)}/".encode()
+
+
+def encode(cluster_id: str, message: Message) -> Encoded:
+    """A message as it is written; one for an entity without anything to say is a tombstone."""
+    prefix = key_prefix(cluster_id)
+    if isinstance(message, Heartbeat):
+        beat = _Heartbeat(VERSION, message.known_through_ms, message.issued_ms)
+        return Encoded(prefix, msgspec.json.encode(beat))
+    key = prefix + str(message.entity).encode()
+    if isinstance(message, Removed) or not message.is_needed:
+        return Encoded(key, None)
+    quotas = _Quotas(
+        VERSION,
+        _Entity(_written_name(message.entity.user), _written_name(message.entity.client_id)),
+        {key.value: _written(message.quotas[key]) for key in QuotaKey if key in message.quotas},
+        {key.value: _written_ours(message.ours[key]) for key in QuotaKey if key in message.ours},
+        message.issued_ms,
+    )
+    return Encoded(key, msgspec.json.encode(quotas))
+
+
+def decode(cluster_id: str, key: bytes | None, value: bytes | None) -> Message | None:
+    """A message of a cluster; None for one of another cluster.
+
+    Fields and quota keys that are not known are left alone: a later release may say more.
+
+    Raises:
+        MessageError: it is not a message of version 1, or does not say what its key says.
+    """
+    if key is None:
+        raise MessageError("a message without key")
+    prefix = key_prefix(cluster_id)
+    if not key.startswith(prefix):
+        return None
+    if key == prefix:
+        if value is None:
+            raise MessageError("a heartbeat without value")
+        beat: _Heartbeat = _read(_read_heartbeat, value)
+        return Heartbeat(beat.known_through_ms, beat.issued_ms)
+    entity = _entity_of_key(key.removeprefix(prefix))
+    if value is None:
+        return Removed(entity)
+    found: _Quotas = _read(_read_quotas, value)
+    if _named(found.entity) != entity:
+        raise MessageError("its value is about another entity than its key")
+    quotas = {key: float(found.quotas[key.value]) for key in QuotaKey if key.value in found.quotas}
+    ours = {key: _read_ours(found.ours[key.value]) for key in QuotaKey if key.value in found.ours}
+    return Decided(entity, quotas, ours, found.issued_ms)
+
+
+def _read(decoder: Any, value: bytes) -> Any:
+    try:
+        version = _read_version(value).version
+        if version != VERSION:
+            raise MessageError(f"version {version}, expected {VERSION}: written by a newer release?")
+        return decoder(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MessageError(str(error)[:200]) from None
+
+
+def _entity_of_key(text: bytes) -> Entity:
+    try:
+        entity = Entity.parse(text.decode())
+    except ValueError:
+        raise MessageError("its key names no entity") from None
+    if str(entity).encode() != text:
+        raise MessageError("its key is not the canonical name of an entity")
+    return entity
+
+
+def _named(entity: _Entity) -> Entity:
+    if entity.user is None and entity.client_id is None:
+        raise MessageError("its value names no entity")
+    return Entity(*(part if part is None else _name(part) for part in (entity.user, entity.client_id)))
+
+
+def _name(part: _Name) -> Name:
+    if part.default == (part.name is not None):
+        raise MessageError("a part of an entity is either a name or the default")
+    return DEFAULT if part.default else part.name
+
+
+def _written_name(name: Name) -> _Name | None:
+    if name is None:
+        return None
+    return _Name(default=True) if name is DEFAULT else _Name(str(name))
+
+
+def _written(amount: float) -> _Amount:
+    if math.isfinite(amount):
+        return amount
+    if math.isnan(amount):
+        return "NaN"
+    return "Infinity" if amount > 0 else "-Infinity"
+
+
+def _written_ours(ours: Ours) -> _Ours:
+    before = None if ours.before is None else _written(ours.before)
+    return _Ours(ours.plan_id, ours.reason, ours.until_ms, before)
+
+
+def _read_ours(ours: _Ours) -> Ours:
+    before = None if ours.before is None else float(ours.before)
+    return Ours(ours.plan_id, ours.reason, ours.until_ms, before)

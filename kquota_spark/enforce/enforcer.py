@@ -1,0 +1,291 @@
+"""The loop that turns proposals into quotas: resume, expire, plan, approve, apply, roll back.
+
+Of each step, in this order: a durable row `planned`; the quota read again; all guards again, the kill switch last; a
+durable row `sending` with the way back and the fencing number; the write; the quota read back; the row that says what
+became of it. A crash between any two is found in the log by `resume`. Nothing is sent a second time: a change that
+did not arrive fails, and the policy may propose it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, StepId
+from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
+from kquota_spark.enforce.guards import LEASE, Check, first_refusal
+from kquota_spark.enforce.log_state import Journal, LogState, Step
+from kquota_spark.enforce.plan import Plan, known_plan, plan_id_of, standing_plan
+from kquota_spark.enforce.ports import Frozen, Held, Lease, Ledger, QuotaTarget, Switch
+from kquota_spark.enforce.situation import Situation
+from kquota_spark.enforce.writing import LATE_WRITE_MS, Writer
+from kquota_spark.errors import UserError
+
+_NO_LEASE = 0
+"""Older than any fencing number: a target takes nothing under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One round of the loop."""
+
+    plan: Plan | None = None
+    """None where nothing was planned: another enforcer holds the lease, or the switch is on."""
+    entries: tuple[LogEntry, ...] = ()
+    """All rows of the round, in their order."""
+    is_leader: bool = True
+    frozen: Frozen | None = None
+    waiting: tuple[StepId, ...] = ()
+    """Changes whose time is over, and that are put back when the switch is off again."""
+
+
+class Enforcer:
+    """Plans, guards, applies and takes back changes of quotas; all that it remembers is in the ledger.
+
+    Args:
+        target: the cluster's quotas.
+        ledger: `enforcement_log`.
+        lease: only its holder sends.
+        switch: the kill switch.
+        guards: limits of all policies together.
+        exempt: names that are never touched.
+        mode_of: how far a policy may go, by its name.
+        actor: who it says that it is in the log.
+    """
+
+    def __init__(
+        self,
+        target: QuotaTarget,
+        ledger: Ledger,
+        lease: Lease,
+        switch: Switch,
+        *,
+        guards: GuardSettings,
+        exempt: Exempt,
+        mode_of: Callable[[str], Mode],
+        actor: str,
+    ) -> None:
+        self._target, self._ledger, self._lease, self._switch = target, ledger, lease, switch
+        self._settings, self._exempt, self._mode_of, self._actor = guards, exempt, mode_of, actor
+
+    def run(self, proposals: Sequence[Proposal], situation: Situation, now_ms: int) -> Report:
+        """One round: settle what is in doubt, put back what has run out, plan, and send what may be sent.
+
+        While the switch is on it does nothing and gives the lease up: a person may want to roll back.
+        """
+        if (frozen := self._switch.frozen()) is not None:
+            self._lease.release()
+            waiting = Journal(self._ledger).state.expired(now_ms)
+            return Report(frozen=frozen, waiting=tuple(step.step_id for step in waiting))
+        if self._lease.acquire() is None:
+            return Report(is_leader=False)
+        journal = Journal(self._ledger)
+        rows = self._resume(journal, now_ms) + self._expire(journal, now_ms)
+        plan, planned = self._plan(journal, proposals, situation, now_ms)
+        rows += planned
+        for plan_id in dict.fromkeys([plan.plan_id, *journal.state.approved_plans()]):
+            rows += self._apply(journal, journal.state.plans.get(plan_id, ()), situation, now_ms)
+        return Report(plan, tuple(rows))
+
+    def plan(self, proposals: Sequence[Proposal], situation: Situation, now_ms: int) -> Plan:
+        """Ask the guards about every proposal and write down what they say; nothing is sent.
+
+        The same batch again is the same plan, and so is a later one that says the same while nobody has
+        approved it: no row is written then.
+        """
+        return self._plan(Journal(self._ledger), proposals, situation, now_ms)[0]
+
+    def approve(self, plan_id: str, actor: str, now_ms: int) -> list[LogEntry]:
+        """Allow the planned steps of a plan to be sent; the rows of those that were not allowed before.
+
+        Raises:
+            UserError: there is no such plan.
+        """
+        journal = Journal(self._ledger)
+        steps = [step for step in _steps(journal, plan_id) if step.is_open and step.approved is None]
+        return journal.write(
+            [replace(step.planned, event=Event.APPROVED, at_ms=now_ms, actor=actor) for step in steps]
+        )
+
+    def apply(self, plan_id: str, situation: Situation, now_ms: int) -> list[LogEntry]:
+        """Send the steps of a plan that are approved or need no approval, each if no guard objects.
+
+        A step that a guard refuses now is closed. Only a refusal for want of the lease is returned without being
+        written: what becomes of the step is for the enforcer that holds it.
+
+        Raises:
+            UserError: there is no such plan, or the cluster does not answer.
+        """
+        journal = Journal(self._ledger)
+        return self._apply(journal, _steps(journal, plan_id), situation, now_ms)
+
+    def resume(self, now_ms: int) -> list[LogEntry]:
+        """Read back what was sent and not recorded: applied, failed, given up; or still in doubt, and no row."""
+        return self._resume(Journal(self._ledger), now_ms)
+
+    def expire(self, now_ms: int) -> list[LogEntry]:
+        """Put back what has run out, however long ago; nothing while the switch is on."""
+        return self._expire(Journal(self._ledger), now_ms)
+
+    def roll_back(self, plan_id: str, now_ms: int, actor: str) -> list[LogEntry]:
+        """Put back what was there before each change of a plan, newest first; allowed while the switch is on.
+
+        The switch stops the machine, and this is a person's own act.
+
+        Raises:
+            UserError: there is no such plan, another one changed the same quotas later, or another enforcer holds
+                the lease.
+        """
+        journal = Journal(self._ledger)
+        _steps(journal, plan_id)
+        fencing = self._lease.acquire()
+        if fencing is None:
+            msg = f"{plan_id} is not rolled back: an enforcer is at work; freeze it, and it lets go in its next round"
+            raise UserError(msg)
+        rows = self._settle_all(journal, fencing, now_ms)
+        live = journal.state.live
+        steps = [step for step in _steps(journal, plan_id) if step in live.get(step.proposal.quota, ())]
+        for step in steps:
+            top = live[step.proposal.quota][-1]
+            if top.step_id.plan_id != plan_id:
+                later = f"{top.step_id.plan_id} changed {_name(step)} later, roll that back first"
+                msg = f"{plan_id} is not rolled back: {later}"
+                raise UserError(msg)
+        writer = Writer(self._target, journal, fencing, actor, now_ms)
+        for step in reversed(steps):
+            if step.last.event is not Event.SENDING:
+                rows += writer.restore(step, "rolled back")
+        return rows
+
+    def _plan(
+        self, journal: Journal, proposals: Sequence[Proposal], situation: Situation, now_ms: int
+    ) -> tuple[Plan, list[LogEntry]]:
+        state = journal.state
+        plan_id = plan_id_of(proposals, state)
+        if (known := known_plan(state, plan_id)) is not None:
+            return known, []
+        held = self._target.read({wanted.quota for wanted in proposals}) if proposals else {}
+        entries: list[LogEntry] = []
+        beside: list[Proposal] = []
+        for number, wanted in enumerate(proposals, start=1):
+            check = self._check(wanted, None, held[wanted.quota], situation, state, now_ms, beside, None)
+            refusal = first_refusal(check)
+            entries.append(self._first_row(StepId(plan_id, number), check, refusal))
+            if refusal is None:
+                beside.append(wanted)
+        standing = standing_plan(state, entries, now_ms - self._settings.approve_within)
+        if standing is not None:
+            return standing, []
+        replaced = [
+            replace(step.planned, event=Event.SUPERSEDED, at_ms=now_ms, detail=f"planned anew as {plan_id}")
+            for wanted in beside
+            for step in state.open_steps(wanted.quota)
+        ]
+        return Plan(plan_id, tuple(entries)), journal.write(replaced + entries)
+
+    def _first_row(self, step_id: StepId, check: Check, refusal: tuple[str, str] | None) -> LogEntry:
+        guard, sentence = refusal or (None, "")
+        return LogEntry(
+            step_id=step_id,
+            event=Event.PLANNED if refusal is None else Event.REFUSED,
+            at_ms=check.now_ms,
+            proposal=check.proposal,
+            mode=check.mode,
+            actor=self._actor,
+            guard=guard,
+            detail=sentence,
+        )
+
+    def _apply(
+        self, journal: Journal, steps: Sequence[Step], situation: Situation, now_ms: int
+    ) -> list[LogEntry]:
+        fencing = self._lease.acquire()
+        rows: list[LogEntry] = []
+        sent: list[Proposal] = []
+        for step in steps:
+            if not step.is_open or (step.approved is None and step.planned.mode is not Mode.ENFORCE):
+                continue
+            wanted = step.proposal
+            held = self._target.read([wanted.quota])[wanted.quota]
+            check = self._check(wanted, step, held, situation, journal.state, now_ms, sent, fencing)
+            if (refusal := first_refusal(check)) is not None:
+                refused = self._first_row(step.step_id, check, refusal)
+                rows += [refused] if refusal[0] == LEASE else journal.write([refused])
+                continue
+            number = _NO_LEASE if fencing is None else fencing
+            rows += Writer(self._target, journal, number, self._actor, now_ms).send(step, held)
+            sent.append(wanted)
+        return rows
+
+    def _check(
+        self,
+        wanted: Proposal,
+        step: Step | None,
+        held: Held,
+        situation: Situation,
+        state: LogState,
+        now_ms: int,
+        beside: Sequence[Proposal],
+        fencing: int | None,
+    ) -> Check:
+        return Check(
+            proposal=wanted,
+            step=step,
+            held=held,
+            mode=self._mode_of(wanted.policy),
+            situation=situation,
+            state=state,
+            settings=self._settings,
+            exempt=self._exempt,
+            now_ms=now_ms,
+            beside=tuple(beside),
+            refusal=lambda: self._target.refusal(wanted.quota, wanted.after),
+            is_lease_held=lambda: fencing is not None and self._lease.is_held(fencing),
+            frozen=self._switch.frozen,
+        )
+
+    def _resume(self, journal: Journal, now_ms: int) -> list[LogEntry]:
+        fencing = self._lease.acquire()
+        if fencing is None:
+            return []
+        return self._settle_all(journal, fencing, now_ms)
+
+    def _settle_all(self, journal: Journal, fencing: int, now_ms: int) -> list[LogEntry]:
+        writer = Writer(self._target, journal, fencing, self._actor, now_ms)
+        rows: list[LogEntry] = []
+        for step in journal.state.in_doubt():
+            rows += writer.settle(step)
+            if step.last.event is Event.RESTORING and self._switch.frozen() is None:
+                rows += writer.restore(step, "it was not put back yet")
+        return rows
+
+    def _expire(self, journal: Journal, now_ms: int) -> list[LogEntry]:
+        fencing = self._lease.acquire()
+        if fencing is None:
+            return []
+        writer = Writer(self._target, journal, fencing, self._actor, now_ms)
+        rows: list[LogEntry] = []
+        while due := [step for step in journal.state.expired(now_ms) if _may_restore(step, now_ms)]:
+            for step in due:
+                if not self._lease.is_held(fencing) or self._switch.frozen() is not None:
+                    return rows
+                rows += writer.restore(step, "its time is over")
+        return rows
+
+
+def _steps(journal: Journal, plan_id: str) -> list[Step]:
+    steps = journal.state.plans.get(plan_id)
+    if steps is None:
+        raise UserError(f"there is no plan {plan_id}: kquota enforce status lists those that wait")
+    return steps
+
+
+def _may_restore(step: Step, now_ms: int) -> bool:
+    """Not while it is in doubt, and not in every round once the cluster has refused it."""
+    if step.is_in_doubt:
+        return False
+    return step.last.event is not Event.FAILED or now_ms - step.last.at_ms >= LATE_WRITE_MS
+
+
+def _name(step: Step) -> str:
+    return f"{step.proposal.quota.key.value} of {step.proposal.quota.entity}"

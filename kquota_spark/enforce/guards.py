@@ -1,0 +1,269 @@
+"""The guards: each a question about one change, all of them asked when it is planned and again before it is sent.
+
+A guard answers None, or why not, in one sentence. The first that objects is named in the log. What they ask of
+servers comes last, and of that the kill switch last: nothing lies between its answer and the row `sending`.
+There is no way to leave one out; tests do so by replacing `GUARDS`, to see that each is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kquota_spark.enforce.changes import Mode, Proposal
+from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
+from kquota_spark.enforce.log_state import DAY_MS, HOUR_MS, LogState, Move, Step
+from kquota_spark.enforce.ports import Frozen, Held
+from kquota_spark.enforce.situation import Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """All that a guard may look at."""
+
+    proposal: Proposal
+    step: Step | None
+    """As the log has it; None while it is being planned."""
+    held: Held
+    mode: Mode
+    """Of its policy, now."""
+    situation: Situation
+    state: LogState
+    settings: GuardSettings
+    exempt: Exempt
+    now_ms: int
+    beside: tuple[Proposal, ...]
+    """Changes of the same plan that come first: planned so far, or sent so far."""
+    refusal: Callable[[], str | None]
+    """Asks the cluster whether it would take the value."""
+    is_lease_held: Callable[[], bool]
+    frozen: Callable[[], Frozen | None]
+
+    @property
+    def planned_at_ms(self) -> int:
+        """When it was planned."""
+        return self.now_ms if self.step is None else self.step.planned.at_ms
+
+
+def mode(check: Check) -> str | None:
+    """How far the policy may go now; it may have been lowered after the plan was approved."""
+    if check.mode is Mode.OFF:
+        return "the policy is off"
+    if check.step is None or check.mode is Mode.ENFORCE:
+        return None
+    if check.mode is Mode.OBSERVE:
+        return "the policy may only observe"
+    return None if check.step.approved is not None else "nobody has approved it"
+
+
+def stale(check: Check) -> str | None:
+    """Whether decisions, rules and the plan itself are fresh."""
+    max_age_ms = check.settings.max_age
+    for what, through_ms in (
+        ("decisions", check.situation.decided_through_ms),
+        ("rules", check.situation.rules_known_through_ms),
+    ):
+        if through_ms is None:
+            return f"no {what} are known"
+        if check.now_ms - through_ms > max_age_ms:
+            return f"{what} are {_s(check.now_ms - through_ms)} old, more than {_s(max_age_ms)}"
+    expires_at_ms = check.proposal.expires_at_ms
+    if expires_at_ms is not None and expires_at_ms <= check.now_ms:
+        return "its time is over already"
+    is_approved = check.step is not None and check.step.approved is not None
+    most_ms = check.settings.approve_within if is_approved else max_age_ms
+    if check.now_ms - check.planned_at_ms > most_ms:
+        return f"it was planned {_s(check.now_ms - check.planned_at_ms)} ago, more than {_s(most_ms)}"
+    return None
+
+
+def partial(check: Check) -> str | None:
+    """Whether all brokers and all quota nodes are seen."""
+    if check.situation.is_view_whole:
+        return None
+    return "; ".join(check.situation.problems) or "not all of the cluster is seen"
+
+
+def uncertain(check: Check) -> str | None:
+    """Whether enough of what it rests on is certain."""
+    evidence, least = check.proposal.evidence, check.settings.min_certain_percent
+    if evidence.seconds <= 0:
+        return "it rests on no decision"
+    percent = 100 * evidence.certain_seconds / evidence.seconds
+    return (
+        None if percent >= least else f"{percent:.1f} % of its decisions are certain, less than {least:g} %"
+    )
+
+
+def exempt(check: Check) -> str | None:
+    """Names that are never touched."""
+    found = check.exempt.holds(check.proposal.quota.entity)
+    return None if found is None else f"exempt by {found}"
+
+
+def owner(check: Check) -> str | None:
+    """Whether it is somebody else's, or was edited by anybody since what the decision was based on."""
+    if check.held.owner:
+        return f"managed by {check.held.owner}"
+    edited_at_ms = check.situation.edited_at_ms.get(check.proposal.quota)
+    if edited_at_ms is not None and edited_at_ms > check.proposal.evidence.to_ms:
+        return f"edited {_s(check.now_ms - edited_at_ms)} ago, after the decisions that this rests on"
+    return None
+
+
+def changed(check: Check) -> str | None:
+    """Whether the cluster holds what the decision was based on, and not yet what is wanted."""
+    if check.held.value != check.proposal.before:
+        return f"the cluster holds {_value(check.held.value)}, not {_value(check.proposal.before)}"
+    if check.held.value == check.proposal.after:
+        return f"the cluster holds {_value(check.proposal.after)} already"
+    return None
+
+
+def bounds(check: Check) -> str | None:
+    """The floor and ceiling of the key; a removal has neither."""
+    limits, after = check.settings.bounds_of(check.proposal.quota.key), check.proposal.after
+    if limits is None:
+        return f"there are no bounds for {check.proposal.quota.key.value}"
+    if after is None:
+        return "without a value there is no ceiling"
+    if limits.floor <= after <= limits.ceiling:
+        return None
+    return f"{after:g} is not between {limits.floor:g} and {limits.ceiling:g}"
+
+
+def step(check: Check) -> str | None:
+    """The largest step from what held before."""
+    limits = check.settings.bounds_of(check.proposal.quota.key)
+    before, after = check.proposal.limit_before, check.proposal.after
+    if limits is None or before is None or after is None:
+        return None
+    low, high = limits.step_from(before)
+    if low <= after <= high:
+        return None
+    return f"from {before:g} to {after:g} is more than {limits.largest_step_percent:g} %"
+
+
+def hold(check: Check) -> str | None:
+    """One change of a quota at a time, and then none for the hold time."""
+    quota, state = check.proposal.quota, check.state
+    if any(other.quota == quota for other in check.beside):
+        return "another change of this plan is for the same quota"
+    for other in state.open_steps(quota):
+        is_waiting = check.now_ms - other.planned.at_ms <= check.settings.approve_within
+        if other is not check.step and other.approved is not None and is_waiting:
+            return f"{other.step_id.plan_id} is approved and changes the same quota"
+    if any(other.is_in_doubt for other in state.live.get(quota, ())):
+        return "it is not known yet what became of the change before"
+    newest = state.newest_move(quota)
+    if newest is not None and check.now_ms - newest.at_ms < check.settings.hold_time:
+        return f"changed {_s(check.now_ms - newest.at_ms)} ago, within {_s(check.settings.hold_time)}"
+    return None
+
+
+def budget(check: Check) -> str | None:
+    """Changes of all quotas in an hour."""
+    most = check.settings.changes_per_hour
+    planned = len(check.beside) if check.step is None else 0
+    if check.state.sent_since(check.now_ms - HOUR_MS) + planned < most:
+        return None
+    return f"there are {most} changes within an hour already"
+
+
+def plan_size(check: Check) -> str | None:
+    """Changes in one plan."""
+    most = check.settings.changes_per_plan
+    return None if len(check.beside) < most else f"its plan has {most} changes already"
+
+
+def censored(check: Check) -> str | None:
+    """Whether it lowers a quota because of little traffic that this quota itself made little.
+
+    A penalty is for being throttled, so it may; but only for a time. What is over a budget is much, throttled or not.
+    """
+    proposal = check.proposal
+    throttled = proposal.evidence.throttled_seconds
+    if not proposal.is_lowering or throttled <= 0 or proposal.evidence.is_over_budget:
+        return None
+    if proposal.is_penalty:
+        return None if proposal.expires_at_ms is not None else "a penalty without an end"
+    return f"throttled in {throttled} of {proposal.evidence.seconds} s: what was wanted is not known"
+
+
+def unstable(check: Check) -> str | None:
+    """How often our changes of a quota turn round within a day; above that it is left alone."""
+    proposal, most = check.proposal, check.settings.reversals_per_day
+    planned = Move(check.now_ms, proposal.before, proposal.after)
+    found = check.state.reversals_since(check.now_ms - DAY_MS, proposal.quota, planned)
+    return (
+        None
+        if found <= most
+        else f"unstable: it would turn round {found} times within a day, more than {most}"
+    )
+
+
+def restorable(check: Check) -> str | None:
+    """Whether what is there now could be put back."""
+    if check.held.note is not None:
+        return None
+    return check.held.problem or "what is there could not be put back"
+
+
+def validate(check: Check) -> str | None:
+    """Whether the cluster would take it."""
+    return check.refusal()
+
+
+def lease(check: Check) -> str | None:
+    """Only the one enforcer that holds the lease sends; a plan sends nothing."""
+    if check.step is None or check.is_lease_held():
+        return None
+    return "another enforcer holds the lease"
+
+
+def frozen(check: Check) -> str | None:
+    """The kill switch."""
+    found = check.frozen()
+    return None if found is None else f"frozen by {found.actor}: {found.reason}"
+
+
+Guard = Callable[[Check], str | None]
+
+LEASE = "lease"
+GUARDS: tuple[tuple[str, Guard], ...] = (
+    ("mode", mode),
+    ("stale", stale),
+    ("partial", partial),
+    ("uncertain", uncertain),
+    ("exempt", exempt),
+    ("owner", owner),
+    ("changed", changed),
+    ("bounds", bounds),
+    ("step", step),
+    ("hold", hold),
+    ("budget", budget),
+    ("plan_size", plan_size),
+    ("censored", censored),
+    ("unstable", unstable),
+    ("restorable", restorable),
+    ("validate", validate),
+    (LEASE, lease),
+    ("frozen", frozen),
+)
+"""In the order in which they are asked."""
+
+
+def first_refusal(check: Check) -> tuple[str, str] | None:
+    """The first guard that objects, and why; None if all agree."""
+    for name, guard in GUARDS:
+        if (sentence := guard(check)) is not None:
+            return name, sentence
+    return None
+
+
+def _s(ms: int) -> str:
+    return f"{ms // 1_000} s"
+
+
+def _value(value: float | None) -> str:
+    return "no value" if value is None else f"{value:g}"

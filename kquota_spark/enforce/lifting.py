@@ -1,0 +1,286 @@
+"""Lifting the quotas of a cluster, or of some entities, and putting back exactly what was there (KIP-13's tooling).
+
+To lift a quota is to remove its key, after the way back to the byte has been written into `enforcement_log`. The log
+is all that `enable` needs: what is lifted is what was sent and neither failed nor came back. Rows have the order that
+all of enforcement keeps: planned, sending, applied; restoring, restored. A crash leaves a step at `sending` or
+`restoring`, and the next run reads back what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
+from kquota_spark.enforce.ports import Ledger, Outcome, QuotaTarget, Written
+from kquota_spark.model.entities import Entity, Name
+
+POLICY = "enforcement disable"
+BATCH = 50
+"""Quotas whose rows are written together: a commit of the table takes as long as several writes to the cluster."""
+
+_NO_EVIDENCE = Evidence(0, 0, 0, 0, 0)
+
+
+class Scope(NamedTuple):
+    """Whose quotas are meant; a part that is None stands for any, or none."""
+
+    user: Name = None
+    client_id: Name = None
+
+    def holds(self, entity: Entity) -> bool:
+        """Whether an entity is meant."""
+        return self.user in (None, entity.user) and self.client_id in (None, entity.client_id)
+
+
+class Fate(Enum):
+    """What becomes, or would become, of a quota."""
+
+    LIFT = "lift"
+    RESTORE = "restore"
+    LIFTED = "lifted"
+    RESTORED = "restored"
+    GONE = "not set any more"
+    KEPT = "set again since it was lifted: stays"
+    SUPERSEDED = "somebody else set it meanwhile: stays"
+    FAILED = "failed"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is not what was asked for."""
+        return self in (Fate.SUPERSEDED, Fate.FAILED)
+
+
+class Line(NamedTuple):
+    """One quota, its value before and after, and what becomes of it; None is no quota."""
+
+    quota: Quota
+    before: float | None
+    after: float | None
+    fate: Fate
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """A quota that is lifted, or may be: `last` is sending or restoring where nobody has read back yet."""
+
+    sent: LogEntry
+    last: Event
+
+    @property
+    def quota(self) -> Quota:
+        """Which one."""
+        return self.sent.proposal.quota
+
+    @property
+    def value(self) -> float | None:
+        """What it was."""
+        return self.sent.proposal.before
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it has to be read back."""
+        return self.last in (Event.SENDING, Event.RESTORING)
+
+
+class FencedError(Exception):
+    """Another enforcer has taken the lease: nothing more may be sent."""
+
+
+def lifts(log: Iterable[LogEntry]) -> list[Lift]:
+    """What is lifted, in the order in which it was."""
+    found: dict[StepId, Lift] = {}
+    for entry in log:
+        if entry.proposal.policy != POLICY:
+            continue
+        if entry.event is Event.SENDING:
+            found[entry.step_id] = Lift(entry, entry.event)
+        elif entry.step_id in found:
+            lift = found[entry.step_id]
+            did_restoring_fail = entry.event is Event.FAILED and lift.last is Event.RESTORING
+            if did_restoring_fail or entry.event in (Event.APPLIED, Event.RESTORING):
+                last = Event.APPLIED if did_restoring_fail else entry.event
+                found[entry.step_id] = Lift(lift.sent, last)
+            else:
+                del found[entry.step_id]
+    return list(found.values())
+
+
+def planned_lifting(in_force: Mapping[Quota, float], lifted: Iterable[Lift]) -> list[Line]:
+    """What there is to lift, in the order of names; a quota that is lifted already has no line.
+
+    Args:
+        in_force: the quotas that are meant, as the cluster has them now.
+        lifted: what `lifts` says.
+    """
+    known = {lift.quota for lift in lifted if not lift.is_in_doubt}
+    return [
+        Line(quota, value, value, Fate.KEPT) if quota in known else Line(quota, value, None, Fate.LIFT)
+        for quota, value in sorted(in_force.items(), key=lambda found: _place(found[0]))
+    ]
+
+
+def planned_restoring(lifted: Iterable[Lift], now: Mapping[Quota, float | None]) -> list[Line]:
+    """What there is to restore, the last lifted first.
+
+    Args:
+        lifted: those that are meant.
+        now: the values of their quotas.
+    """
+    lines = []
+    for lift in reversed(list(lifted)):
+        value = now[lift.quota]
+        fate = Fate.RESTORE if value is None else _found_set(lift, value)
+        lines.append(Line(lift.quota, value, lift.value if value is None else value, fate))
+    return lines
+
+
+def in_batches(quotas: Iterable[Quota]) -> Iterator[Sequence[Quota]]:
+    """The quotas, no entity twice in a batch: the way back of a key depends on the keys beside it."""
+    waves: list[list[Quota]] = []
+    seen: dict[Entity, int] = {}
+    for quota in quotas:
+        index = seen[quota.entity] = seen.get(quota.entity, -1) + 1
+        if index == len(waves):
+            waves.append([])
+        waves[index].append(quota)
+    for wave in waves:
+        yield from (wave[at : at + BATCH] for at in range(0, len(wave), BATCH))
+
+
+class Lifter:
+    """Lifts and restores under a lease.
+
+    Args:
+        target: the cluster's quotas.
+        ledger: `enforcement_log`.
+        fencing: number of the lease.
+        actor: who, for the log.
+
+    Raises, in every method:
+        FencedError: somebody else acts; what was sent last is in doubt until the next run.
+        UserError: the cluster or the log does not answer; likewise.
+    """
+
+    def __init__(self, target: QuotaTarget, ledger: Ledger, fencing: int, actor: str) -> None:
+        self._target, self._ledger = target, ledger
+        self._fencing, self._actor = fencing, actor
+
+    def settle(self, now_ms: int) -> None:
+        """Read back what a crash has left in doubt."""
+        doubtful = [lift for lift in lifts(self._ledger.entries()) if lift.is_in_doubt]
+        self._read_back(doubtful, {}, now_ms)
+
+    def lift(self, batch: Sequence[Quota], first: StepId, reason: str, now_ms: int) -> list[Line]:
+        """Lift a batch of `in_batches`, as steps from the first on; one that cannot be lifted keeps no other."""
+        held = self._target.read(batch)
+        lines: dict[Quota, Line] = {}
+        sending: list[Lift] = []
+        rows: list[LogEntry] = []
+        for index, quota in enumerate(batch):
+            there = held[quota]
+            if there.value is None:
+                lines[quota] = Line(quota, None, None, Fate.GONE)
+            elif there.note is None:
+                lines[quota] = Line(quota, there.value, there.value, Fate.FAILED, there.problem)
+            else:
+                proposal = Proposal(quota, there.value, None, POLICY, reason, None, _NO_EVIDENCE)
+                step_id = first._replace(step=first.step + index)
+                planned = LogEntry(step_id, Event.PLANNED, now_ms, proposal, Mode.ENFORCE, self._actor)
+                sent = replace(planned, event=Event.SENDING, fencing=self._fencing, note=there.note)
+                sending.append(Lift(sent, Event.SENDING))
+                rows += [planned, sent]
+        self._append(rows)
+        written = {
+            lift.quota: self._sent(self._target.write(lift.quota, None, held[lift.quota], self._fencing))
+            for lift in sending
+        }
+        lines |= self._read_back(sending, written, now_ms)
+        return [lines[quota] for quota in batch]
+
+    def restore(self, batch: Sequence[Lift], now_ms: int) -> list[Line]:
+        """Put back what was lifted, no entity twice in a batch; what somebody else has set meanwhile stays."""
+        held = self._target.read([lift.quota for lift in batch])
+        restoring = [Lift(lift.sent, Event.RESTORING) for lift in batch]
+        gone = [lift for lift in restoring if held[lift.quota].value is None]
+        self._append([self._row(lift, Event.RESTORING, now_ms) for lift in gone])
+        written = {
+            lift.quota: self._sent(
+                self._target.put_back(lift.quota, None, lift.sent.note or "", self._fencing)
+            )
+            for lift in gone
+        }
+        lines = self._read_back(restoring, written, now_ms)
+        return [lines[lift.quota] for lift in batch]
+
+    def _append(self, rows: Sequence[LogEntry]) -> None:
+        if rows:
+            self._ledger.append(rows)
+
+    def _sent(self, written: Written) -> Written:
+        if written.outcome is Outcome.FENCED:
+            raise FencedError
+        return written
+
+    def _read_back(
+        self, doubtful: Sequence[Lift], written: Mapping[Quota, Written], now_ms: int
+    ) -> dict[Quota, Line]:
+        """What became of writes, told to the log; one without an answer that is not to be seen stays in doubt."""
+        if not doubtful:
+            return {}
+        held = self._target.read([lift.quota for lift in doubtful])
+        lines: dict[Quota, Line] = {}
+        rows: list[LogEntry] = []
+        for lift in doubtful:
+            value = held[lift.quota].value
+            answer = written.get(lift.quota)
+            event, detail = _outcome(lift, value, answer)
+            is_lifting = lift.last is Event.SENDING
+            before = lift.value if is_lifting else None if event is not Event.SUPERSEDED else value
+            lines[lift.quota] = Line(lift.quota, before, value, _FATES[is_lifting, event], detail)
+            if event is not Event.FAILED or answer is None or answer.outcome is not Outcome.UNKNOWN:
+                rows.append(self._row(lift, event, now_ms, detail))
+        self._append(rows)
+        return lines
+
+    def _row(self, lift: Lift, event: Event, now_ms: int, detail: str = "") -> LogEntry:
+        return replace(
+            lift.sent, event=event, at_ms=now_ms, actor=self._actor, fencing=self._fencing, note=None, detail=detail
+        )  # fmt: skip
+
+
+_FATES = {
+    (True, Event.APPLIED): Fate.LIFTED,
+    (True, Event.FAILED): Fate.FAILED,
+    (True, Event.SUPERSEDED): Fate.FAILED,
+    (False, Event.RESTORED): Fate.RESTORED,
+    (False, Event.FAILED): Fate.FAILED,
+    (False, Event.SUPERSEDED): Fate.SUPERSEDED,
+}
+
+
+def _outcome(lift: Lift, value: float | None, written: Written | None) -> tuple[Event, str]:
+    """What the answer to a write and the value found afterwards say together; without an answer the value alone."""
+    is_lifting = lift.last is Event.SENDING
+    is_refused = written is not None and written.outcome in (Outcome.REFUSED, Outcome.CHANGED)
+    said = (
+        "it was sent, and is not to be seen" if written is None else written.detail or written.outcome.value
+    )
+    if is_refused and is_lifting:
+        return Event.FAILED, said
+    if value == (None if is_lifting else lift.value):
+        return (Event.APPLIED if is_lifting else Event.RESTORED), ""
+    if value == (lift.value if is_lifting else None):
+        return Event.FAILED, said
+    return Event.SUPERSEDED, "somebody else has set it"
+
+
+def _found_set(lift: Lift, value: float) -> Fate:
+    return Fate.RESTORED if value == lift.value else Fate.SUPERSEDED
+
+
+def _place(quota: Quota) -> tuple[str, str]:
+    return str(quota.entity), quota.key.value

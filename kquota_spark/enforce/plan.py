@@ -1,0 +1,87 @@
+"""A plan: what a batch of proposals wants, under an id that the batch alone decides."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal
+from kquota_spark.enforce.log_state import LogState
+
+_FEWEST_DIGITS = 8
+Batch = tuple[tuple[str, str, float | None, float | None, str, int], ...]
+"""What tells a batch from others: entity, key, before, after, policy, end of the evidence, of each proposal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Its rows as they were first written: planned and refused."""
+
+    plan_id: str
+    entries: tuple[LogEntry, ...]
+
+
+def batch_of(proposals: Sequence[Proposal]) -> Batch:
+    """What tells these proposals from others, whatever their order."""
+    return tuple(
+        sorted(
+            (
+                (
+                    str(wanted.quota.entity),
+                    wanted.quota.key.value,
+                    wanted.before,
+                    wanted.after,
+                    wanted.policy,
+                    wanted.evidence.to_ms,
+                )
+                for wanted in proposals
+            ),
+            key=repr,
+        )
+    )
+
+
+def plan_id_of(proposals: Sequence[Proposal], state: LogState) -> str:
+    """The id of a batch: the same for the same batch, and another one for every other that the log knows."""
+    batch = batch_of(proposals)
+    digest = hashlib.sha256(json.dumps(batch).encode()).hexdigest()
+    for digits in range(_FEWEST_DIGITS, len(digest)):
+        plan_id = f"p-{digest[:digits]}"
+        known = state.plans.get(plan_id)
+        if known is None or batch_of([step.proposal for step in known]) == batch:
+            return plan_id
+    raise AssertionError("two batches with one digest")
+
+
+def known_plan(state: LogState, plan_id: str) -> Plan | None:
+    """The plan of this id, if it is in the log."""
+    steps = state.plans.get(plan_id)
+    return None if steps is None else Plan(plan_id, tuple(step.planned for step in steps))
+
+
+def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) -> Plan | None:
+    """A plan, made after a moment, that says the same of the same changes and waits or was refused.
+
+    Rounds follow each other by seconds. One that finds again what the last one found writes nothing; but a plan
+    that is sent without approval is sent on the evidence of its own round.
+    """
+    found = _said(entries)
+    if any(entry.event is Event.PLANNED and entry.mode is Mode.ENFORCE for entry in entries):
+        return None
+    for plan_id, steps in reversed(state.plans.items()):
+        if steps[0].planned.at_ms <= from_ms:
+            return None
+        is_standing = all(step.last is step.planned or step.is_open for step in steps)
+        if is_standing and _said([step.planned for step in steps]) == found:
+            return known_plan(state, plan_id)
+    return None
+
+
+def _said(entries: Sequence[LogEntry]) -> list[object]:
+    return [
+        (entry.proposal.quota, entry.proposal.before, entry.proposal.after, entry.proposal.policy,
+         entry.mode, entry.event, entry.guard)
+        for entry in entries
+    ]  # fmt: skip

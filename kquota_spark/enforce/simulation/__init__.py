@@ -1,0 +1,1 @@
+"""Enforcement in a closed loop: the model's broker and clients, policies, faults, and what must hold all the same."""

@@ -1,0 +1,144 @@
+"""One small random world: who is there, what they want, which policies look after them, and what goes wrong.
+
+Hours of traffic take milliseconds because requests are few and large: the broker's samples are one minute long
+(quota.window.size.seconds = 60) instead of one second, and a client sends about every two minutes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from kquota_spark.config.settings import Duration
+from kquota_spark.enforce.changes import Mode
+from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
+from kquota_spark.model.clients import Behaviour, Client
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+ROUND_MS = 10 * MINUTE_MS
+LENGTH_MS = 5 * HOUR_MS
+WAVE_MS = 40 * MINUTE_MS
+MB = 1e6
+_INTERVAL_MS = 100_000
+_JITTER_MS = 40_000
+
+
+class Load(Enum):
+    """How what clients want goes over time."""
+
+    CONSTANT = "constant"
+    SQUARE_WAVE = "square wave"
+    JUST_OVER = "just over the limit"
+
+
+@dataclass(frozen=True)
+class Elastic(Client):
+    """A client that slows down more than it is told to, and so wants less the more it is throttled."""
+
+    patience: float = 2.0
+
+    def hold_ms(self, throttle_ms: int) -> int:
+        """Several times the throttle."""
+        return int(self.patience * throttle_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything that is drawn at the beginning; what goes wrong on the way is drawn with the same seed."""
+
+    name: str
+    load: Load
+    clients: tuple[Client, ...]
+    quotas: dict[str, float | None]
+    """By user; None has no quota of its own."""
+    capacity_per_s: float
+    settings: GuardSettings
+    exempt: Exempt
+    managed: frozenset[str]
+    """Users whose quotas another tool looks after."""
+    broken: frozenset[str]
+    """Users whose quotas could not be put back."""
+    mode: Mode
+    has_hysteresis: bool
+    penalty_ms: int
+    trouble: float
+    """Chance that a call goes wrong, while there is trouble."""
+    trouble_until_ms: int
+    is_fenced: bool
+    """Whether the cluster itself refuses a late enforcer, as ZooKeeper can; the Admin API cannot."""
+
+    @property
+    def fair_per_s(self) -> float:
+        """What each client may have when all want more than the broker can do."""
+        return self.capacity_per_s / len(self.clients)
+
+    def random(self) -> Random:
+        """The chance of this scenario."""
+        return Random(self.name)  # noqa: S311 - reproducible chance, not a secret
+
+
+def draw(seed: int, number: int) -> Scenario:
+    """The scenario of a number under a seed."""
+    name = f"{seed}/{number}"
+    random = Random(f"drawn {name}")  # noqa: S311 - reproducible chance, not a secret
+    load = random.choice(list(Load))
+    users = [f"user{i}" for i in range(random.randint(2, 3))]
+    capacity = random.uniform(2, 6) * MB
+    fair = capacity / len(users)
+    quotas = {
+        user: random.choice([None, float(int(random.uniform(0.5, 4) * fair)), 0.9e6, 2e6]) for user in users
+    }
+    is_constant = load is Load.CONSTANT
+    return Scenario(
+        name=name,
+        load=load,
+        clients=tuple(_client(user, quotas[user], fair, load, random) for user in users),
+        quotas=quotas,
+        capacity_per_s=capacity,
+        settings=_settings(random, is_constant),
+        exempt=Exempt(users=_some(users, 0.15, random), patterns=("admin.*",)),
+        managed=frozenset(_some(users, 0.05, random)),
+        broken=frozenset(_some(users, 0.05, random)),
+        mode=random.choices([Mode.ENFORCE, Mode.APPROVE, Mode.OBSERVE, Mode.OFF], [85, 10, 3, 2])[0],
+        has_hysteresis=True,
+        penalty_ms=24 * HOUR_MS if is_constant else random.choice([HOUR_MS, 3 * HOUR_MS, 24 * HOUR_MS]),
+        trouble=random.choice([0.0, 0.01, 0.04]),
+        trouble_until_ms=LENGTH_MS // 2 if is_constant else LENGTH_MS,
+        is_fenced=random.random() < 0.5,
+    )
+
+
+def _some(users: list[str], chance: float, random: Random) -> tuple[str, ...]:
+    return tuple(user for user in users if random.random() < chance)
+
+
+def _settings(random: Random, is_constant: bool) -> GuardSettings:
+    step = 50.0 if is_constant else random.choice([25.0, 50.0])
+    hold_ms = 30 * MINUTE_MS if is_constant else random.choice([20 * MINUTE_MS, HOUR_MS])
+    bounds = Bounds(floor=0.2 * MB, ceiling=12 * MB, largest_step_percent=step)
+    return GuardSettings(
+        bounds={"producer_byte_rate": bounds},
+        hold_time=Duration(hold_ms),
+        changes_per_hour=random.choice([2, 3, 10]),
+        changes_per_plan=random.choice([1, 2, 20]),
+        max_age=Duration(2 * MINUTE_MS),
+        reversals_per_day=random.choice([0, 1, 2]),
+    )
+
+
+def _client(user: str, quota: float | None, fair: float, load: Load, random: Random) -> Client:
+    limit = fair if quota is None else quota
+    factor = random.uniform(1.02, 1.15) if load is Load.JUST_OVER else random.choice([0.2, 0.6, 1.5, 3.0])
+    size_bytes = int(limit * factor * (_INTERVAL_MS + _JITTER_MS / 2) / 1_000)
+    kind = Elastic if random.random() < 0.4 else Client
+    return kind(
+        "app",
+        size_bytes,
+        user=user,
+        interval_ms=_INTERVAL_MS,
+        jitter_ms=_JITTER_MS,
+        behaviour=Behaviour.OBEYING if kind is Elastic else random.choice(list(Behaviour)),
+        first_send_ms=random.randint(0, _INTERVAL_MS),
+    )

@@ -1,0 +1,105 @@
+"""Writing one change and taking it back, each read back afterwards; and what became of one after a crash.
+
+A write whose answer is lost, or that is not to be seen yet, stays in doubt: its newest row is `sending` or
+`restoring`. It is read back in every round, until it is there, or so late that it cannot come any more.
+Whoever else sets a quota keeps it: all of our changes that lie below are given up with the row `superseded`.
+"""
+
+from __future__ import annotations
+
+from kquota_spark.enforce.changes import Event, LogEntry
+from kquota_spark.enforce.log_state import Journal, Step
+from kquota_spark.enforce.ports import Held, Outcome, QuotaTarget
+
+LATE_WRITE_MS = 120_000
+"""A write is done by then or never: twice default.api.timeout.ms of Kafka's admin client, which is 60 s."""
+
+
+class Writer:
+    """Writes changes under one lease, and their rows before and after."""
+
+    def __init__(self, target: QuotaTarget, journal: Journal, fencing: int, actor: str, now_ms: int) -> None:
+        self._target, self._journal = target, journal
+        self._fencing, self._actor, self._now_ms = fencing, actor, now_ms
+
+    def send(self, step: Step, held: Held) -> list[LogEntry]:
+        """Write a change that all guards let through; its rows."""
+        wanted = step.proposal
+        below = self._journal.state.live.get(wanted.quota)
+        rows = []
+        if below and below[-1].proposal.after != held.value:
+            rows = self._given_up(below, "somebody else set it since")
+        rows.append(self._row(step, Event.SENDING, note=held.note))
+        self._journal.write(rows)
+        outcome, detail = self._target.write(wanted.quota, wanted.after, held, self._fencing)
+        if outcome is Outcome.FENCED:  # the log is not ours to write either: who took over settles the step
+            return rows
+        if outcome in (Outcome.REFUSED, Outcome.CHANGED):
+            return rows + self._failed(step, detail or outcome.value)
+        return rows + self.settle(step, detail)
+
+    def restore(self, step: Step, why: str) -> list[LogEntry]:
+        """Put back what was there before a change, unless somebody else has set it since; the rows of it.
+
+        The change is the newest of its quota: what lies on top of it would be lost otherwise.
+        """
+        wanted, sending = step.proposal, step.sending
+        assert sending is not None
+        assert sending.note is not None
+        value = self._target.read([wanted.quota])[wanted.quota].value
+        if value != wanted.after:
+            return self._settled_restore(step, value)
+        rows = self._journal.write([self._row(step, Event.RESTORING, why)])
+        outcome, detail = self._target.put_back(wanted.quota, wanted.after, sending.note, self._fencing)
+        if outcome is Outcome.FENCED:
+            return rows
+        if outcome is Outcome.REFUSED:
+            return rows + self._failed(step, detail or outcome.value)
+        return rows + self.settle(step, detail)
+
+    def settle(self, step: Step, detail: str = "") -> list[LogEntry]:
+        """Read back a change that is in doubt: the row that says what became of it, none if it still is."""
+        wanted, sending = step.proposal, step.sending
+        assert sending is not None
+        value = self._target.read([wanted.quota])[wanted.quota].value
+        if step.last.event is Event.RESTORING:
+            return [] if value == wanted.after else self._settled_restore(step, value, detail)
+        if value == wanted.after:
+            return self._journal.write([self._row(step, Event.APPLIED, detail)])
+        if value != wanted.before:
+            return self._give_up(step, "somebody else set it right afterwards")
+        if self._now_ms - sending.at_ms < LATE_WRITE_MS:
+            return []
+        return self._failed(step, "it was sent and never arrived")
+
+    def _settled_restore(self, step: Step, value: float | None, detail: str = "") -> list[LogEntry]:
+        if value != step.proposal.before:
+            found = "no value" if value is None else f"{value:g}"
+            return self._give_up(step, f"somebody else set it since: {found}")
+        if step.restoring is not None:
+            return self._journal.write([self._row(step, Event.RESTORED, detail)])
+        below = self._journal.state.live[step.proposal.quota][:-1]
+        rows = [self._row(step, Event.RESTORED, "somebody else has put it back already")]
+        return self._journal.write(rows + self._given_up(below, "somebody else put back what lay on it"))
+
+    def _give_up(self, step: Step, why: str) -> list[LogEntry]:
+        return self._journal.write(self._given_up(self._journal.state.live[step.proposal.quota], why))
+
+    def _given_up(self, steps: list[Step], why: str) -> list[LogEntry]:
+        return [self._row(step, Event.SUPERSEDED, why) for step in reversed(steps)]
+
+    def _failed(self, step: Step, why: str) -> list[LogEntry]:
+        return self._journal.write([self._row(step, Event.FAILED, why)])
+
+    def _row(self, step: Step, event: Event, detail: str = "", note: str | None = None) -> LogEntry:
+        return LogEntry(
+            step_id=step.step_id,
+            event=event,
+            at_ms=self._now_ms,
+            proposal=step.proposal,
+            mode=step.planned.mode,
+            actor=self._actor,
+            fencing=self._fencing,
+            note=note,
+            detail=detail,
+        )

@@ -1,0 +1,170 @@
+"""The compacted Kafka topic of decisions: made if it is missing, and read from its beginning."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.io.client_properties import connection_options
+
+ANSWER_WITHIN_S = 15.0
+_MOST_REPLICAS = 3
+_TOPIC_CONFIG = {
+    "cleanup.policy": "compact",
+    # A tombstone's own time says when it was issued.
+    "message.timestamp.type": "CreateTime",
+    # Only closed segments are compacted: a reader starts with a few hours of heartbeats at most.
+    "segment.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+_BATCH = 10_000
+_QUIET = {"log_level": 0}
+
+
+class Connection(NamedTuple):
+    """Which topic, where, and how to log in, in librdkafka's words."""
+
+    bootstrap_servers: str
+    topic: str
+    options: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, settings: Settings) -> Connection:
+        """What the settings say.
+
+        Raises:
+            UserError: they name no topic.
+        """
+        topic = settings.enforcement.decision_topic
+        if not topic:
+            raise UserError(
+                "enforcement.decision_topic: not set, expected the name of a topic, e.g. kquota.decisions"
+            )
+        kafka = settings.kafka
+        return cls(kafka.bootstrap_servers, topic, connection_options(kafka.options))
+
+    @property
+    def name(self) -> str:
+        """The topic and its address, for messages."""
+        return f"topic {self.topic} on {self.bootstrap_servers}"
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """Properties of every client."""
+        return {**_QUIET, **self.options, "bootstrap.servers": self.bootstrap_servers}
+
+
+class Record(NamedTuple):
+    """One message as Kafka gives it."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+class TopicReader:
+    """Reads the topic from its beginning, and then what comes; it is in no consumer group."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._part = TopicPartition(connection.topic, 0, 0)
+        self._next = 0
+        self._consumer = Consumer(
+            {
+                **connection.client,
+                "group.id": "kquota-decisions",  # librdkafka wants one; nothing is committed to it
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        self._consumer.assign([self._part])
+
+    def read_on(self, timeout_s: float) -> list[Record]:
+        """What has come; after the time nothing, if nothing has.
+
+        Raises:
+            UnreachableError: Kafka says that it cannot be read.
+        """
+        records = []
+        problem = ""
+        for message in self._consumer.consume(_BATCH, timeout_s):
+            error = message.error()
+            if error is None:
+                records.append(Record(message.key(), message.value(), message.timestamp()[1]))
+            elif error.code() != KafkaError._PARTITION_EOF:
+                problem = error.str()
+                continue
+            self._next = max(self._next, (message.offset() or 0) + (error is None))
+        if problem and not records:
+            raise UnreachableError(f"{self._connection.name} cannot be read: {problem}")
+        return records
+
+    def read_through(self) -> list[Record]:
+        """What has come up to the end that the topic has now.
+
+        Raises:
+            UnreachableError: Kafka does not answer in time.
+            UserError: it is another topic of the same name.
+        """
+        name = self._connection.name
+        try:
+            _, end = self._consumer.get_watermark_offsets(self._part, timeout=ANSWER_WITHIN_S)
+        except KafkaException as error:
+            raise UnreachableError(f"{name} cannot be read: {error.args[0].str()}") from error
+        if end < self._next:
+            raise UserError(f"{name} was made anew meanwhile: what it held is gone, start again")
+        records: list[Record] = []
+        deadline_s = time.monotonic() + ANSWER_WITHIN_S
+        while self._next < end:
+            if time.monotonic() > deadline_s:
+                raise UnreachableError(f"{name} was not read to its end within {ANSWER_WITHIN_S:g} s")
+            if found := self.read_on(0.1):
+                records += found
+                deadline_s = time.monotonic() + ANSWER_WITHIN_S
+        return records
+
+    def close(self) -> None:
+        """End the connection."""
+        self._consumer.close()
+
+
+def ensure_topic(connection: Connection) -> None:
+    """Create the topic, compacted and with one partition, if there is none.
+
+    Raises:
+        UserError: it is there and is not like that, or we may not create it.
+        UnreachableError: Kafka does not answer.
+    """
+    admin = AdminClient(connection.client)
+    try:
+        cluster = admin.list_topics(timeout=ANSWER_WITHIN_S)
+        found = cluster.topics.get(connection.topic)
+        if found is None:
+            replicas = min(_MOST_REPLICAS, len(cluster.brokers))
+            topic = NewTopic(connection.topic, 1, replicas, config=_TOPIC_CONFIG)
+            admin.create_topics([topic])[connection.topic].result(ANSWER_WITHIN_S)
+            return
+        resource = ConfigResource(ResourceType.TOPIC, connection.topic)
+        config = admin.describe_configs([resource])[resource].result(ANSWER_WITHIN_S)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return
+        raise UnreachableError(f"{connection.name} cannot be used: {error.args[0].str()}") from error
+    policy = config["cleanup.policy"].value
+    if policy != "compact":
+        raise UserError(
+            f"{connection.name}: cleanup.policy is {policy}, expected compact: decisions would be lost"
+        )
+    if len(found.partitions) != 1:
+        # A heartbeat vouches for all messages before it: there is a before in one partition only.
+        raise UserError(f"{connection.name} has {len(found.partitions)} partitions, expected 1")

@@ -1,0 +1,213 @@
+"""The job that enforces: looks again whenever there are new decisions, and also when there are none.
+
+A streaming query over `decisions` is the heartbeat: each micro-batch says that more has been decided. Its rows are not
+what the policies look at, which is hours of the tables, through DuckDB. A look that is done twice, or not at all,
+decides nothing that the next one would not; so nothing depends on the checkpoint, and it may be lost.
+
+What expires must end while the log is silent too: the driver looks by itself when there was no micro-batch for two
+triggers. The lease is given back after each look, so that a person's command gets its turn between two of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota_spark.config.policies import load_policies
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import LogEntry
+from kquota_spark.enforce.ports import Ledger
+from kquota_spark.errors import UserError
+from kquota_spark.io.decision_publisher import DecisionPublisher
+from kquota_spark.io.driver_lock import driver_lock
+from kquota_spark.io.enforcement_target import Edges, enforcement_edges
+from kquota_spark.io.enforcing import Enforcing
+from kquota_spark.io.known_names import unknown_exemptions
+from kquota_spark.io.storage import delta_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+QUERY = "enforce"
+ACTOR = "enforcer"
+_POLL_S = 0.5
+_GIVE_UP_S = 300.0
+"""What has not come back within this time is left to whoever starts the job again."""
+Tell = Callable[[LogEntry], None]
+
+
+class Looks:
+    """One look after the other, whoever asks for it: what is known, what to do about it, and what has ended.
+
+    Args:
+        settings: of the job; the policy file is read anew at each look.
+        edges: of the cluster.
+        publisher: of the decision topic; None without one.
+        tell: takes each row of the log, in its order, when it is durable.
+        clock_ms: the wall clock.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        edges: Edges,
+        publisher: DecisionPublisher | None,
+        tell: Tell,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._settings, self._publisher, self._clock_ms = settings, publisher, clock_ms
+        self._edges = edges._replace(ledger=ToldLedger(edges.ledger, tell))
+        self._lock = threading.Lock()
+        self._looked_s = self._well_s = time.monotonic()
+        self._problem = ""
+        self._is_ending = False
+
+    @property
+    def idle_s(self) -> float:
+        """How long ago the last look ended."""
+        return time.monotonic() - self._looked_s
+
+    def look(self) -> None:
+        """Look, unless another look is under way, and act.
+
+        Raises:
+            UserError: a server or a table cannot be used; what was under way is found by the next look.
+        """
+        with self._lock:
+            if self._is_ending:
+                return
+            try:
+                run = Enforcing.of(self._settings, self._edges, ACTOR)
+                now_ms = self._clock_ms()
+                run.enforcer.run(run.proposals(now_ms), run.situation(now_ms), now_ms)
+                if self._publisher is not None:
+                    self._publisher.publish(self._edges.ledger.entries(), self._clock_ms())
+            finally:
+                self._edges.lease.release()
+                self._looked_s = time.monotonic()
+
+    def try_to_look(self) -> None:
+        """Look; what goes wrong is said once, and again when it is something else.
+
+        Raises:
+            UserError: nothing has gone well for five minutes.
+        """
+        try:
+            self.look()
+        except UserError as error:
+            if str(error) != self._problem:
+                _say(f"enforce: nothing more is done for now: {error}")
+            self._problem = str(error)
+            if time.monotonic() - self._well_s > _GIVE_UP_S:
+                raise
+        else:
+            if self._problem:
+                _say("enforce: goes on")
+            self._problem = ""
+            self._well_s = time.monotonic()
+
+    def end(self) -> None:
+        """Let the look that is under way come to its end; no other begins."""
+        self._is_ending = True
+        with self._lock:
+            pass
+
+
+class ToldLedger:
+    """A ledger that tells what it was given, once that is durable."""
+
+    def __init__(self, ledger: Ledger, tell: Tell) -> None:
+        self._ledger, self._tell = ledger, tell
+
+    def append(self, entries: Sequence[LogEntry]) -> None:
+        """See `enforce.ports.Ledger`."""
+        self._ledger.append(entries)
+        for entry in entries:
+            self._tell(entry)
+
+    def entries(self) -> list[LogEntry]:
+        """See `enforce.ports.Ledger`."""
+        return self._ledger.entries()
+
+
+def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
+    """Enforce until stopped, or look once; once needs no Spark, because nothing has to wake it.
+
+    Args:
+        settings: the configuration.
+        tell: takes each row of `enforcement_log` as it is written.
+        is_once: one look, for cron.
+
+    Raises:
+        UserError: a server, topic, table or the policy file cannot be used; one line.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(driver_lock(settings.checkpoints, QUERY))
+        edges = stack.enter_context(enforcement_edges(settings))
+        publisher = (
+            stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
+        )
+        for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
+            _say(f"enforce: warning: {line}")
+        looks = Looks(settings, edges, publisher, tell, _now_ms)
+        # Also what a crash left half done comes first, before anything takes time to start.
+        looks.look()
+        if not is_once:
+            _run_on(settings, looks, stack)
+
+
+def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    from kquota_spark.io.audit import raise_failure
+    from kquota_spark.io.graceful_stop import StopRequest
+    from kquota_spark.io.spark import spark_session
+
+    stop = StopRequest(_say)
+    stack.callback(stop.end)
+    session = spark_session(settings, f"kquota-enforce {settings.cluster_id}")
+    stack.callback(session.stop)
+    stop.hold_jvm(session)
+    silent_s = 2 * settings.enforcement.trigger / 1_000
+    try:
+        query = _started(session, settings, looks)
+        _say(f"enforcing {settings.cluster_id}; stop with Ctrl-C; kquota freeze stops what it does")
+        while not stop.wait(_POLL_S):
+            raise_failure(settings, query)
+            if looks.idle_s > silent_s:
+                looks.try_to_look()
+        looks.end()
+        stop.silence_spark()
+        query.stop()
+    except Py4JNetworkError as error:
+        raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
+
+
+def _started(session: SparkSession, settings: Settings, looks: Looks) -> StreamingQuery:
+    """The heartbeat: from now on, and all that has come in one micro-batch."""
+    from kquota_spark.io.spark import NO_LIMIT, table_stream
+    from kquota_spark.schema.tables import DECISIONS
+
+    def on_news(_: DataFrame, __: int) -> None:
+        looks.try_to_look()
+
+    newest = delta_table(settings, DECISIONS.name).version()
+    decisions = table_stream(session, settings, DECISIONS.name, NO_LIMIT, newest)
+    writer = decisions.select("second").writeStream.foreachBatch(on_news)
+    writer = writer.option("checkpointLocation", f"{settings.checkpoints.rstrip('/')}/{QUERY}")
+    trigger = f"{settings.enforcement.trigger} milliseconds"
+    return writer.queryName(QUERY).trigger(processingTime=trigger).start()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
