@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -11,14 +11,17 @@ import pytest
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Lease, Outcome
 from kquota_spark.errors import UserError
+from kquota_spark.io.admin_target import AdminTarget
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
-from kquota_spark.io.quota_admin import QuotaAdmin
-from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.io.kafka_lease import KafkaLease
+from kquota_spark.io.quota_admin import QuotaAdmin, Refusal
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 from tests.integration.scram_users import credentials, set_credential
@@ -128,6 +131,38 @@ def test_a_broker_says_beforehand_what_it_would_refuse(edges: Edges) -> None:
     written = edges.target.write(quota, 1.5, held, fencing)
     assert written == (Outcome.REFUSED, "producer_byte_rate cannot be a fractional value.")
     assert held.value is None and edges.target.read([quota])[quota] == held
+
+
+class CutAdmin(QuotaAdmin):
+    """The broker is paused as soon as a change is on its way: it answers too late."""
+
+    cluster: Cluster
+
+    def alter(
+        self, entity: AnyEntity, values: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> Refusal | None:
+        self.cluster.pause(1)
+        return super().alter(entity, values, validate_only=validate_only)
+
+
+def test_a_lost_answer_is_unknown_and_the_cluster_tells_what_became_of_it(
+    edges: Edges, settings: Settings, cluster: Cluster
+) -> None:
+    quota = Quota(Entity("unsure"), QuotaKey.PRODUCER_BYTE_RATE)
+    lease = KafkaLease(settings)
+    with closing(CutAdmin(cluster.bootstrap_servers, {}, timeout_ms=1_000)) as admin:
+        admin.cluster = cluster
+        target = AdminTarget(admin, lease)
+        held, fencing = target.read([quota])[quota], fencing_of(lease)
+        try:
+            written = target.write(quota, 5e6, held, fencing)
+        finally:
+            cluster.resume(1)
+        assert written.outcome is Outcome.UNKNOWN
+        assert written.detail.startswith(f"Kafka {cluster.bootstrap_servers} did not answer within 1 s")
+        assert wait_for(lambda: edges.target.read([quota])[quota].value == 5e6, within_s=15)
+        assert target.write(quota, 6e6, held, fencing).outcome in (Outcome.CHANGED, Outcome.FENCED)
+        lease.release()
 
 
 def test_a_topic_that_cannot_hold_a_lease_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
