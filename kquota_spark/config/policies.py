@@ -30,7 +30,7 @@ _KEYS = tuple(key.value for key in QuotaKey if key is not QuotaKey.CONTROLLER_MU
 """Mutations have one bucket at the active controller: no share of a broker, and no rate to compare with a limit."""
 _LEAST_PERIOD_MS = 60_000
 _PERCENTS_ABOVE = {"used_percent": 100.0, "margin_percent": 100.0}
-_LEAST_COUNTS = {"episodes": 1, "least_seconds": 1}
+_LEAST_COUNTS = {"episodes": 1, "least_seconds": 1, "connections": 1}
 
 
 def load_policies(path: Path) -> Policies:

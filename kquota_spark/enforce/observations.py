@@ -65,7 +65,7 @@ class BucketUse:
     throttled_rate_per_s: float
     """Mean of the throttled seconds; 0 if there are none."""
     throttle_ms: int
-    """Sum of all throttles."""
+    """Sum of all throttles, as far as they lie in the period."""
     episodes: int
     """Violations that touch the period."""
     peak_used_percent: float

@@ -69,7 +69,7 @@ select {_PLACE},
   max(rate_per_s) filter (has_verdict) as peak_rate_per_s,
   quantile_disc(rate_per_s, 0.95) filter (has_verdict and not is_throttled) as p95_rate_per_s,
   avg(rate_per_s) filter (is_throttled) as throttled_rate_per_s,
-  sum(total_throttle_ms)::bigint as throttle_ms,
+  sum(least(total_throttle_ms, throttled_requests * (? - epoch_ms(second))))::bigint as throttle_ms,
   epoch_ms(max(second)) as last_seen_ms
 from judged group by is_log, {_PLACE} having seconds > 0 {_ONE_SOURCE} order by {_PLACE}
 """  # noqa: S608 - names of ours
@@ -160,7 +160,7 @@ class _Gathered:
         episodes = {_place(row): row for row in self.rows(_EPISODES, from_ms, to_ms)}
         uses = (
             _use(row, episodes.get(_place(row), {}), to_ms - from_ms)
-            for row in self.rows(_USES, from_ms, to_ms)
+            for row in self.rows(_USES, from_ms, to_ms, to_ms)
         )
         return Period(from_ms=from_ms, to_ms=to_ms, buckets=tuple(uses))
 

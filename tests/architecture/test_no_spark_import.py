@@ -18,6 +18,7 @@ READING = (
     "doctor",
     "enforce",
     "enforce_status",
+    "enforcement",
     "escape",
     "exempt",
     "findings",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Enforcement, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.settings import BrokerSettings
@@ -20,7 +23,9 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.admin_target import AdminTarget
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.kafka_lease import KafkaLease
+from kquota_spark.io.lease_topic import LeaseTopic
 from kquota_spark.io.quota_admin import QuotaAdmin, Refusal
+from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
@@ -106,6 +111,14 @@ def test_the_contract_of_leases(
 ) -> None:
     with enforcement_edges(settings) as others:
         claim(edges.lease, others.lease)
+        fencing = fencing_of(edges.lease)
+        held_by, before_ms = others.lease.holder(), now_ms() - 60_000
+        assert held_by is not None
+        assert held_by.name.startswith(f"{socket.gethostname()}:{os.getpid()}:")
+        assert before_ms < held_by.since_ms <= now_ms()
+        assert held_by.is_holding and edges.lease.is_held(fencing)
+        edges.lease.release()
+        assert others.lease.holder() == held_by._replace(is_holding=False)
 
 
 def test_a_holder_that_was_stopped_writes_nothing(config: Path, edges: Edges) -> None:
@@ -176,3 +189,10 @@ def test_a_topic_that_cannot_hold_a_lease_is_one_line(cluster: Cluster, tmp_path
         )
         with pytest.raises(UserError, match=problem), enforcement_edges(load_settings(path)) as edges:
             edges.lease.acquire()
+
+
+def test_nobody_holds_what_was_never_made(settings: Settings) -> None:
+    other = dataclasses.replace(settings, enforcement=Enforcement(decision_topic="never"))
+    with enforcement_edges(other) as edges:
+        assert edges.lease.holder() is None
+    assert not LeaseTopic(other).exists(), "asking makes no topic"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from kquota_spark.enforce.ports import Held, Lease, Outcome
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znode_writes import EMPTY_NODE
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
+from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.config_tree import config_tree
@@ -91,7 +94,15 @@ def test_the_contract_of_leases(
     claim: Callable[[Lease, Lease], None], edges: Edges, enforced: Settings
 ) -> None:
     with enforcement_edges(enforced) as others:
+        assert others.lease.holder() is None
         claim(edges.lease, others.lease)
+        fencing_of(edges.lease)
+        held_by, before_ms = others.lease.holder(), now_ms() - 60_000
+        assert held_by is not None
+        assert (held_by.name, held_by.is_holding) == (f"{socket.gethostname()}:{os.getpid()}", True)
+        assert before_ms < held_by.since_ms <= now_ms()
+        edges.lease.release()
+        assert others.lease.holder() == held_by._replace(is_holding=False)
 
 
 CASES: list[tuple[str, dict[str, bytes | None], Quota, float | None]] = [

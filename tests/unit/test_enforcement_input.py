@@ -115,6 +115,13 @@ def test_a_bucket_s_seconds_become_its_use(tmp_path: Path) -> None:
     }
 
 
+def test_throttles_count_as_far_as_they_lie_in_the_period(tmp_path: Path) -> None:
+    # Two waits of ten minutes: 41 s of the first are in the minute that ends at 60 s, and 1 s of the second.
+    long = {"throttled_requests": 1, "total_throttle_ms": 600_000}
+    found = _observed(tmp_path, decision(19, **long), decision(59, **long))
+    assert [use.throttle_ms for use in found.periods[MINUTE].buckets] == [42_000]
+
+
 def test_rates_are_kept_with_two_digits(tmp_path: Path) -> None:
     rates = (1_234_567.0, 1_244_999.0, 1_250_001.0, 9.96, 0.0)
     found = _observed(
@@ -236,7 +243,7 @@ def test_quotas_in_force_and_since_when(tmp_path: Path) -> None:
 def test_an_offender_in_the_tables_gets_a_penalty(tmp_path: Path) -> None:
     found = _observed(
         tmp_path,
-        *(decision(offset, **OVER) for offset in range(60)),
+        *(decision(offset, **{**OVER, "total_throttle_ms": 11_000}) for offset in range(60)),
         violations=tuple(violation(10 * number, 2) for number in range(6)),
         rules=(_rule(-900, None, producer_byte_rate=1e6),),
     )

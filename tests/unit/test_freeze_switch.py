@@ -52,7 +52,8 @@ def test_clusters_are_frozen_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"null", b"\xff", b'{"since_ms": "now", "actor": "a", "reason": "b"}']
+    "data",
+    [b"", b"[" * 90_000, b"{", b"[]", b"null", b"\xff", b'{"since_ms": "now", "actor": "a", "reason": "b"}'],
 )
 def test_what_cannot_be_read_counts_as_on(data: bytes, tmp_path: Path) -> None:
     switch = FreezeSwitch(local(tmp_path))

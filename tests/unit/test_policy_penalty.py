@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kquota_spark.enforce.changes import Evidence, Quota
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.observations import InForce, RateSeconds
@@ -20,7 +22,7 @@ OFFENCE: dict[str, Any] = {
     "certain_seconds": 3_400,
     "throttled_seconds": 1_160,
     "peak_used_percent": 310.0,
-    "throttle_ms": 2_000_000,
+    "throttle_ms": 72_000_000,  # of an hour of 3,600,000 ms: 20 connections would have waited
 }
 
 
@@ -33,7 +35,7 @@ def test_an_offender_gets_half_of_its_limit_for_a_day() -> None:
     # 1,160 of 3,412 seconds are 34.0 %
     assert found.reason == (
         "took 150 % of its limit on broker 1 since 2026-11-21 04:40 UTC: 12 episodes, throttled 34 % of 3,412 "
-        "seconds; to 500,000 B/s until 2026-11-22 05:40 UTC"
+        "seconds, as long as 20 waiting connections; to 500,000 B/s until 2026-11-22 05:40 UTC"
     )
     # 1,204 of 2,000 + 1,204 seconds had more than 500,000 B/s
     assert found.would_have == (
@@ -52,7 +54,8 @@ def test_an_offender_gets_half_of_its_limit_for_a_day() -> None:
             "used_percent": 150.0,
             "episodes": 12,
             "peak_used_percent": 310.0,
-            "throttle_ms": 2_000_000,
+            "throttle_ms": 72_000_000,
+            "waiting_connections": 20.0,
         },
     )
 
@@ -64,6 +67,13 @@ def test_who_is_throttled_all_the_time_and_obeys_is_no_offender() -> None:
     # 120 % is still what bursts out of a cold bucket may come to
     assert wanted(POLICY, seen(use(**{**obeys, "mean_rate_per_s": 1_200_000.0}))) == []
     assert wanted(POLICY, seen(use(**{**obeys, "mean_rate_per_s": 1_200_001.0})))
+
+
+@pytest.mark.parametrize(("throttle_ms", "count"), [(36_000_000, 0), (36_000_001, 1)])
+def test_ten_connections_that_all_wait_may_be_told_to_wait_for_ten_times_the_period(
+    throttle_ms: int, count: int
+) -> None:
+    assert len(wanted(POLICY, seen(use(**{**OFFENCE, "throttle_ms": throttle_ms})))) == count
 
 
 def test_five_episodes_or_half_of_the_seconds_make_a_repeat_offender() -> None:
