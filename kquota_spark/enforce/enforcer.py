@@ -104,11 +104,7 @@ class Enforcer:
             UserError: there is no such plan.
         """
         journal = Journal(self._ledger)
-        steps = [
-            step
-            for step in _steps(journal, plan_id)
-            if step.is_open and step.approved is None and step.planned.mode >= Mode.APPROVE
-        ]
+        steps = [step for step in _steps(journal, plan_id) if step.needs_approval]
         return journal.write(
             [replace(step.planned, event=Event.APPROVED, at_ms=now_ms, actor=actor) for step in steps]
         )

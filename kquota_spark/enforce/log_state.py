@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from kquota_spark.enforce.changes import Event, LogEntry, Proposal, Quota, StepId
+from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.enforce.ports import Ledger
 
 HOUR_MS = 3_600_000
@@ -43,6 +43,11 @@ class Step:
     def is_open(self) -> bool:
         """Planned, and neither sent nor refused."""
         return self.last.event in _OPEN
+
+    @property
+    def needs_approval(self) -> bool:
+        """Open, and nobody has approved it; a policy that may only observe is not approved."""
+        return self.is_open and self.approved is None and self.planned.mode >= Mode.APPROVE
 
     @property
     def is_in_doubt(self) -> bool:
