@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.pipeline.observed import OBSERVATION
+from kquota_spark.pipeline.observed import BROKERS, OBSERVATION
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -40,6 +40,8 @@ class Progress:
     """Rows behind the watermark, as Spark counts them: groups of a micro-batch, not lines."""
     counted: dict[str, int] = field(default_factory=dict)
     """Sums of `pipeline.observed`, by name."""
+    brokers: int = 0
+    """Bits of the brokers that it has written lines of, see `pipeline.observed`."""
     end_offset: Mapping[str, Any] = field(default_factory=dict)
     """Up to where it has read its source, in the form of the source."""
     latest_offset: Mapping[str, Any] = field(default_factory=dict)
@@ -74,7 +76,9 @@ class Progress:
 
     def _add_counts(self, counts: Mapping[str, int | None]) -> None:
         for name, value in counts.items():
-            if name == _NEWEST:
+            if name == BROKERS:
+                self.brokers |= value or 0
+            elif name == _NEWEST:
                 if value is not None:
                     self.newest_s = max(value / 1_000, self.newest_s or 0.0)
             else:
