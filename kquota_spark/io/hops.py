@@ -99,7 +99,7 @@ def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) 
     configs = table(session, settings, BROKER_CONFIGS.name)
     gaps = table(session, settings, LOG_GAPS.name)
     return governed.transform(with_rate_config, configs, config, settings.broker.given).transform(
-        with_gaps, gaps, config.horizon_ms
+        with_gaps, gaps
     )
 
 
