@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
+from kquota_spark.io.lost_offsets import lost_offsets, note_compared
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import query
@@ -49,6 +50,11 @@ qualify row_number() over (
 """
 
 
+_KNOWN = """
+select broker_id, epoch_ms(from_time), epoch_ms(to_time), reason from log_gaps where cluster_id = $1
+"""
+
+
 class LogGap(NamedTuple):
     """A row of `log_gaps`; times in epoch ms."""
 
@@ -58,9 +64,11 @@ class LogGap(NamedTuple):
     reason: str
 
 
-def record_gaps(settings: Settings) -> list[LogGap]:
-    """Write and return the rows that `log_gaps` does not have yet."""
-    found = [*_told(settings), *_beginnings(settings)]
+def record_gaps(settings: Settings) -> list[str]:
+    """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause."""
+    compared = lost_offsets(settings)
+    lost = [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
+    found = [*_told(settings), *_beginnings(settings), *_new(settings, lost)]
     if found:
         write_deltalake(
             f"{settings.tables.rstrip('/')}/{LOG_GAPS.name}",
@@ -68,7 +76,8 @@ def record_gaps(settings: Settings) -> list[LogGap]:
             mode="append",
             storage_options=storage_options(settings),
         )
-    return found
+    note_compared(settings, compared)
+    return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
 
 
 class GapWatch:
@@ -82,28 +91,36 @@ class GapWatch:
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings = settings
         self._say = say
-        self._seen = (0, 0)
+        self._seen = (0, 0, 0)
 
     def record(self) -> None:
         """Write what is new, and say so."""
-        for note in notes_of(self._settings, record_gaps(self._settings)):
+        for note in record_gaps(self._settings):
             self._say(note)
 
     def follow(self, progress: Iterable[Progress]) -> None:
-        """`record` after lines of a broker not seen before, or a shipper's word of lost lines.
+        """`record` after lines of a broker not seen before, a shipper's word of lost lines, or offsets without a line.
 
         JUDGE comes to these seconds only when MEASURE has closed them, which takes longer.
         """
-        told, brokers = self._seen
+        told, short, brokers = self._seen
         for done in progress:
-            told, brokers = max(told, done.counted.get("gaps", 0)), brokers | done.brokers
-        if (told, brokers) != self._seen:
-            self._seen = told, brokers
+            told, short = max(told, done.counted.get("gaps", 0)), max(short, done.short_batches)
+            brokers |= done.brokers
+        if (told, short, brokers) != self._seen:
+            self._seen = told, short, brokers
             self.record()
 
 
-def notes_of(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
-    """What to say of new rows, a line for each reason."""
+def _new(settings: Settings, lost: list[LogGap]) -> list[LogGap]:
+    """Those that were not written before: after a crash they are found a second time."""
+    if not lost:
+        return []
+    known = query(settings, (LOG_GAPS.name,), _KNOWN, [settings.cluster_id]).rows
+    return [gap for gap in lost if gap not in known]
+
+
+def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
     by_reason: dict[str, list[LogGap]] = defaultdict(list)
     for gap in gaps:
         by_reason[gap.reason].append(gap)

@@ -42,6 +42,8 @@ class Progress:
     """Sums of `pipeline.observed`, by name."""
     brokers: int = 0
     """Bits of the brokers that it has written lines of, see `pipeline.observed`."""
+    short_batches: int = 0
+    """Micro-batches with fewer rows than the offsets of Kafka that they covered, or that went back."""
     end_offset: Mapping[str, Any] = field(default_factory=dict)
     """Up to where it has read its source, in the form of the source."""
     latest_offset: Mapping[str, Any] = field(default_factory=dict)
@@ -69,8 +71,10 @@ class Progress:
         if watermark := report.get("eventTime", {}).get("watermark"):
             self.watermark_s = _epoch_s(watermark)
         self.dropped += sum(state["numRowsDroppedByWatermark"] for state in report.get("stateOperators", ()))
-        self._add_counts(report.get("observedMetrics", {}).get(OBSERVATION, {}))
+        counts = report.get("observedMetrics", {}).get(OBSERVATION, {})
+        self._add_counts(counts)
         for source in report["sources"]:
+            self.short_batches += _is_short(source, counts.get("rows"))
             self.end_offset = _mapping(source.get("endOffset"))
             self.latest_offset = _mapping(source.get("latestOffset"))
 
@@ -129,6 +133,21 @@ def _reports_after(query: StreamingQuery, timestamp: str) -> Iterator[Report]:
             break
         found.append(json.loads(report.json()))
     return reversed(found)
+
+
+def _is_short(source: Mapping[str, Any], rows: int | None) -> bool:
+    """Whether a source covered other offsets of Kafka than came as rows; the first micro-batch tells no start."""
+    starts, ends = _mapping(source.get("startOffset")), _mapping(source.get("endOffset"))
+    if rows is None or not all(isinstance(each, dict) for each in starts.values()):
+        return False
+    covered = 0
+    for topic, partitions in starts.items():
+        for partition, start in partitions.items():
+            end = ends.get(topic, {}).get(partition, -1)
+            if end < start:
+                return True
+            covered += end - start
+    return rows < covered
 
 
 def _mapping(offset: Any) -> Mapping[str, Any]:

@@ -16,12 +16,14 @@ LOG_GAPS = Table(
         Column(
             "reason",
             "string",
-            "the shipper lost lines; lines expired in Kafka before they were read; the audit began in mid-stream; or "
-            "the log begins with the broker's start, which makes nothing uncertain",
+            "the shipper lost lines; lines expired in Kafka before they were read; the log topic was deleted and made "
+            "anew; the audit began in mid-stream; or the log begins with the broker's start, which makes nothing "
+            "uncertain",
         ),
     ),
 )
 SHIPPER_LOST_LINES = "the shipper lost lines"
 EXPIRED_UNREAD = "lines expired in Kafka before they were read"
+MADE_ANEW = "the log topic was deleted and made anew"
 MID_STREAM = "the audit began in mid-stream"
 BROKER_START = "the log begins with the broker's start"

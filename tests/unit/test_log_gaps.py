@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.io.log_gaps import LogGap, notes_of, record_gaps
+from kquota_spark.io.log_gaps import record_gaps
 from kquota_spark.schema.gap_tables import BROKER_START, MID_STREAM
 from kquota_spark.schema.tables import REQUESTS
-from tests.unit.table_rows import heartbeat, request, unreadable, write_table
+from tests.unit.recorded_gaps import settings_at, stored
+from tests.unit.table_rows import T0_MS, heartbeat, request, unreadable, write_table
 
-T0_MS = 1_795_239_600_000
 MOMENT = dt.datetime.fromtimestamp(T0_MS / 1_000, dt.UTC)
 
 
@@ -34,18 +32,17 @@ def told(settings: Settings, broker_id: int, from_ms: int, to_ms: int, **more: A
 
 
 def test_each_gap_is_recorded_once(tmp_path: Path) -> None:
-    settings = replace(Settings(), cluster_id="demo", tables=str(tmp_path / "tables"))
-    create_tables(settings)
-    assert len(record_gaps(settings)) == 0
+    settings = settings_at(tmp_path)
+    assert record_gaps(settings) == []
     told(settings, 1, 0, 5_000)
     told(settings, 1, 0, 5_000)  # told again after a crash of the shipper
     told(settings, 2, 0, 5_000, is_out_of_time=True)
     told(settings, 2, 0, 5_000, cluster_id="other")
     told(settings, 2, 0, 5_000, kind="heartbeat")
-    assert len(record_gaps(settings)) == 1
-    assert len(record_gaps(settings)) == 0
+    assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
+    assert record_gaps(settings) == []
     told(settings, 2, 1_500, 2_000)
-    assert len(record_gaps(settings)) == 1
+    assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
     rows = DeltaTable(f"{settings.tables}/log_gaps").to_pyarrow_table().sort_by("broker_id").to_pylist()
     ms = dt.timedelta(milliseconds=1)
     assert rows == [
@@ -60,21 +57,6 @@ def test_each_gap_is_recorded_once(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def stored(settings: Settings) -> list[tuple[Any, ...]]:
-    """Rows of `log_gaps` as broker, from and to in ms after T0 (None for 1970), and reason."""
-    rows = DeltaTable(f"{settings.tables}/log_gaps").to_pyarrow_table().to_pylist()
-    found = [
-        (row["broker_id"], _after_t0(row["from_time"]), _after_t0(row["to_time"]), row["reason"])
-        for row in rows
-    ]
-    return sorted(found, key=repr)
-
-
-def _after_t0(time: dt.datetime) -> int | None:
-    time_ms = round(time.timestamp() * 1_000)
-    return time_ms - T0_MS if time_ms else None
-
-
 def line(broker_id: int, at_ms: int, connection: str, **more: Any) -> dict[str, Any]:
     """A request, logged 1 ms later."""
     row = request(0, T0_MS + at_ms, broker_id=broker_id, correlation_id=3)
@@ -82,8 +64,7 @@ def line(broker_id: int, at_ms: int, connection: str, **more: Any) -> dict[str, 
 
 
 def test_how_each_log_begins_is_recorded_once(tmp_path: Path) -> None:
-    settings = replace(Settings(), cluster_id="demo", tables=str(tmp_path / "tables"))
-    create_tables(settings)
+    settings = settings_at(tmp_path)
     tables = Path(settings.tables)
     write_table(
         tables,
@@ -108,9 +89,11 @@ def test_how_each_log_begins_is_recorded_once(tmp_path: Path) -> None:
         (3, None, 100, MID_STREAM),
         (6, None, 501, MID_STREAM),
     ]
-    assert notes_of(settings, found) == [
-        "the audit begins in mid-stream of the log of broker 2, 3, 6: 12 s are uncertain"
-    ]
+    assert found == ["the audit begins in mid-stream of the log of broker 2, 3, 6: 12 s are uncertain"]
     write_table(tables, "requests", line(1, 400, "5000-7", correlation_id=900), line(4, 60_000, "5001-7"))
-    assert record_gaps(settings) == [LogGap(4, 0, T0_MS + 1, MID_STREAM)]
+    assert record_gaps(settings) == [
+        "the audit begins in mid-stream of the log of broker 4: 12 s are uncertain"
+    ]
+    assert stored(settings)[-1] == (6, None, 501, MID_STREAM)
+    assert (4, None, 1, MID_STREAM) in stored(settings)
     assert record_gaps(settings) == []
