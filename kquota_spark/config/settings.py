@@ -240,8 +240,10 @@ class Enforcement:
     """How often the job looks, at most; where nothing is decided, half as often."""
     lease_time: Duration = Duration(15_000)
     """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
+    lease_topic: str = "kquota.lease"
+    """With quotas.source admin: the topic of one partition that says who may act; made if missing."""
     decision_topic: str = ""
-    """Compacted topic that tells gateways the quotas, made if missing. Without ZooKeeper NAME.lease is the lease."""
+    """Compacted topic that tells gateways the quotas, made if missing."""
     gate_silence: Duration = Duration(30_000)
     """After so long without a heartbeat a gate that follows the topic is stale."""
 

@@ -35,20 +35,18 @@ class LeaseTopic:
     """Makes and reads the topic.
 
     Args:
-        settings: the topic is called after `enforcement.decision_topic`.
+        settings: how to reach Kafka, and `enforcement.lease_topic`.
 
     Raises:
         UserError: no name is set, or the options of Kafka are none.
     """
 
     def __init__(self, settings: Settings) -> None:
-        decisions = settings.enforcement.decision_topic
-        if not decisions:
+        self.name = settings.enforcement.lease_topic
+        if not self.name:
             raise UserError(
-                "enforcement.decision_topic: empty, expected a name: with quotas.source: admin the topic NAME.lease "
-                "says who may act"
+                "enforcement.lease_topic: empty, expected a name: with quotas.source: admin it says who may act"
             )
-        self.name = f"{decisions}.lease"
         self._settings = settings
         self._is_there = False
         self._consumer: Any = None

@@ -179,12 +179,12 @@ def test_a_lost_answer_is_unknown_and_the_cluster_tells_what_became_of_it(
 
 
 def test_a_topic_that_cannot_hold_a_lease_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
-    create_topics(cluster, {"wide.lease": 2})
+    create_topics(cluster, {"wide": 2})
     for topic, problem in (("wide", "has 2 partitions, expected 1"), ('""', "expected a name")):
         path = tmp_path / "other.yaml"
         path.write_text(
             f"kafka: {{bootstrap_servers: '{cluster.bootstrap_servers}'}}\nquotas: {{source: admin}}\n"
-            f"enforcement: {{decision_topic: {topic}}}\n",
+            f"enforcement: {{lease_topic: {topic}}}\n",
             encoding="utf-8",
         )
         with pytest.raises(UserError, match=problem), enforcement_edges(load_settings(path)) as edges:
@@ -192,7 +192,7 @@ def test_a_topic_that_cannot_hold_a_lease_is_one_line(cluster: Cluster, tmp_path
 
 
 def test_nobody_holds_what_was_never_made(settings: Settings) -> None:
-    other = dataclasses.replace(settings, enforcement=Enforcement(decision_topic="never"))
+    other = dataclasses.replace(settings, enforcement=Enforcement(lease_topic="never"))
     with enforcement_edges(other) as edges:
         assert edges.lease.holder() is None
     assert not LeaseTopic(other).exists(), "asking makes no topic"
