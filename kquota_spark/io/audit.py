@@ -23,7 +23,7 @@ from kquota_spark.io.graceful_stop import StopRequest
 from kquota_spark.io.hops import HOPS, start_hop, wanted_hops
 from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.lineage import require_lineage
-from kquota_spark.io.log_gaps import record_gaps
+from kquota_spark.io.log_gaps import GapWatch
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.rebuilt_violations import rebuild_all_violations
 from kquota_spark.io.spark import spark_session
@@ -95,7 +95,7 @@ def _prepared(settings: Settings, hops: Sequence[str]) -> list[str]:
         )
     make_governor(settings, RuleBook(), LeaderBook())
     create_tables(settings)
-    record_gaps(settings)
+    GapWatch(settings, _say).record()
     return wanted
 
 
@@ -138,6 +138,8 @@ def _run_once(
             close_all_windows(settings)
         query = start_hop(session, settings, hop, is_once=True)
         _wait(settings, [query], check, stop, metrics)
+        if hop == "ingest":
+            GapWatch(settings, _say).record()
 
 
 def _run_on(
@@ -162,7 +164,7 @@ def _wait(
 ) -> None:
     """Wait until all queries have ended or `stop` is set, and say how they get on; any failure ends all."""
     progress = {str(query.name): Progress() for query in queries}
-    reported_s, gaps = time.monotonic(), 0
+    reported_s, gaps = time.monotonic(), GapWatch(settings, _say)
     metrics.look_at_tables(progress)
     while not stop.wait(_POLL_S):
         check()
@@ -171,10 +173,7 @@ def _wait(
             if not stop.is_asked:  # a signal to all processes ends Spark's workers too, and a query with them
                 raise_failure(settings, query)
             progress[str(query.name)].update(query, time.time())
-        if (told := sum(done.counted.get("gaps", 0) for done in progress.values())) > gaps:
-            # JUDGE comes to these seconds only when MEASURE has closed them.
-            gaps = told
-            _say(f"shippers lost lines: {record_gaps(settings)} new gaps in log_gaps")
+        gaps.follow(progress.values())
         metrics.update(progress, {str(query.name): query.isActive for query in queries})
         if not is_active:
             break

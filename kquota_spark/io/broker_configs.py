@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
@@ -12,13 +11,13 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, Status, ok, warn
 from kquota_spark.io.kafka_checks import asking, callback_checks, entries
+from kquota_spark.io.polling import Polling
 from kquota_spark.io.storage import arrow_files, delta_table
 from kquota_spark.model.broker_config import KAFKA_KEYS, BrokerConfig, described_config
 from kquota_spark.model.sampled_rate import RingVariant
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 
 _log = logging.getLogger(__name__)
-_STOP_S = 30.0
 _NAMES = [field.name for field in fields(BrokerConfig)]
 _UPDATE_METADATA = 6
 _WHAT = "broker settings"
@@ -35,9 +34,8 @@ class BrokerConfigs:
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
-        self._stopping = threading.Event()
-        self._error: BaseException | None = None
-        self._thread: threading.Thread | None = None
+        self._said: set[str] = set()
+        self._polling = Polling("asking the brokers", settings.broker.ask_interval, self._ask_again)
 
     def ask(self) -> list[Check]:
         """Ask once and write what is new; what the user should know. Brokers that do not answer are a finding.
@@ -59,32 +57,21 @@ class BrokerConfigs:
 
     def start(self) -> None:
         """Ask every `broker.ask_interval` in a thread."""
-        self._thread = threading.Thread(target=self._run, name="broker-configs", daemon=True)
-        self._thread.start()
+        self._polling.start()
 
     def stop(self) -> None:
         """End the thread."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(_STOP_S)
-            self._thread = None
+        self._polling.stop()
 
     def check(self) -> None:
         """Raise what ended the thread, if anything did."""
-        if self._error is not None:
-            raise self._error
+        self._polling.check()
 
-    def _run(self) -> None:
-        said: set[str] = set()
-        try:
-            while not self._stopping.wait(self._settings.broker.ask_interval / 1_000):
-                findings = {f"{finding.evidence}: {finding.advice}" for finding in self.ask()}
-                for text in sorted(findings - said):
-                    _log.warning("%s", text)
-                said = findings
-        except BaseException as error:  # handed to the thread that calls check()
-            _log.error("the brokers are not asked any more: %s", error)
-            self._error = error
+    def _ask_again(self) -> None:
+        findings = {f"{finding.evidence}: {finding.advice}" for finding in self.ask()}
+        for text in sorted(findings - self._said):
+            _log.warning("%s", text)
+        self._said = findings
 
     def _not_asked(self, reason: str) -> list[Check]:
         """Brokers that told before are judged as they said then; without them the settings have to do."""

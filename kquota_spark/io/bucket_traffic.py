@@ -7,14 +7,15 @@ from typing import NamedTuple
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.tables import open_tables
+from kquota_spark.schema.key_columns import FROM_LOG
 
 HOUR_MS = 3_600_000
 _MOST = 10_000
-_SEEN = """
+_SEEN = f"""
 select "user", client_id, sum(amount) as amount from usage
-where source is distinct from 'jmx' and cluster_id = ? and usage.second >= make_timestamptz(?)
+where {FROM_LOG} and cluster_id = ? and usage.second >= make_timestamptz(?)
   and usage.second < make_timestamptz(?)
-"""
+"""  # noqa: S608 - a condition of ours
 
 
 class Seen(NamedTuple):

@@ -74,14 +74,31 @@ class Checkpoint:
             OSError: the file is not there.
             ValueError: it is not as Spark writes it.
         """
+        return self._noted(batch, 2)
+
+    def batch_time_ms(self, batch: int) -> int:
+        """When a micro-batch was planned, epoch ms; raises as `source_offset`."""
+        return int(self._noted(batch, 1).get("batchTimestampMs", 0))
+
+    def _noted(self, batch: int, line: int) -> dict[str, Any]:
         lines = self.read(f"offsets/{batch}").splitlines()
         # A version, the batch's own settings, and one line for the one source of each query.
         if len(lines) < 3 or not lines[0].startswith("v"):
             raise ValueError("it is cut off")
-        found = json.loads(lines[2])
+        found = json.loads(lines[line])
         if not isinstance(found, dict):
             raise ValueError("it is of another kind")
         return found
+
+    @property
+    def query_id(self) -> str:
+        """Spark's id of the query: another one after the checkpoint was begun anew.
+
+        Raises:
+            OSError: the query was never started.
+            ValueError: the file is damaged.
+        """
+        return str(json.loads(self.read("metadata"))["id"])
 
     def read(self, name: str) -> str:
         """The text of a file.

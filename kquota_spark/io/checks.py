@@ -17,6 +17,7 @@ from kquota_spark.io.counts import judged_checks, line_checks, measured_checks
 from kquota_spark.io.growth_checks import growth_checks
 from kquota_spark.io.jmx_checks import jmx_checks
 from kquota_spark.io.tables import Tables, utc_text
+from kquota_spark.schema.key_columns import FROM_LOG
 
 _LAST_TO_FIRST = ("violations", "decisions", "usage", "requests", "quota_rules")
 _OF_JMX = ("jmx_samples",)
@@ -34,7 +35,7 @@ _REASONS = """
 select coalesce(reason, 'no reason given'), count(*) as times from requests
 where kind = 'unreadable' and cluster_id = ? group by all order by times desc, 1 limit 3
 """
-_NEWEST = """
+_NEWEST = f"""
 select r.cluster_id, r.kafka_ms, r.due_ms, u.usage_ms, d.decision_ms
 from (
   select cluster_id, max(kafka_timestamp_ms) as kafka_ms,
@@ -42,13 +43,13 @@ from (
   from requests where topic is not null group by cluster_id
 ) r
 left join (
-  select cluster_id, epoch_ms(max(second)) as usage_ms from usage where source is distinct from 'jmx' group by 1
+  select cluster_id, epoch_ms(max(second)) as usage_ms from usage where {FROM_LOG} group by 1
 ) u using (cluster_id)
 left join (
-  select cluster_id, epoch_ms(max(second)) as decision_ms from decisions where source is distinct from 'jmx' group by 1
+  select cluster_id, epoch_ms(max(second)) as decision_ms from decisions where {FROM_LOG} group by 1
 ) d using (cluster_id)
 order by cluster_id
-"""
+"""  # noqa: S608 - a condition of ours
 _RULES = """
 select d.cluster_id, q.sources, q.known_ms, d.decision_ms, d.behind
 from (
@@ -60,7 +61,7 @@ full join (
   from quota_rules where level = 0 group by cluster_id
 ) q using (cluster_id) order by 1
 """
-_AGREEMENT = """
+_AGREEMENT = f"""
 select cluster_id, quota_type,
        coalesce(sum(requests_judged), 0)::bigint as judged,
        coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
@@ -69,8 +70,8 @@ select cluster_id, quota_type,
        coalesce(sum(uncertain), 0)::bigint as uncertain,
        coalesce(sum(inferred), 0)::bigint as inferred,
        coalesce(sum(excluded), 0)::bigint as excluded
-from decisions where source is distinct from 'jmx' group by cluster_id, quota_type order by cluster_id, quota_type
-"""
+from decisions where {FROM_LOG} group by cluster_id, quota_type order by cluster_id, quota_type
+"""  # noqa: S608 - a condition of ours
 _EPISODES = """
 select cluster_id, count(*) as episodes, count(*) filter (end_time is null) as open,
        epoch_ms(min(last_second) filter (end_time is null)) as oldest_ms, epoch_ms(max(clock)) as clock_ms

@@ -10,6 +10,7 @@ from typing import Any
 
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.tables import Tables, utc_text
+from kquota_spark.schema.key_columns import FROM_LOG
 
 _STILL_MOVING_MS = 300_000
 """While the job runs, a hop may have read part of a commit: younger differences are only a warning."""
@@ -54,7 +55,7 @@ from (
   group by broker_id, connection, correlation_id, api_key, log_time_ms having count(*) > 1
 )
 """
-_MEASURED = """
+_MEASURED = f"""
 with due as (
   select cluster_id, broker_id, record_time_ms // 1000 as second_s, count(*) as due
   from requests where quota_type is not null and not coalesce(is_out_of_time, false) group by all
@@ -62,22 +63,22 @@ with due as (
   select cluster_id, broker_id, epoch_ms(usage.second) // 1000 as second_s, sum(requests) as kept,
          sum(duplicates) as copies, sum(requests + duplicates) as done
   from usage
-  where source is distinct from 'jmx' and event_date >= (select min(event_date) from requests)
+  where {FROM_LOG} and event_date >= (select min(event_date) from requests)
     and quota_type in ('produce', 'fetch')
   group by all
 )
-"""
-_JUDGED = """
+"""  # noqa: S608 - a condition of ours
+_JUDGED = f"""
 with due as (
   select cluster_id, broker_id, quota_type, epoch_ms(usage.second) // 1000 as second_s, sum(requests) as due
-  from usage where source is distinct from 'jmx' group by all
+  from usage where {FROM_LOG} group by all
 ), done as (
   select cluster_id, broker_id, quota_type, epoch_ms(decisions.second) // 1000 as second_s,
          sum(requests) as kept, sum(coalesce(late, 0)) as copies, sum(requests + coalesce(late, 0)) as done
   from decisions
-  where source is distinct from 'jmx' and event_date >= (select min(event_date) from usage) group by all
+  where {FROM_LOG} and event_date >= (select min(event_date) from usage) group by all
 )
-"""
+"""  # noqa: S608 - a condition of ours
 _COMPARED = """
 , newest as (select cluster_id, max(second_s) as newest_s from done group by cluster_id),
 pairs as (

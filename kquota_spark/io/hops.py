@@ -46,6 +46,7 @@ from kquota_spark.pipeline.observed import observed_decisions, observed_requests
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 
@@ -78,7 +79,7 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
 
 def _judged(session: SparkSession, settings: Settings) -> DataFrame:
     lineage = stored_lineage(settings, "judge")
-    usage = table_stream(session, settings, USAGE.name, first_version=lineage.version).where("source = 'log'")
+    usage = table_stream(session, settings, USAGE.name, first_version=lineage.version).where(FROM_LOG)
     governed = governed_usage(session, settings, usage)
     decisions = to_decisions(
         governed,
@@ -99,7 +100,7 @@ def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) 
     configs = table(session, settings, BROKER_CONFIGS.name)
     gaps = table(session, settings, LOG_GAPS.name)
     return governed.transform(with_rate_config, configs, config, settings.broker.given).transform(
-        with_gaps, gaps, config.horizon_ms
+        with_gaps, gaps
     )
 
 

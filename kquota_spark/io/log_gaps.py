@@ -1,49 +1,172 @@
-"""Copies what shippers said about lost lines from `requests` to `log_gaps`, which JUDGE reads for each micro-batch.
+"""Writes `log_gaps`, which JUDGE reads for each micro-batch: lines that are missing, and where each log begins.
 
-The driver does so at its start and whenever INGEST has written such a message: a crash between the two is made
+The driver looks at its start, and whenever INGEST has written what may be a gap: a crash between the two is made
 good by the next start.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import rate_config
+from kquota_spark.io.lost_offsets import lost_offsets, note_compared
+from kquota_spark.io.progress import Progress
 from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import query
-from kquota_spark.schema.gap_tables import LOG_GAPS, SHIPPER_LOST_LINES
+from kquota_spark.model.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
+from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
 
-_NEW = """
+_TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
-where kind = 'gap' and cluster_id = ? and not is_out_of_time and (broker_id, log_time_ms, record_time_ms) not in (
-  select (broker_id, epoch_ms(from_time), epoch_ms(to_time)) from log_gaps where cluster_id = ?
-) order by all
+where kind = 'gap' and cluster_id = $1 and not is_out_of_time
+  and (broker_id, log_time_ms, record_time_ms) not in (
+    select (broker_id, epoch_ms(from_time), epoch_ms(to_time)) from log_gaps where cluster_id = $1
+  ) order by all
+"""
+_FIRST_LINES = """
+with mine as (
+  select * from requests where cluster_id = $1 and kind in ('request', 'heartbeat') and not is_out_of_time
+), beginning as (
+  select broker_id, min(log_time_ms) as complete_from_ms,
+         min(record_time_ms) filter (kind = 'request') as first_ms
+  from mine where broker_id not in (
+    select broker_id from log_gaps where cluster_id = $1 and reason in ($2, $3)
+  ) group by all having first_ms is not null
+)
+select beginning.broker_id, complete_from_ms, record_time_ms, correlation_id, connection
+from beginning left join mine on mine.broker_id = beginning.broker_id and kind = 'request'
+  and record_time_ms < first_ms + $4 and not coalesce(is_forwarded, false)
+qualify row_number() over (
+  partition by beginning.broker_id order by record_time_ms, correlation_id, connection
+) <= $5 order by all
 """
 
 
-def record_gaps(settings: Settings) -> int:
-    """Write the gaps that `log_gaps` does not have yet; gives their number."""
-    cluster_id = settings.cluster_id
-    found = query(settings, (REQUESTS.name, LOG_GAPS.name), _NEW, [cluster_id, cluster_id]).rows
+_KNOWN = """
+select broker_id, epoch_ms(from_time), epoch_ms(to_time), reason from log_gaps where cluster_id = $1
+"""
+
+
+class LogGap(NamedTuple):
+    """A row of `log_gaps`; times in epoch ms."""
+
+    broker_id: int
+    from_ms: int
+    to_ms: int
+    reason: str
+
+
+def record_gaps(settings: Settings) -> list[str]:
+    """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause."""
+    compared = lost_offsets(settings)
+    lost = [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
+    found = [*_told(settings), *_beginnings(settings), *_new(settings, lost)]
     if found:
-        rows = [
-            {
-                "cluster_id": cluster_id,
-                "broker_id": broker_id,
-                "from_time": dt.datetime.fromtimestamp(from_ms / 1_000, dt.UTC),
-                "to_time": dt.datetime.fromtimestamp(to_ms / 1_000, dt.UTC),
-                "reason": SHIPPER_LOST_LINES,
-            }
-            for broker_id, from_ms, to_ms in found
-        ]
         write_deltalake(
             f"{settings.tables.rstrip('/')}/{LOG_GAPS.name}",
-            pa.Table.from_pylist(rows, schema=LOG_GAPS.arrow_schema()),
+            pa.Table.from_pylist([_row(settings, gap) for gap in found], schema=LOG_GAPS.arrow_schema()),
             mode="append",
             storage_options=storage_options(settings),
         )
-    return len(found)
+    note_compared(settings, compared)
+    return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
+
+
+class GapWatch:
+    """Looks for gaps at the driver's start, and when the progress of the queries gives a reason.
+
+    Args:
+        settings: whose tables.
+        say: takes a line for the user.
+    """
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._say = say
+        self._seen = (0, 0, 0)
+
+    def record(self) -> None:
+        """Write what is new, and say so."""
+        for note in record_gaps(self._settings):
+            self._say(note)
+
+    def follow(self, progress: Iterable[Progress]) -> None:
+        """`record` after lines of a broker not seen before, a shipper's word of lost lines, or offsets without a line.
+
+        JUDGE comes to these seconds only when MEASURE has closed them, which takes longer.
+        """
+        told, short, brokers = self._seen
+        for done in progress:
+            told, short = max(told, done.counted.get("gaps", 0)), max(short, done.short_batches)
+            brokers |= done.brokers
+        if (told, short, brokers) != self._seen:
+            self._seen = told, short, brokers
+            self.record()
+
+
+def _new(settings: Settings, lost: list[LogGap]) -> list[LogGap]:
+    """Those that were not written before: after a crash they are found a second time."""
+    if not lost:
+        return []
+    known = query(settings, (LOG_GAPS.name,), _KNOWN, [settings.cluster_id]).rows
+    return [gap for gap in lost if gap not in known]
+
+
+def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
+    by_reason: dict[str, list[LogGap]] = defaultdict(list)
+    for gap in gaps:
+        by_reason[gap.reason].append(gap)
+    notes = []
+    if lost := by_reason[SHIPPER_LOST_LINES]:
+        notes.append(f"shippers lost lines: {len(lost)} new gaps in log_gaps")
+    if begun := by_reason[MID_STREAM]:
+        brokers = ", ".join(str(gap.broker_id) for gap in begun)
+        horizon_s = rate_config(settings).horizon_ms / 1_000
+        notes.append(
+            f"the audit begins in mid-stream of the log of broker {brokers}: {horizon_s:g} s are uncertain"
+        )
+    return notes
+
+
+def _told(settings: Settings) -> list[LogGap]:
+    """What shippers told."""
+    rows = query(settings, (REQUESTS.name, LOG_GAPS.name), _TOLD, [settings.cluster_id]).rows
+    return [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in rows]
+
+
+def _beginnings(settings: Settings) -> list[LogGap]:
+    """How the logs begin of brokers of which that is not written down."""
+    asked = [settings.cluster_id, MID_STREAM, BROKER_START, WITHIN_MS, MOST_LINES]
+    beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
+    for broker_id, from_ms, *line in query(
+        settings, (REQUESTS.name, LOG_GAPS.name), _FIRST_LINES, asked
+    ).rows:
+        beginnings[broker_id].complete_from(from_ms)
+        if line[0] is not None:
+            beginnings[broker_id].add(*line)
+    found = []
+    for broker_id, begins in beginnings.items():
+        from_ms = begins.complete_from_ms or 0
+        if begins.is_broker_start:
+            found.append(LogGap(broker_id, from_ms, from_ms, BROKER_START))
+        else:
+            found.append(LogGap(broker_id, 0, from_ms, MID_STREAM))
+    return found
+
+
+def _row(settings: Settings, gap: LogGap) -> dict[str, object]:
+    return {
+        "cluster_id": settings.cluster_id,
+        "broker_id": gap.broker_id,
+        "from_time": dt.datetime.fromtimestamp(gap.from_ms / 1_000, dt.UTC),
+        "to_time": dt.datetime.fromtimestamp(gap.to_ms / 1_000, dt.UTC),
+        "reason": gap.reason,
+    }

@@ -19,7 +19,8 @@ from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadab
 from kquota_spark.model.bucket_replays import replay_of
 from kquota_spark.model.decision import Decision, Stretch, judge_bucket
 from kquota_spark.model.govern import Governed, Governor
-from kquota_spark.model.points import Point
+from kquota_spark.model.log_beginning import LogBeginning
+from kquota_spark.model.points import CONTROLLER_ID, Point
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import Verdict
@@ -108,7 +109,7 @@ def replay_files(
                 reported_s = time.monotonic()
                 print(f"{path.name}: {found.lines:,} lines", file=sys.stderr)
     found.counted, found.duplicates = stretches.counted, stretches.duplicates
-    for key, of_bucket in sorted(stretches.by_bucket().items(), key=_order):
+    for key, of_bucket in sorted(stretches.by_bucket(config.horizon_ms).items(), key=_order):
         found.stretches[key], found.verdicts[key] = of_bucket, []
         is_mutation = key.quota_type is QuotaType.CONTROLLER_MUTATION
         replay = replay_of(key.quota_type, (mutation_config or RateConfig()) if is_mutation else config)
@@ -128,10 +129,15 @@ class _Stretches:
         self._governor = governor
         self._governed: dict[_Identity, Governed] = {}
         self._points: dict[tuple[_Identity, int, int], tuple[Governed, set[Point]]] = {}
+        self._beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
         self.counted = 0
         self.duplicates = 0
 
     def add(self, broker_id: int, request: Request) -> None:
+        beginning = self._beginnings[broker_id]
+        beginning.complete_from(request.log_time_ms)
+        if not request.is_forwarded:
+            beginning.add(request.record_time_ms, request.correlation_id, request.connection)
         is_time_measured = self._governor.coverage.covers(request.user, request.client_id)
         principal = Principal(request.principal_type, request.user)
         is_new = [
@@ -155,16 +161,27 @@ class _Stretches:
         points.add(point)
         return len(points) > before
 
-    def by_bucket(self) -> dict[BucketKey, list[Stretch]]:
+    def by_bucket(self, horizon_ms: int) -> dict[BucketKey, list[Stretch]]:
+        gaps = self._gaps(horizon_ms)
         buckets: dict[BucketKey, list[Stretch]] = defaultdict(list)
         for (identity, second, _), (governed, points) in self._points.items():
             broker_id, quota_type, principal, client_id = identity
+            governing = governed.relied_on._replace(gaps=gaps.get(broker_id, ()))
             stretch = Stretch(
-                second * 1_000, principal.name, client_id, governed.relied_on, governed.level, governed.rule,
+                second * 1_000, principal.name, client_id, governing, governed.level, governed.rule,
                 governed.rule_version, sorted(points),
             )  # fmt: skip
             buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(stretch)
         return buckets
+
+    def _gaps(self, horizon_ms: int) -> dict[int, tuple[tuple[int, int], ...]]:
+        """By broker what came before a log that does not begin with the broker; see `pipeline.log_gaps`."""
+        gaps = {
+            broker_id: ((0, begins.complete_from_ms + horizon_ms),)
+            for broker_id, begins in self._beginnings.items()
+            if begins.complete_from_ms is not None and not begins.is_broker_start
+        }
+        return {**gaps, CONTROLLER_ID: tuple(gap for (gap,) in gaps.values())}
 
 
 def log_lines(path: Path) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.pipeline.observed import OBSERVATION
+from kquota_spark.pipeline.observed import BROKERS, OBSERVATION
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -40,6 +40,10 @@ class Progress:
     """Rows behind the watermark, as Spark counts them: groups of a micro-batch, not lines."""
     counted: dict[str, int] = field(default_factory=dict)
     """Sums of `pipeline.observed`, by name."""
+    brokers: int = 0
+    """Bits of the brokers that it has written lines of, see `pipeline.observed`."""
+    short_batches: int = 0
+    """Micro-batches with fewer rows than the offsets of Kafka that they covered, or that went back."""
     end_offset: Mapping[str, Any] = field(default_factory=dict)
     """Up to where it has read its source, in the form of the source."""
     latest_offset: Mapping[str, Any] = field(default_factory=dict)
@@ -67,14 +71,18 @@ class Progress:
         if watermark := report.get("eventTime", {}).get("watermark"):
             self.watermark_s = _epoch_s(watermark)
         self.dropped += sum(state["numRowsDroppedByWatermark"] for state in report.get("stateOperators", ()))
-        self._add_counts(report.get("observedMetrics", {}).get(OBSERVATION, {}))
+        counts = report.get("observedMetrics", {}).get(OBSERVATION, {})
+        self._add_counts(counts)
         for source in report["sources"]:
+            self.short_batches += _is_short(source, counts.get("rows"))
             self.end_offset = _mapping(source.get("endOffset"))
             self.latest_offset = _mapping(source.get("latestOffset"))
 
     def _add_counts(self, counts: Mapping[str, int | None]) -> None:
         for name, value in counts.items():
-            if name == _NEWEST:
+            if name == BROKERS:
+                self.brokers |= value or 0
+            elif name == _NEWEST:
                 if value is not None:
                     self.newest_s = max(value / 1_000, self.newest_s or 0.0)
             else:
@@ -125,6 +133,21 @@ def _reports_after(query: StreamingQuery, timestamp: str) -> Iterator[Report]:
             break
         found.append(json.loads(report.json()))
     return reversed(found)
+
+
+def _is_short(source: Mapping[str, Any], rows: int | None) -> bool:
+    """Whether a source covered other offsets of Kafka than came as rows; the first micro-batch tells no start."""
+    starts, ends = _mapping(source.get("startOffset")), _mapping(source.get("endOffset"))
+    if rows is None or not all(isinstance(each, dict) for each in starts.values()):
+        return False
+    covered = 0
+    for topic, partitions in starts.items():
+        for partition, start in partitions.items():
+            end = ends.get(topic, {}).get(partition, -1)
+            if end < start:
+                return True
+            covered += end - start
+    return rows < covered
 
 
 def _mapping(offset: Any) -> Mapping[str, Any]:

@@ -34,6 +34,7 @@ from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
 from kquota_spark.pipeline.sent import as_sent
+from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _dates(from_ms: int, to_ms: int) -> str:
 def _second_of_log_within(from_ms: int, to_ms: int) -> str:
     """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
     within = f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
-    return f"{within} AND (source IS NULL OR source = 'log')"
+    return f"{within} AND {FROM_LOG}"
 
 
 def _utc(time_ms: int) -> str:

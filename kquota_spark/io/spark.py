@@ -17,6 +17,7 @@ from kquota_spark.io.storage import hadoop_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 _NEEDED_CLASSES = {
     "io.delta.sql.DeltaSparkSessionExtension": "delta-spark",
@@ -93,17 +94,22 @@ def request_log(
 ) -> DataFrame:
     """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
     subscription = settings.kafka.subscription
-    return _messages(session, settings, subscription, _starting_offsets(settings, offsets))
+    return (
+        _reader(session, settings, subscription, _starting_offsets(settings, offsets))
+        # Lines that expired before they were read do not end the job: `io.lost_offsets` finds and tells them.
+        .option("failOnDataLoss", "false")
+        .load()
+    )
 
 
 def jmx_messages(session: SparkSession, settings: Settings) -> DataFrame:
     """The topic of JMX samples as a stream, from its beginning."""
-    return _messages(session, settings, ("subscribe", settings.kafka.jmx_topic), "earliest")
+    return _reader(session, settings, ("subscribe", settings.kafka.jmx_topic), "earliest").load()
 
 
-def _messages(
+def _reader(
     session: SparkSession, settings: Settings, subscription: tuple[str, str], starting_offsets: str
-) -> DataFrame:
+) -> DataStreamReader:
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
@@ -117,7 +123,7 @@ def _messages(
     )
     for name, value in java_options(settings.kafka.options).items():
         reader = reader.option(f"kafka.{name}", value)
-    return reader.load()
+    return reader
 
 
 def _starting_offsets(settings: Settings, offsets: Mapping[str, Mapping[str, int]]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from deltalake.exceptions import DeltaError
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.kafka import admin_client, asked_topics
+from kquota_spark.io.polling import Polling
 from kquota_spark.io.storage import storage_options
 from kquota_spark.io.stored_rules import stored_leaders
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
@@ -21,7 +21,6 @@ from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
 
 _log = logging.getLogger(__name__)
-_STOP_S = 30.0
 
 Leaders = Mapping[TopicPartition, int | None]
 
@@ -37,15 +36,13 @@ class LeaderWatcher:
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
-        self._stopping = threading.Event()
-        self._error: BaseException | None = None
-        self._thread: threading.Thread | None = None
+        self._polling = Polling("watching leaders", settings.quotas.leaders_interval, self._poll_again)
         self._known: Leaders = {}
 
     @property
     def is_running(self) -> bool:
         """Whether it polls."""
-        return self._thread is not None
+        return self._polling.is_running
 
     def start(self) -> None:
         """Poll once, then go on in a thread.
@@ -59,32 +56,22 @@ class LeaderWatcher:
         self._known = LeaderBook(stored_leaders(self._settings)).at(self._clock_ms()).leaders
         self._client = admin_client(self._settings)
         self._poll()
-        self._thread = threading.Thread(target=self._run, name="leader-watch", daemon=True)
-        self._thread.start()
+        self._polling.start()
 
     def stop(self) -> None:
         """End the thread."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(_STOP_S)
-            self._thread = None
+        self._polling.stop()
 
     def check(self) -> None:
         """Raise what ended the thread, if anything did."""
-        if self._error is not None:
-            raise self._error
+        self._polling.check()
 
-    def _run(self) -> None:
-        interval_s = self._settings.quotas.leaders_interval / 1_000
+    def _poll_again(self) -> None:
         try:
-            while not self._stopping.wait(interval_s):
-                try:
-                    self._poll()
-                except UserError as error:
-                    # A cluster that is away has no traffic that could be judged wrong.
-                    _log.warning("leaders of partitions are not known: %s", error)
-        except BaseException as error:  # handed to the thread that calls check()
-            self._error = error
+            self._poll()
+        except UserError as error:
+            # A cluster that is away has no traffic that could be judged wrong.
+            _log.warning("leaders of partitions are not known: %s", error)
 
     def _poll(self) -> None:
         observed_at_ms = self._clock_ms()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kquota_spark.model.points import Point, PointKind
 from kquota_spark.model.sampled_rate import RateConfig, RingState, SampleRing
-from kquota_spark.model.shaken_ring import SHAKES, ShakenRing
+from kquota_spark.model.shaken_ring import SHAKES, ShakenRing, places_after_gaps
 from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
 
 RINGS = 1 + len(SHAKES)
@@ -101,14 +101,14 @@ class BucketReplay:
         state: `state` of a replay with these settings, to go on from.
     """
 
-    __slots__ = ("folded_through_ms", "rings")
+    __slots__ = ("_shaken", "folded_through_ms", "rings")
 
     def __init__(self, config: RateConfig, state: State | None = None) -> None:
         self.folded_through_ms, rings = state or (0, (None,) * RINGS)
-        self.rings = [
-            SampleRing(config, rings[0]),
-            *(ShakenRing(config, shake, ring) for shake, ring in zip(SHAKES, rings[1:], strict=True)),
+        self._shaken = [
+            ShakenRing(config, shake, ring) for shake, ring in zip(SHAKES, rings[1:], strict=True)
         ]
+        self.rings = [SampleRing(config, rings[0]), *self._shaken]
 
     @property
     def state(self) -> State:
@@ -134,12 +134,25 @@ class BucketReplay:
             points: requests in `Point` order, none before `folded_through_ms`, all there are of each second.
             governing: what governs each of them.
         """
+        if not any(each[4] for each in governing):
+            return self._judge(points, governing)
+        verdicts: list[Verdict] = []
+        broker, start = self.rings[0], 0
+        moments = [(point.record_time_ms, each.gaps) for point, each in zip(points, governing, strict=True)]
+        for place in places_after_gaps(moments, broker.last_ms, broker.config.horizon_ms):
+            verdicts += self._judge(points[start:place], governing[start:place])
+            start = place
+            for part, ring in enumerate(self._shaken, start=1):
+                ring.begin(points[place].record_time_ms, part * broker.config.window_ms // RINGS)
+        return verdicts + self._judge(points[start:], governing[start:])
+
+    def _judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
         if not points:
             return []
         self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
         times_ms, _, _, _, amounts, _, _, _ = zip(*points, strict=True)
         allowed = [(each[0] or _INFINITE) / 1_000.0 for each in governing]
-        broker, *shaken = self.rings
+        broker, shaken = self.rings[0], self._shaken
         totals, windows_ms = broker.record_all(amounts, times_ms)
         is_over = _are_over(totals, allowed, windows_ms)
         causes = _causes(points, allowed, totals, windows_ms, broker.config)

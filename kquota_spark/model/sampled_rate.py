@@ -155,6 +155,11 @@ class SampleRing(_Samples[int]):
         return [values[self.current :] + values[: self.current] for values in lists]
 
     @property
+    def last_ms(self) -> int | None:
+        """Time of the last event; None before the first."""
+        return self._last_ms[self.current] if self._last_ms else None
+
+    @property
     def oldest(self) -> int:
         """Amount in the oldest sample, which is the next to be purged; 0 while there is only one."""
         if len(self._starts_ms) < 2:

@@ -7,11 +7,12 @@ JMX between two requests purges what is too old by then, and the purged sample b
 (`SampledStat.purgeObsoleteSamples`), which later makes the window longer. No log says when that was.
 
 Each of these rings decides otherwise here and there. What all of them agree on with the broker's own ring does
-not hang on such a moment.
+not hang on such a moment. After a gap of the log they differ by up to a whole window.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from random import Random
 from typing import NamedTuple
@@ -78,6 +79,14 @@ class ShakenRing(SampleRing):
         self._off_ms, self._scrape = shake
         super().__init__(config, state)
 
+    def begin(self, time_ms: int, ago_ms: int) -> None:
+        """Begin anew before an event, in a sample that opened some time ago; what it holds is not known."""
+        self._forget()
+        self._values.append(0)
+        self._starts_ms.append(time_ms - ago_ms)
+        self._last_ms.append(time_ms)
+        self._index()
+
     def _index(self) -> None:
         if self._starts_ms:
             start_ms = self._starts_ms[self.current]
@@ -123,3 +132,24 @@ class ShakenRing(SampleRing):
                 self._starts_ms[place] = self._last_ms[place] = time_ms - over_ms
         self._index()
         self.total = sum(self._values)
+
+
+def places_after_gaps(
+    requests: Iterable[tuple[int, Iterable[tuple[int, int]]]], last_ms: int | None, horizon_ms: int
+) -> Iterator[int]:
+    """Places of the first requests after a gap of the log.
+
+    The broker's sample opened somewhere in the gap, or with this request. Without a pause of the bucket that difference
+    stays long after all that the gap hides has left the ring. So the rings begin there, each at another moment; where
+    they come to the same samples they agree for good.
+
+    Args:
+        requests: their times and the gaps (with the ring's horizon after each) that reach them, epoch ms.
+        last_ms: time of the request before them.
+        horizon_ms: how long a ring remembers.
+    """
+    before_ms = last_ms or 0
+    for place, (time_ms, gaps) in enumerate(requests):
+        if any(before_ms < until_ms - horizon_ms <= time_ms for _, until_ms in gaps):
+            yield place
+        before_ms = time_ms

@@ -12,7 +12,7 @@ from kquota_spark.schema.tables import FOREVER_MS
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def with_rate_config(
@@ -55,3 +55,11 @@ def with_rate_config(
     )
     joined = governed.join(F.broadcast(told), condition, how="left").withColumn("rate_config", name)
     return joined.drop("c_cluster_id", "c_broker_id", "c_from_ms", "c_to_ms", "c_ring", "c_num", "c_size_s")
+
+
+def horizon_ms() -> Column:
+    """How long the ring of `rate_config` remembers: `RateConfig.horizon_ms` of the name."""
+    num, window_ms = (
+        F.regexp_extract("rate_config", r"/(\d+)x(\d+)ms$", part).cast("bigint") for part in (1, 2)
+    )
+    return (num + 1) * window_ms

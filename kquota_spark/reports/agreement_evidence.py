@@ -75,17 +75,17 @@ select count(*) from requests where cluster_id = ? and record_time_ms between ? 
   and kind = 'request' and observed_throttle_ms > 0 and api_key not in (0, 1, 19, 20, 37)
   and not coalesce(is_forwarded, false)
 """
-_JMX = """
+_JMX = f"""
 select count(*) as jmx_samples, count(judged.bucket_user) as judged_in_jmx,
        count(*) filter (tags <> '' and judged.bucket_user is null) as unknown_tags
 from (select *, coalesce(bucket_tags, '') as tags from jmx_samples) left join (
   select distinct cluster_id, broker_id, quota_type, bucket_user, bucket_client_id,
          coalesce(bucket_tags, '') as tags
-  from decisions where limit_per_s is not null and coalesce(source, 'log') = 'log'
+  from decisions where limit_per_s is not null and {FROM_LOG}
 ) judged using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, tags)
 where cluster_id = ? and sample_time_ms between ? and ? and broker_id = ?
   and quota_type in ('produce', 'fetch') and byte_rate > 0
-"""
+"""  # noqa: S608 - a condition of ours
 _CALLBACK = """
 select quota_callback_class from broker_configs
 where cluster_id = ? and broker_id = ? and valid_to is null and quota_callback_class <> ''

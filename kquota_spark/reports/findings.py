@@ -31,6 +31,7 @@ from kquota_spark.model.throttle_findings import (
     starved_consumers,
     throttle_findings,
 )
+from kquota_spark.schema.key_columns import FROM_LOG
 
 _DAY_MS = 86_400_000
 _MOST_ENDS = 100
@@ -38,14 +39,14 @@ _ORDER = (Severity.HIGH, Severity.WARNING, Severity.INFO)
 _DELIVERED_BYTES = 200
 """A fetch response with less, or without a topic, brought no record: its headers are as long."""
 
-_SEEN = """
+_SEEN = f"""
 select "user", client_id, quota_type, sum(amount)::bigint as amount,
        sum(observed_throttle_ms)::bigint as throttled_ms, epoch_ms(min(usage.second)) as first_ms,
        epoch_ms(max(usage.second)) as last_ms
 from usage where cluster_id = ? and usage.second >= make_timestamptz(?) and quota_type in ('produce', 'fetch')
-  and coalesce(source, 'log') = 'log'
+  and {FROM_LOG}
 group by all order by amount desc, "user", client_id, quota_type
-"""
+"""  # noqa: S608 - a condition of ours
 _RULES = f"""
 select entity, epoch_ms(valid_from) as valid_from_ms, {", ".join(key.value for key in QuotaKey)}
 from quota_rules where cluster_id = ? and level > 0 and valid_to is null order by level, entity

@@ -7,13 +7,23 @@ from kquota_spark.schema.key_columns import BROKER_ID, CLUSTER_ID
 
 LOG_GAPS = Table(
     "log_gaps",
-    "one stretch of one broker's log whose lines are lost; what follows it is uncertain until the rings are full again",
+    "one stretch of one broker's log whose lines the audit lacks; what follows is uncertain until the rings are full",
     (
         CLUSTER_ID,
         BROKER_ID,
         Column("from_time", "timestamp", "the last line before it, as far as is known"),
         Column("to_time", "timestamp", "the first line after it, or a later time"),
-        Column("reason", "string", "the shipper lost lines"),
+        Column(
+            "reason",
+            "string",
+            "the shipper lost lines; lines expired in Kafka before they were read; the log topic was deleted and made "
+            "anew; the audit began in mid-stream; or the log begins with the broker's start, which makes nothing "
+            "uncertain",
+        ),
     ),
 )
 SHIPPER_LOST_LINES = "the shipper lost lines"
+EXPIRED_UNREAD = "lines expired in Kafka before they were read"
+MADE_ANEW = "the log topic was deleted and made anew"
+MID_STREAM = "the audit began in mid-stream"
+BROKER_START = "the log begins with the broker's start"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from itertools import groupby
+
 import pytest
 
-from kquota_spark.model.replay import Cause, Governing, Outcome
+from kquota_spark.model.points import Point
+from kquota_spark.model.replay import BucketReplay, Cause, Governing, Outcome, Verdict
+from kquota_spark.model.sampled_rate import RateConfig
 from tests.unit.test_replay import T0, only, point
 
 
@@ -101,3 +107,52 @@ def test_a_window_that_is_about_to_fall_back() -> None:
     for after_ms, throttle_ms in ((997, 0), (1_003, 497)):
         found = only(point(0, 500), point(after_ms, 10_000))
         assert (found.throttle_ms, found.cause) == (throttle_ms, None)
+
+
+GAP = (T0 - 60_000, T0 + 12_000)
+"""One that ends at T0, with what the ring remembers after it."""
+
+
+def after_gap(*points: Point) -> Verdict:
+    """The last verdict where the log begins again at T0."""
+    return judged_alike(points, [GAP])[-1]
+
+
+def judged_alike(points: Sequence[Point], gaps: Iterable[tuple[int, int]]) -> list[Verdict]:
+    """Verdicts of a bucket in one list; second by second, and each time from its stored state, they are the same."""
+    reaching = [tuple(gap for gap in gaps if gap[0] <= each.record_time_ms < gap[1]) for each in points]
+    governing = [Governing(1_000.0, gaps=each) for each in reaching]
+    whole = BucketReplay(RateConfig()).judge(points, governing)
+    cut: list[Verdict] = []
+    replay = BucketReplay(RateConfig())
+    for _, group in groupby(range(len(points)), key=lambda place: points[place].record_time_ms // 1_000):
+        places = list(group)
+        replay = BucketReplay(RateConfig(), deepcopy(replay.state))
+        cut += replay.judge([points[place] for place in places], [governing[place] for place in places])
+    assert cut == whole
+    return whole
+
+
+def test_where_a_sample_opened_in_a_gap_is_not_known_and_shows_until_the_bucket_pauses() -> None:
+    # A request each 70 ms: a sample opens each 1,050 ms, and of twelve the oldest began 11,550 ms before the one that
+    # opens at 12,600 ms: 11,650 bytes are above the limit. Had one opened 200 ms before the end of the gap, the next
+    # would have at 840 ms, and the window of 12,600 - 840 = 11,760 ms allows them.
+    sent = [point(at_ms, 0) for at_ms in range(0, 12_600, 70)]
+    last = point(12_600, 11_650)
+    known = only(*sent, last)
+    assert (known.window_ms, known.throttle_ms, known.cause) == (11_550, 100, None)
+    unknown = after_gap(*sent, last)
+    assert (unknown.window_ms, unknown.throttle_ms, unknown.cause) == (11_550, 100, Cause.SAMPLE)
+    # After a pause of more than a window, at 7,350 ms, each ring opens a sample: twelve later all are the same.
+    paused = [point(at_ms, 0) for at_ms in range(0, 19_950, 70) if not 6_300 < at_ms < 7_350]
+    again = after_gap(*paused, point(19_950, 11_650))
+    assert (again.window_ms, again.throttle_ms, again.cause) == (11_550, 100, None)
+
+
+def test_after_each_of_several_gaps_it_is_not_known() -> None:
+    sent = [point(at_ms, 100 + at_ms % 997) for at_ms in range(0, 60_000, 70)]
+    second = (T0 + 20_000, T0 + 37_000)
+    causes = {each.point.record_time_ms - T0: each.cause for each in judged_alike(sent, [GAP, second])}
+    assert [causes[at_ms] for at_ms in (0, 11_970, 20_020, 36_960)] == [Cause.GAP] * 4
+    assert Cause.GAP not in [causes[at_ms] for at_ms in range(12_040, 19_950, 70)]
+    assert Cause.GAP not in [causes[at_ms] for at_ms in range(37_030, 60_000, 70)]

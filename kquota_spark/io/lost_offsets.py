@@ -1,0 +1,204 @@
+"""Offsets of the log topics that INGEST passed without their lines: expired before it came, or of a topic made anew.
+
+The Kafka source goes on at the first line there is (failOnDataLoss = false). Of a partition that ends before the place
+it had been read to it takes what is there for read, in a micro-batch of no rows (seen with Spark 4.2), and goes on at
+that end. A topic made anew that is longer again than the old one had been read cannot be told from the old one by its
+offsets; nor can an expired line whose offset the old topic had, too.
+
+What each micro-batch covered is in the checkpoint, what came of it in `requests`. A note next to the checkpoint
+says through which micro-batch they were compared, so that a restart finds what a crash left, and nothing twice: when
+retention has deleted rows of `requests`, their offsets are missing, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.checkpoints import Checkpoint, file_system
+from kquota_spark.io.lineage import stored_lineage
+from kquota_spark.io.tables import Tables, open_tables
+from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
+from kquota_spark.schema.tables import REQUESTS
+
+_ROWS = """
+select count(distinct kafka_offset) from requests
+where cluster_id = $1 and topic = $2 and "partition" = $3 and kafka_offset >= $4 and kafka_offset < $5
+"""
+_MISSING = """
+select before + 1, following from (
+  select kafka_offset as following, lag(kafka_offset, 1, $4 - 1) over (order by kafka_offset) as before from (
+    select $5 as kafka_offset union select kafka_offset from requests
+    where cluster_id = $1 and topic = $2 and "partition" = $3 and kafka_offset >= $4 and kafka_offset < $5
+  )
+) where following > before + 1 order by all
+"""
+_AROUND = """
+select broker_id, max(record_time_ms) filter (kafka_offset < $4), min(record_time_ms) filter (kafka_offset >= $5)
+from requests where cluster_id = $1 and topic = $2 and "partition" = $3 and broker_id is not null
+  and record_time_ms is not null and not is_out_of_time group by all order by all
+"""
+_BEFORE = """
+select broker_id, max(record_time_ms)
+from requests where cluster_id = $1 and topic = $2 and "partition" = $3 and broker_id is not null
+  and record_time_ms is not null and not is_out_of_time and kafka_timestamp_ms < $4 group by all order by all
+"""
+
+
+class Covered(NamedTuple):
+    """What a micro-batch covered of a partition; the end exclusive, None where the partition was gone."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int | None
+    at_ms: int
+    """When the micro-batch was planned: all that was lost had been written before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Lines of a partition that were not read, and by broker the times of what was read around them, epoch ms."""
+
+    covered: Covered
+    reason: str
+    brokers: tuple[tuple[int, int, int], ...]
+
+    @property
+    def note(self) -> str:
+        """What the user should know, in one line."""
+        topic, partition, start, end, _ = self.covered
+        where = f"{topic} partition {partition}"
+        brokers = ", ".join(str(broker_id) for broker_id, _, _ in self.brokers) or "none known yet"
+        uncertain = f"verdicts of its brokers ({brokers}) are uncertain there (log_gaps)"
+        if self.reason == EXPIRED_UNREAD:
+            lost = (end or start) - start
+            return (
+                f"{where}: {lost:,} offsets from {start} on expired before they were read; {uncertain}: raise "
+                "retention.ms of the topic above the longest time that the audit is not running"
+            )
+        now = "it is gone" if end is None else f"it ends at {end}, and what it holds up to there is not read"
+        return (
+            f"{where}: the topic was deleted and made anew: read to {start}, now {now}; {uncertain}: "
+            "let the topic be, or give the new one another name"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was found, and through which micro-batch of which query; that is noted when the losses are written."""
+
+    losses: tuple[Loss, ...] = ()
+    query_id: str = ""
+    batch: int = -1
+
+
+def lost_offsets(settings: Settings) -> Compared:
+    """Compare what the micro-batches since the last comparison covered with `requests`.
+
+    Raises:
+        UserError: the checkpoint or the table cannot be read.
+    """
+    try:
+        checkpoint = Checkpoint.of(settings, "ingest")
+        if not checkpoint.exists:
+            return Compared()
+        query_id, last = checkpoint.query_id, checkpoint.last_batch
+        compared = _compared_through(settings, query_id)
+        if last is None:
+            return Compared((), query_id)
+        if compared is None or compared >= last:
+            return Compared((), query_id, last)
+        covered = list(_covered(settings, checkpoint, compared, last))
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"checkpoint {settings.checkpoints}/ingest cannot be read: {reason}") from error
+    with open_tables(settings, REQUESTS.name) as tables:
+        return Compared(tuple(_losses(settings, tables, covered)), query_id, last)
+
+
+def note_compared(settings: Settings, compared: Compared) -> None:
+    """Remember it: called when the losses are written down."""
+    files, place = file_system(settings, _path(settings))
+    files.create_dir(place.rpartition("/")[0], recursive=True)
+    with files.open_output_stream(place) as stream:
+        stream.write(json.dumps({"query_id": compared.query_id, "batch": compared.batch}).encode())
+
+
+def _path(settings: Settings) -> str:
+    return f"{settings.checkpoints.rstrip('/')}/ingest.compared.json"
+
+
+def _compared_through(settings: Settings, query_id: str) -> int | None:
+    """The last micro-batch that was compared; None for a checkpoint of a release that ended at the first loss."""
+    files, place = file_system(settings, _path(settings))
+    try:
+        with files.open_input_stream(place) as stream:
+            found = json.loads(stream.read())
+    except FileNotFoundError:
+        return None
+    return int(found["batch"]) if found["query_id"] == query_id else -1
+
+
+def _covered(settings: Settings, checkpoint: Checkpoint, after: int, last: int) -> Iterator[Covered]:
+    """By micro-batch and partition; a topic that was not subscribed to before began where it began."""
+    planned = set(checkpoint.planned_batches)
+    for batch in range(after + 1, last + 1):
+        if batch not in planned:
+            continue
+        if batch == 0:
+            before = stored_lineage(settings, "ingest").offsets
+        elif batch - 1 in planned:
+            before = checkpoint.source_offset(batch - 1)
+        else:
+            continue
+        ends, at_ms = checkpoint.source_offset(batch), checkpoint.batch_time_ms(batch)
+        for topic, starts in before.items():
+            for partition in sorted({*starts, *ends.get(topic, ())}):
+                start, end = starts.get(partition, 0), ends.get(topic, {}).get(partition)
+                yield Covered(topic, int(partition), start, end, at_ms)
+
+
+def _losses(settings: Settings, tables: Tables, covered: list[Covered]) -> Iterator[Loss]:
+    by_place = sorted(covered, key=lambda each: (each.topic, each.partition))
+    for _, group in groupby(by_place, key=lambda each: (each.topic, each.partition)):
+        stretch: Covered | None = None
+        for each in group:
+            if each.end is not None and each.end >= each.start:
+                # Micro-batches go on where the one before ended.
+                stretch = each if stretch is None else stretch._replace(end=each.end, at_ms=each.at_ms)
+                continue
+            if stretch is not None:
+                yield from _expired(settings, tables, stretch)
+                stretch = None
+            yield _made_anew(settings, tables, each)
+        if stretch is not None:
+            yield from _expired(settings, tables, stretch)
+
+
+def _expired(settings: Settings, tables: Tables, covered: Covered) -> Iterator[Loss]:
+    start, end = covered.start, covered.end or 0
+    place = [settings.cluster_id, covered.topic, covered.partition]
+    if tables.query(_ROWS, [*place, start, end]).rows[0][0] == end - start:
+        return
+    for first, after in tables.query(_MISSING, [*place, start, end]).rows:
+        around = tables.query(_AROUND, [*place, first, after]).rows
+        brokers = tuple(
+            (broker_id, before_ms or 0, max(covered.at_ms, before_ms) if after_ms is None else after_ms)
+            for broker_id, before_ms, after_ms in around
+        )
+        yield Loss(covered._replace(start=first, end=after), EXPIRED_UNREAD, brokers)
+
+
+def _made_anew(settings: Settings, tables: Tables, covered: Covered) -> Loss:
+    asked = [settings.cluster_id, covered.topic, covered.partition, covered.at_ms]
+    brokers = tuple(
+        (broker_id, before_ms, max(before_ms, covered.at_ms))
+        for broker_id, before_ms in tables.query(_BEFORE, asked).rows
+    )
+    return Loss(covered, MADE_ANEW, brokers)

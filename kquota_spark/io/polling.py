@@ -1,0 +1,58 @@
+"""A thread that does something every so often, until it is stopped or fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+_STOP_S = 30.0
+
+
+class Polling:
+    """Calls a function at an interval, in a thread of its own.
+
+    Args:
+        name: of the thread, and of what does not happen any more once it has failed.
+        interval_ms: between the end of a call and the next.
+        poll: what to call.
+    """
+
+    def __init__(self, name: str, interval_ms: int, poll: Callable[[], None]) -> None:
+        self._name = name
+        self._interval_ms = interval_ms
+        self._poll = poll
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Begin; the first call comes after the interval."""
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; a call that lasts too long is left to itself."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_S)
+            self._thread = None
+
+    def check(self) -> None:
+        """Raise what ended the thread, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(self._interval_ms / 1_000):
+                self._poll()
+        except BaseException as error:  # handed to the thread that calls check()
+            _log.error("%s has ended: %s", self._name, error)
+            self._error = error

@@ -1,0 +1,115 @@
+"""Lines that expire in Kafka between two runs of the audit: the second ends well, and says what it lacks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable
+
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.topics import create_topics
+from kquota_spark.schema.gap_tables import EXPIRED_UNREAD
+from tests.bench.lines import QUOTAS, START_MS, Line, lines
+from tests.fault.audited_topic import finish
+
+pytestmark = pytest.mark.integration
+
+TOPIC = "kquota.expiring"
+LINES_PER_S = 50
+SHIPPED_MS = START_MS + 3_600_000
+_CONFIG = """\
+cluster_id: expiring
+tables: {root}/tables
+checkpoints: {root}/checkpoints
+kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
+quotas: {{source: file, file: {root}/quotas.yaml}}
+stream: {{allowed_lateness: 5 s}}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with embedded_cluster(tmp_path_factory.mktemp("expiring")) as running:
+        create_topics(running, {TOPIC: 2})
+        yield running
+
+
+def fill(cluster: Cluster, written: Iterator[Line], count: int) -> None:
+    """Send the next lines; brokers 2 and 4 to partition 0, the others to 1."""
+    producer = Producer(cluster.client_settings())
+    for line in islice(written, count):
+        key = str(line.broker_id).encode()
+        producer.produce(TOPIC, line.text, key, partition=line.broker_id % 2, timestamp=SHIPPED_MS)
+    producer.flush()
+
+
+def rows(root: Path, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(str(root / "tables" / name)).to_pyarrow_table().to_pylist()
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_the_run_after_the_hole_ends_well_and_its_verdicts_are_uncertain_for_the_horizon(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
+    config = tmp_path / "kquota.yaml"
+    text = _CONFIG.format(root=tmp_path, bootstrap=cluster.bootstrap_servers, topic=TOPIC)
+    config.write_text(text, encoding="utf-8")
+    written = lines(range(3_000), lines_per_s=LINES_PER_S)
+    fill(cluster, written, 800)  # 16 s
+    finish(config, job=("audit.py", "--once", "--only", "ingest"))
+    read = [row for row in rows(tmp_path, "requests") if row["partition"] == 0]
+    fill(cluster, written, 400)  # 8 s, of which partition 0 loses its part
+    admin = AdminClient({**cluster.client_settings()})
+    (deleted,) = admin.delete_records([TopicPartition(TOPIC, 0, -1)]).values()
+    first = deleted.result().low_watermark
+    lost = first - len(read)
+    assert lost > 100
+    fill(cluster, written, 1_800)  # 36 s
+    hops = (option for hop in ("ingest", "measure", "judge") for option in ("--only", hop))
+    finish(config, job=("audit.py", "--drain", *hops))
+
+    said = (tmp_path / "audit.log").read_text(encoding="utf-8")
+    assert f"{TOPIC} partition 0: {lost} offsets from {len(read)} on expired before they were read" in said
+    requests = [row for row in rows(tmp_path, "requests") if row["partition"] == 0]
+    expected = {}
+    for broker_id in (2, 4):
+        times_ms = {
+            row["kafka_offset"]: row["record_time_ms"] for row in requests if row["broker_id"] == broker_id
+        }
+        before_ms = max(time_ms for offset, time_ms in times_ms.items() if offset < len(read))
+        expected[broker_id] = before_ms, min(t for offset, t in times_ms.items() if offset >= first)
+    gaps = {
+        row["broker_id"]: tuple(round(row[name].timestamp() * 1_000) for name in ("from_time", "to_time"))
+        for row in rows(tmp_path, "log_gaps")
+        if row["reason"] == EXPIRED_UNREAD
+    }
+    assert gaps == expected
+    certain: dict[tuple[int, str], int] = {}
+    for row in rows(tmp_path, "decisions"):
+        if row["broker_id"] in (2, 4):
+            from_ms, to_ms = gaps[row["broker_id"]]
+            place = _place(row["second"], from_ms, to_ms + 12_000)
+            certain[row["broker_id"], place] = certain.get((row["broker_id"], place), 0) + row["is_certain"]
+    for broker_id in (2, 4):
+        assert certain[broker_id, "inside"] == 0
+        assert certain[broker_id, "after"] > 50
+    assert certain[2, "before"] > 50  # broker 4's log does not begin with its start
+
+
+def _place(second: dt.datetime, from_ms: int, until_ms: int) -> str:
+    """Seconds that reach into both are left to other tests."""
+    second_ms = round(second.timestamp() * 1_000)
+    if second_ms + 1_000 <= from_ms:
+        return "before"
+    if second_ms >= until_ms:
+        return "after"
+    return "inside" if from_ms <= second_ms and second_ms + 1_000 <= until_ms else "edge"
