@@ -30,7 +30,7 @@ _KEYS = tuple(key.value for key in QuotaKey if key is not QuotaKey.CONTROLLER_MU
 """Mutations have one bucket at the active controller: no share of a broker, and no rate to compare with a limit."""
 _LEAST_PERIOD_MS = 60_000
 _PERCENTS_ABOVE = {"used_percent": 100.0, "margin_percent": 100.0}
-_LEAST_COUNTS = {"episodes": 1, "least_seconds": 1}
+_LEAST_COUNTS = {"episodes": 1, "least_seconds": 1, "connections": 1}
 
 
 def load_policies(path: Path) -> Policies:
@@ -84,7 +84,7 @@ def _guard_problems(guards: GuardSettings) -> Iterator[str]:
         if key not in {one.value for one in QuotaKey}:
             yield f"{where}: unknown key, expected one of {', '.join(one.value for one in QuotaKey)}"
         yield from _bounds_problems(where, bounds)
-    for name in ("hold_time", "changes_per_hour", "changes_per_plan", "reversals_per_day"):
+    for name in ("hold_time", "approve_within", "changes_per_hour", "changes_per_plan", "reversals_per_day"):
         if getattr(guards, name) < 0:
             yield f"guards.{name}: {getattr(guards, name)}, expected 0 or more"
     if guards.max_age < 1:

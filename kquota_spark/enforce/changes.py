@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -43,6 +44,11 @@ class Evidence:
     throttled_seconds: int
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What else a person would ask for, by name with unit, e.g. peak_rate_per_s."""
+
+    @property
+    def is_over_budget(self) -> bool:
+        """What was used is over a budget; where clients were held back they wanted even more."""
+        return self.numbers.get("used_per_s", 0.0) > self.numbers.get("budget_per_s", math.inf)
 
 
 @dataclass(frozen=True, slots=True)

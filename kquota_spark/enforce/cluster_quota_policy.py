@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota
+from kquota_spark.enforce.demand import demand_per_s, used_per_s
 from kquota_spark.enforce.observations import BucketUse
 from kquota_spark.enforce.policy import ClusterQuota
-from kquota_spark.enforce.raise_policy import demand_per_s
 from kquota_spark.enforce.scene import (
     Case,
     Scene,
@@ -129,6 +129,7 @@ def _evidence(case: Case, demands: Mapping[int, float], budget: float, after: fl
         case.period,
         case.uses,
         budget_per_s=budget,
+        used_per_s=sum(used_per_s(use) for use in case.uses),
         serves_per_s=serves,
         even_split_per_s=even,
         even_split_serves_per_s=even_serves,

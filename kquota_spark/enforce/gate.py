@@ -77,8 +77,10 @@ class QuotaGate:
     config: RateConfig = field(default_factory=RateConfig)
     counts: GateCounts = field(default_factory=GateCounts)
     _told: dict[Entity, _Told] = field(default_factory=dict)
+    _resolved: dict[tuple[QuotaType, str, str], Limit] = field(default_factory=dict)
+    """Until something is learnt; a resolution looks at eight entities, and a request needs four of them."""
+    _resolved_in: GateState | None = None
     _heard_ms: int | None = None
-    _beat_issued_ms: int = 0
     _now_ms: int = 0
     _tidied_ms: int = 0
     _manager: QuotaManager = field(init=False)
@@ -123,10 +125,18 @@ class QuotaGate:
     def limit(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Limit:
         """The bucket of a client, and its limit per second; None is no limit."""
         state = self.state_at(time_ms)
-        found = resolve(
-            user, client_id, quota_type.key, lambda entity: self._quotas_of(entity, state, time_ms)
-        )
-        return Limit(found.bucket, found.limit)
+        if state is not self._resolved_in or state is GateState.STALE:
+            # While it is stale the quotas change with the time.
+            self._resolved.clear()
+            self._resolved_in = state
+        key = quota_type, user, client_id
+        limit = self._resolved.get(key)
+        if limit is None:
+            found = resolve(
+                user, client_id, quota_type.key, lambda entity: self._quotas_of(entity, state, time_ms)
+            )
+            limit = self._resolved[key] = Limit(found.bucket, found.limit)
+        return limit
 
     def check(self, request: Request, time_ms: int, thread_time_ns: int = 0) -> Applied:
         """Charge a produce; see `QuotaManager.check`."""
@@ -169,6 +179,7 @@ class QuotaGate:
         if time_ms - self._tidied_ms >= self.config.horizon_ms:
             self._tidied_ms = time_ms
             self._manager.forget_idle(time_ms)
+            self._resolved.clear()
 
     def _limit(self, quota_type: QuotaType, user: str, client_id: str, /) -> Limit:
         return self.limit(quota_type, user, client_id, self._now_ms)
@@ -182,12 +193,11 @@ class QuotaGate:
         return told.decided.quotas if state is GateState.LIVE else told.decided.after(time_ms)
 
     def _hear(self, beat: Heartbeat, time_ms: int) -> bool:
-        if beat.issued_ms < self._beat_issued_ms:
-            return False
-        self._beat_issued_ms = beat.issued_ms
         # Of a clock that is ahead of ours no more is believed than that somebody spoke now.
         heard_ms = min(beat.known_through_ms, time_ms)
-        self._heard_ms = heard_ms if self._heard_ms is None else max(self._heard_ms, heard_ms)
+        if self._heard_ms is not None and heard_ms < self._heard_ms:
+            return False
+        self._heard_ms = heard_ms
         return True
 
     def _learn(self, entity: Entity, told: _Told) -> bool:
@@ -196,4 +206,5 @@ class QuotaGate:
         if held is not None and told.issued_ms < held.issued_ms:
             return False
         self._told[entity] = told
+        self._resolved.clear()
         return True

@@ -179,11 +179,11 @@ def plan_size(check: Check) -> str | None:
 def censored(check: Check) -> str | None:
     """Whether it lowers a quota because of little traffic that this quota itself made little.
 
-    A penalty is for being throttled, so it may; but only for a time.
+    A penalty is for being throttled, so it may; but only for a time. What is over a budget is much, throttled or not.
     """
     proposal = check.proposal
     throttled = proposal.evidence.throttled_seconds
-    if not proposal.is_lowering or throttled <= 0:
+    if not proposal.is_lowering or throttled <= 0 or proposal.evidence.is_over_budget:
         return None
     if proposal.is_penalty:
         return None if proposal.expires_at_ms is not None else "a penalty without an end"

@@ -65,7 +65,7 @@ class BucketUse:
     throttled_rate_per_s: float
     """Mean of the throttled seconds; 0 if there are none."""
     throttle_ms: int
-    """Sum of all throttles."""
+    """Sum of all throttles, as far as they lie in the period."""
     episodes: int
     """Violations that touch the period."""
     peak_used_percent: float
@@ -122,6 +122,8 @@ class Observations:
     clients: tuple[ClientUse, ...] = ()
     """Of the longest period, a day at least."""
     quotas: Mapping[Quota, InForce] = field(default_factory=dict)
+    temporary: frozenset[Quota] = frozenset()
+    """Quotas that a change of ours holds for a time, or may hold: a penalty, an override."""
 
     def value_of(self, quota: Quota) -> float | None:
         """The value in force; None where the key is not set."""

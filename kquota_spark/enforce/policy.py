@@ -34,7 +34,9 @@ class Penalty:
     throttled_percent: float = 50.0
     """... throttled in more than this part of its seconds."""
     used_percent: float = 120.0
-    """And it took more than this of what its limit allows, averaged over the whole of `within`."""
+    """And it took more than this of what its limit allows, averaged over the whole of `within`, ..."""
+    connections: int = 10
+    """... and it would take more connections than these, all waiting at once, to wait as long as it was told to."""
     to_percent: float = 50.0
     """Of the present limit."""
     expires_after: Duration = Duration(DAY_MS)

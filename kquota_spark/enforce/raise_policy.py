@@ -1,9 +1,7 @@
 """Raise: a step up for who is throttled much of its time while the brokers have headroom.
 
-What it wanted is not known: the quota held it back (censored). It had at least what it used in the throttled seconds,
-and wanted more in those, so demand is taken as that rate times (1 + the throttled share of its seconds): a lower bound
-that never leads below the present limit. Who takes clearly more than its limit, averaged over the whole period, is not
-waiting to be raised: see `penalty_policy`.
+It goes towards what was wanted, see `demand`, and never downwards. Who takes clearly more than its limit, averaged over
+the whole period, is not waiting to be raised: see `penalty_policy`.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.enforce.changes import Proposal
+from kquota_spark.enforce.demand import demand_per_s
 from kquota_spark.enforce.observations import BucketUse
 from kquota_spark.enforce.policy import Raise
 from kquota_spark.enforce.scene import Case, Scene, evidence_of, minute_text, throttled_percent, value_text
@@ -30,6 +29,8 @@ def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
         if any(100 * use.mean_rate_per_s > _MOST_USED_PERCENT * case.limit_per_s for use in case.uses):
             continue
         demand = demand_per_s(worst, case.limit_per_s)
+        if demand <= case.limit_per_s:
+            continue
         after = scene.allowed(case, min(demand, case.limit_per_s * (1 + policy.step_percent / 100)))
         if after is not None and left.take(case, after):
             yield _proposal(policy, scene, case, worst, after)
@@ -37,14 +38,6 @@ def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
 
 def _keys(policy: Raise) -> list[QuotaKey]:
     return [QuotaKey(name) for name in policy.broker_capacity_per_s]
-
-
-def demand_per_s(use: BucketUse, limit_per_s: float) -> float:
-    """What a bucket wanted, at least: a throttled one more than it got."""
-    if not use.throttled_seconds:
-        return use.p95_rate_per_s
-    held_back_at = max(limit_per_s, use.throttled_rate_per_s)
-    return held_back_at * (1 + throttled_percent(use) / 100)
 
 
 class _Headroom:

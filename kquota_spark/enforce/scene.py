@@ -32,8 +32,6 @@ class Case:
     before: float | None
     """Value of `quota`; None if a default gives the limit."""
     limit_per_s: float
-    since_ms: int
-    """The limit is in force since then."""
     uses: tuple[BucketUse, ...]
     """In order of brokers."""
     period: Period
@@ -74,7 +72,8 @@ class Scene:
     def cases(self, within_ms: int, keys: Collection[QuotaKey]) -> Iterator[Case]:
         """Buckets with one settled limit in the whole period, by name of their entity; none with an exempt name.
 
-        Settled: what the decisions say is what is in force now, and it was in force when the period began.
+        Settled: what the decisions say is what is in force now, and it was in force when the period began. A change
+        of ours that ends by itself is not: what is built on it would stand in the way of what comes back.
         """
         period = self.observations.periods.get(within_ms)
         if period is None:
@@ -104,12 +103,13 @@ class Scene:
         if own is None or self.exempt.holds(own) is not None:
             return None
         quota = Quota(own, key)
+        if self.observations.temporary & {quota, Quota(rule, key)}:
+            return None
         ordered = tuple(sorted(uses, key=lambda use: use.place.broker_id))
         return Case(
             quota=quota,
             before=self.observations.value_of(quota),
             limit_per_s=limit,
-            since_ms=in_force.since_ms,
             uses=ordered,
             period=period,
         )

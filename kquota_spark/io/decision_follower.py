@@ -38,7 +38,7 @@ class FollowedGate:
         self._gate, self._connection, self._clock_ms = gate, connection, clock_ms
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="kquota-decisions", daemon=True)
+        self._thread: threading.Thread | None = None
         self.last_error = ""
         """Why the topic could not be read the last time; empty while it can be."""
 
@@ -62,12 +62,22 @@ class FollowedGate:
         return cls(gate, Connection.of(settings))
 
     def __enter__(self) -> Self:
+        """Begin to follow.
+
+        Raises:
+            UserError: the options of the connection are none.
+        """
+        reader = TopicReader(self._connection)
+        self._thread = threading.Thread(
+            target=self._follow, args=(reader,), name="kquota-decisions", daemon=True
+        )
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     @property
     def state(self) -> GateState:
@@ -103,13 +113,11 @@ class FollowedGate:
         with self._lock:
             return self._gate.expired(self._clock_ms())
 
-    def _follow(self) -> None:
-        reader: TopicReader | None = None
+    def _follow(self, reader: TopicReader) -> None:
         while not self._stop.is_set():
             try:
-                reader = reader or TopicReader(self._connection)
                 records = reader.read_on(_ROUND_S)
-                self.last_error = ""
+                self.last_error = reader.last_error
             except UserError as error:
                 # librdkafka goes on trying by itself; until it succeeds the gate grows stale.
                 self.last_error = str(error)
@@ -118,5 +126,4 @@ class FollowedGate:
             for record in records:
                 with self._lock:
                     self._gate.take(*record, self._clock_ms())
-        if reader is not None:
-            reader.close()
+        reader.close()

@@ -72,21 +72,31 @@ class Record(NamedTuple):
 
 
 class TopicReader:
-    """Reads the topic from its beginning, and then what comes; it is in no consumer group."""
+    """Reads the topic from its beginning, and then what comes; it is in no consumer group.
+
+    Raises:
+        UserError: the options are none, e.g. a file of certificates is missing.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._part = TopicPartition(connection.topic, 0, 0)
         self._next = 0
-        self._consumer = Consumer(
-            {
-                **connection.client,
-                "group.id": "kquota-decisions",  # librdkafka wants one; nothing is committed to it
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-            }
-        )
+        self.last_error = ""
+        """What the connection complained about last; empty since something was read after it."""
+        try:
+            self._consumer = Consumer(
+                {
+                    **connection.client,
+                    "group.id": "kquota-decisions",  # librdkafka wants one; nothing is committed to it
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "auto.offset.reset": "earliest",
+                    "error_cb": self._hear,
+                }
+            )
+        except KafkaException as error:
+            raise UserError(f"kafka.options: {error.args[0].str()}") from error
         self._consumer.assign([self._part])
 
     def read_on(self, timeout_s: float) -> list[Record]:
@@ -97,14 +107,21 @@ class TopicReader:
         """
         records = []
         problem = ""
-        for message in self._consumer.consume(_BATCH, timeout_s):
-            error = message.error()
-            if error is None:
+        try:
+            messages = self._consumer.consume(_BATCH, timeout_s)
+        except KafkaException as error:
+            raise UnreachableError(
+                f"{self._connection.name} cannot be read: {error.args[0].str()}"
+            ) from error
+        for message in messages:
+            found = message.error()
+            if found is None:
                 records.append(Record(message.key(), message.value(), message.timestamp()[1]))
-            elif error.code() != KafkaError._PARTITION_EOF:
-                problem = error.str()
+            elif found.code() != KafkaError._PARTITION_EOF:
+                problem = found.str()
                 continue
-            self._next = max(self._next, (message.offset() or 0) + (error is None))
+            self._next = max(self._next, (message.offset() or 0) + (found is None))
+            self.last_error = ""
         if problem and not records:
             raise UnreachableError(f"{self._connection.name} cannot be read: {problem}")
         return records
@@ -136,6 +153,11 @@ class TopicReader:
     def close(self) -> None:
         """End the connection."""
         self._consumer.close()
+
+    def _hear(self, error: KafkaError) -> None:
+        # That all brokers are down says less than why.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
+            self.last_error = f"{self._connection.name} cannot be read: {error.str()}"
 
 
 def ensure_topic(connection: Connection) -> None:

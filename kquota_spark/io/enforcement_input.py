@@ -12,6 +12,7 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.observations import (
     BrokerUse,
     BucketUse,
@@ -23,6 +24,7 @@ from kquota_spark.enforce.observations import (
     RateSeconds,
 )
 from kquota_spark.enforce.policy import DAY_MS, Policies, period_of
+from kquota_spark.io.enforcement_log import EnforcementLog
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
@@ -32,20 +34,10 @@ from kquota_spark.model.rules import RuleBook, RuleStretch
 _TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
 _PLACE = "broker_id, quota_type, bucket_user, bucket_client_id"
 _STRETCH = "cluster_id = ? and second >= make_timestamptz(?) and second < make_timestamptz(?)"
-
-
-def _told(table: str, extra: str = "") -> str:
-    """The rows of a stretch, of one source for each broker and type of quota."""
-    return f"""
-rows_in as (
-  select *, coalesce(source, 'log') = 'log' as is_log from {table}
-  where {_STRETCH} and quota_type in {_TYPES} {extra}
-), told as (
-  select * exclude (is_log) from rows_in
-  qualify is_log or not bool_or(is_log) over (partition by broker_id, quota_type)
-)"""  # noqa: S608 - names of ours
-
-
+_IS_LOG = "coalesce(source, 'log') = 'log' as is_log"
+_ONE_SOURCE = "qualify is_log or not bool_or(is_log) over (partition by broker_id, quota_type)"
+"""Behind a grouping by `is_log`: a window over the groups is cheap, one over the rows is not."""
+_OF_BUCKETS = f"{_STRETCH} and bucket_tags is null and quota_type in {_TYPES}"
 _THROUGH = f"""
 select broker_id, epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as through_ms
 from decisions where {_STRETCH} group by broker_id order by broker_id
@@ -58,12 +50,12 @@ from quota_rules where cluster_id = ? and level > 0 order by entity, valid_from
 """  # noqa: S608 - names of ours
 # A second of requests that came late is a row without a verdict beside the one that was judged before.
 _USES = f"""
-with {_told("decisions", "and bucket_tags is null")}, judged as (
-  select *, coalesce(requests, 1) > 0 as has_verdict,
+with judged as (
+  select *, {_IS_LOG}, coalesce(requests, 1) > 0 as has_verdict,
          coalesce(is_certain and not is_rules_behind, false) as is_sure,
          coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled,
          coalesce(observed_throttled_requests > 0, observed_throttle_ms > 0, false) as is_held_back
-  from told
+  from decisions where {_OF_BUCKETS}
 )
 select {_PLACE},
   arg_max({{'limit': limit_per_s, 'level': level, 'rule': rule}}, second) filter (has_verdict) as newest,
@@ -77,9 +69,9 @@ select {_PLACE},
   max(rate_per_s) filter (has_verdict) as peak_rate_per_s,
   quantile_disc(rate_per_s, 0.95) filter (has_verdict and not is_throttled) as p95_rate_per_s,
   avg(rate_per_s) filter (is_throttled) as throttled_rate_per_s,
-  sum(total_throttle_ms)::bigint as throttle_ms,
+  sum(least(total_throttle_ms, throttled_requests * (? - epoch_ms(second))))::bigint as throttle_ms,
   epoch_ms(max(second)) as last_seen_ms
-from judged group by {_PLACE} having seconds > 0 order by {_PLACE}
+from judged group by is_log, {_PLACE} having seconds > 0 {_ONE_SOURCE} order by {_PLACE}
 """  # noqa: S608 - names of ours
 _EPISODES = f"""
 select {_PLACE}, count(*) as episodes, max(peak_quota_used_percent) as peak_used_percent
@@ -88,17 +80,21 @@ from violations where cluster_id = ? and bucket_tags is null and quota_type in {
 group by {_PLACE}
 """  # noqa: S608 - names of ours
 _RATES = f"""
-with {_told("decisions", "and bucket_tags is null and coalesce(requests, 1) > 0")}, digits as (
-  select *, case when rate_per_s > 0 then pow(10, floor(log10(rate_per_s)) - 1) end as step from told
+with digits as (
+  select *, {_IS_LOG}, case when rate_per_s > 0 then pow(10, floor(log10(rate_per_s)) - 1) end as step
+  from decisions where {_OF_BUCKETS} and coalesce(requests, 1) > 0
+), rounded as (
+  select {_PLACE}, coalesce(round(rate_per_s / step) * step, 0.0) as about, count(*) as seconds
+  from digits group by is_log, {_PLACE}, about {_ONE_SOURCE}
 )
-select {_PLACE}, coalesce(round(rate_per_s / step) * step, 0.0) as rate_per_s, count(*) as seconds
-from digits group by all order by all
+select {_PLACE}, about as rate_per_s, seconds from rounded order by all
 """  # noqa: S608 - names of ours
 _TENS = f"""
-with {_told("usage")}, tens as (
-  select broker_id, quota_type, "user", client_id, epoch_ms(second) // 10000 * 10000 as ten_ms,
+with tens as (
+  select {_IS_LOG}, broker_id, quota_type, "user", client_id, epoch_ms(second) // 10000 * 10000 as ten_ms,
          coalesce(sum(amount) / 10.0 / if(quota_type = 'request', 10000, 1), avg(rate_per_s)) as rate_per_s
-  from told group by broker_id, quota_type, "user", client_id, ten_ms
+  from usage where {_STRETCH} and quota_type in {_TYPES}
+  group by is_log, broker_id, quota_type, "user", client_id, ten_ms {_ONE_SOURCE}
 )
 """  # noqa: S608 - names of ours
 _CLIENTS = f"""{_TENS}
@@ -118,7 +114,7 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
     """What the tables say, as of `now_ms`; periods end with the newest decision.
 
     Raises:
-        UserError: decisions, usage or quota_rules are missing or cannot be read.
+        UserError: decisions, usage or quota_rules are missing, or a table cannot be read.
     """
     lengths = sorted({DAY_MS, *(period_of(policy) for policy in policies.policies)})
     longest_ms = lengths[-1]
@@ -144,6 +140,7 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
                 for row in found.rows(_CLIENTS, to_ms - longest_ms, to_ms, to_ms - DAY_MS)
             ),
             quotas=_in_force(found.rules(), now_ms),
+            temporary=_temporary(settings),
         )
 
 
@@ -163,7 +160,7 @@ class _Gathered:
         episodes = {_place(row): row for row in self.rows(_EPISODES, from_ms, to_ms)}
         uses = (
             _use(row, episodes.get(_place(row), {}), to_ms - from_ms)
-            for row in self.rows(_USES, from_ms, to_ms)
+            for row in self.rows(_USES, from_ms, to_ms, to_ms)
         )
         return Period(from_ms=from_ms, to_ms=to_ms, buckets=tuple(uses))
 
@@ -229,6 +226,15 @@ def _entity(rule: str | None) -> Entity | None:
         return None if rule is None else Entity.parse(rule)
     except ValueError:
         return None
+
+
+def _temporary(settings: Settings) -> frozenset[Quota]:
+    live = LogState.of(EnforcementLog(settings).entries()).live
+    return frozenset(
+        quota
+        for quota, steps in live.items()
+        if any(step.proposal.expires_at_ms is not None for step in steps)
+    )
 
 
 def _in_force(rules: Sequence[RuleStretch], now_ms: int) -> dict[Quota, InForce]:

@@ -113,7 +113,7 @@ class EnforcementLog:
 
         day = [("event_date", "=", _date(at_ms))]
         try:
-            if len(table.file_uris(day)) > _MANY_FILES:
+            if len(table.file_uris(file_pruning_predicate=day)) > _MANY_FILES:
                 table.optimize.compact(partition_filters=day)
         except (DeltaError, OSError) as error:
             # Many files are slow and no more; the next append tries again.

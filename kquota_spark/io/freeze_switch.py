@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import local_path, storage_options
+from kquota_spark.io.storage import local_path
 from kquota_spark.model.names import sanitise
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 _LARGEST_BYTES = 100_000
 _UNKNOWN = "unknown"
@@ -31,7 +34,7 @@ class FreezeSwitch:
         try:
             data = self._read()
             return None if data is None else _parsed(data)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             reason = str(error).partition("\n")[0][:300]
             return Frozen(0, _UNKNOWN, f"{self.where} cannot be read ({reason})")
 
@@ -45,7 +48,8 @@ class FreezeSwitch:
         try:
             local = self._local()
             if local is None:
-                with self._files().open_output_stream(self._name) as stream:
+                files, path = self._remote()
+                with files.open_output_stream(path) as stream:
                     stream.write(data)
             else:
                 _write_whole(local, data)
@@ -63,7 +67,8 @@ class FreezeSwitch:
             if local is not None:
                 local.unlink(missing_ok=True)
             elif self._read() is not None:
-                self._files().delete_file(self._name)
+                files, path = self._remote()
+                files.delete_file(path)
         except OSError as error:
             raise self._failed("deleted", error) from error
 
@@ -80,10 +85,10 @@ class FreezeSwitch:
                 raise
         from pyarrow import fs
 
-        files = self._files()
-        if files.get_file_info(self._name).type is fs.FileType.NotFound:
+        files, path = self._remote()
+        if files.get_file_info(path).type is fs.FileType.NotFound:
             return None
-        with files.open_input_stream(self._name) as stream:
+        with files.open_input_stream(path) as stream:
             found: bytes = stream.read(_LARGEST_BYTES)
             return found
 
@@ -91,12 +96,10 @@ class FreezeSwitch:
         root = local_path(self._settings.tables)
         return None if root is None else root / self._name
 
-    def _files(self) -> Any:
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow import fs
+    def _remote(self) -> tuple[fs.FileSystem, str]:
+        from kquota_spark.io.checkpoints import file_system
 
-        handler = DeltaStorageHandler(self._settings.tables, storage_options(self._settings))
-        return fs.PyFileSystem(handler)
+        return file_system(self._settings, self.where)
 
     def _failed(self, what: str, error: OSError) -> UserError:
         reason = str(error).partition("\n")[0][:300]

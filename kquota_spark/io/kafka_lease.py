@@ -22,7 +22,7 @@ import uuid
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.ports import Outcome, Written
+from kquota_spark.enforce.ports import Holder, Outcome, Written
 from kquota_spark.io.client_properties import connection_options
 from kquota_spark.io.kafka import SILENT
 from kquota_spark.io.lease_topic import LeaseRecord, LeaseTopic
@@ -43,6 +43,7 @@ class KafkaLease:
         self._lock = threading.RLock()
         self._producer: Any = None
         self._fencing: int | None = None
+        self._since_ms: int | None = None
         self._confirmed_until_s = 0.0
         self._ended = threading.Event()
 
@@ -57,7 +58,7 @@ class KafkaLease:
                 return self._fencing
             self._topic.ensure()
             newest = self._topic.newest()
-            if newest is not None and self._is_alive(newest):
+            if newest is not None and newest.holder != self._holder and self._is_alive(newest):
                 return None
             return self._taken(newest)
 
@@ -94,9 +95,21 @@ class KafkaLease:
             self._drop()
             self._topic.close()
 
+    def holder(self) -> Holder | None:
+        """Who took it last; None where nobody did, or not within the retention of the topic.
+
+        Raises:
+            UserError: Kafka does not answer.
+        """
+        with self._lock:
+            newest = self._topic.newest() if self._topic.exists() else None
+            if newest is None:
+                return None
+            return Holder(newest.holder, newest.since_ms, self._is_alive(newest))
+
     def _is_alive(self, record: LeaseRecord) -> bool:
         age_ms = time.time_ns() // 1_000_000 - record.at_ms
-        return record.event != "released" and record.holder != self._holder and age_ms < self._lease_time_ms
+        return record.event != "released" and age_ms < self._lease_time_ms
 
     def _taken(self, newest: LeaseRecord | None) -> int | None:
         from confluent_kafka import KafkaException
@@ -107,7 +120,7 @@ class KafkaLease:
             if self._topic.newest() != newest:  # somebody was faster: the next one to ask gets it
                 self._drop()
                 return None
-            self._fencing = self._commit("acquired", "")
+            self._fencing, self._since_ms = self._commit("acquired", "")
         except KafkaException as error:
             self._drop()
             if _is_fenced(error):
@@ -122,13 +135,13 @@ class KafkaLease:
             if not self.is_held(fencing):
                 return
 
-    def _commit(self, event: str, detail: str) -> int:
-        """Commit one record; its offset."""
+    def _commit(self, event: str, detail: str) -> tuple[int, int]:
+        """Commit one record; its offset and its time."""
         from confluent_kafka import KafkaError, KafkaException
 
         began_s = time.monotonic()
         delivered: list[Any] = []
-        record = {"holder": self._holder, "event": event, "detail": detail}
+        record = {"holder": self._holder, "event": event, "since_ms": self._since_ms, "detail": detail}
         self._producer.begin_transaction()
         self._producer.produce(
             self._topic.name,
@@ -142,8 +155,7 @@ class KafkaLease:
         if not delivered:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         self._confirmed_until_s = began_s + self._lease_time_ms / 1_000
-        offset: int = delivered[0].offset()
-        return offset
+        return delivered[0].offset(), delivered[0].timestamp()[1]
 
     def _new_producer(self) -> Any:
         from confluent_kafka import Producer
@@ -162,7 +174,8 @@ class KafkaLease:
 
     def _drop(self) -> None:
         self._ended.set()
-        self._producer, self._fencing, self._confirmed_until_s = None, None, 0.0
+        self._producer, self._fencing, self._since_ms = None, None, None
+        self._confirmed_until_s = 0.0
 
 
 def _is_fenced(error: Exception) -> bool:

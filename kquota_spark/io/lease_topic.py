@@ -1,7 +1,7 @@
 """The topic that holds the lease of clusters without ZooKeeper: one partition, and its newest record is what counts.
 
-Records are JSON: `holder`, `event` (acquired, alive, intent, released) and what an intent is about; the key is the
-cluster's id. The topic's times are the broker's (LogAppendTime).
+Records are JSON: `holder`, `event` (acquired, alive, intent, released), since when the lease is held (null in the first
+record: its own time), and what an intent is about; the key is the cluster's id. Times are the broker's (LogAppendTime).
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class LeaseRecord(NamedTuple):
     holder: str
     event: str
     at_ms: int
+    since_ms: int
+    """When the holder took the lease."""
 
 
 class LeaseTopic:
@@ -69,6 +71,14 @@ class LeaseTopic:
                 "who may act: delete it, it is made again"
             )
         self._is_there = True
+
+    def exists(self) -> bool:
+        """Whether it was ever made.
+
+        Raises:
+            UserError: Kafka does not answer.
+        """
+        return self.name in asked_topics(admin_client(self._settings), self._settings)
 
     def newest(self) -> LeaseRecord | None:
         """The last record that was committed; None in an empty topic.
@@ -149,10 +159,12 @@ class LeaseTopic:
 
 
 def _record(message: Any) -> LeaseRecord:
+    at_ms = message.timestamp()[1]
     try:
-        found = json.loads(message.value() or b"{}")
-        holder, event = str(found["holder"]), str(found["event"])
-    except (ValueError, KeyError, TypeError):
-        # Not one of ours: nobody we know of, and it gets old like any other.
-        holder, event = "unknown", "alive"
-    return LeaseRecord(message.offset(), holder, event, message.timestamp()[1])
+        match json.loads(message.value() or b""):
+            case {"holder": str(holder), "event": str(event), "since_ms": int() | None as since_ms}:
+                return LeaseRecord(message.offset(), holder, event, at_ms, since_ms or at_ms)
+    except ValueError:
+        pass
+    # Not one of ours: of nobody we know of, and it gets old like any other.
+    return LeaseRecord(message.offset(), "unknown", "alive", at_ms, at_ms)

@@ -7,7 +7,6 @@ in its own: an enforcer that was paused for longer than its session is refused b
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Sequence
@@ -62,7 +61,7 @@ class ZooKeeperLease:
 
     def __init__(self, calls: ZooKeeperCalls, nodes: EnforcementNodes) -> None:
         self._calls, self._nodes = calls, nodes
-        self._holder = json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode()
+        self._holder = f"{socket.gethostname()}:{os.getpid()}".encode()
 
     def acquire(self) -> int | None:
         """The fencing number if the lease is ours, now or already; None while another enforcer holds it.
@@ -106,19 +105,16 @@ class ZooKeeperLease:
             return
 
     def holder(self) -> Holder | None:
-        """Who took it last; see `enforce.ports.Lease`."""
+        """Who took it last; None where nobody ever did.
+
+        Raises:
+            UserError: ZooKeeper does not answer.
+        """
         found = self._calls.get(self._nodes.fencing)
         if found is None or not found[0]:
             return None
-        try:
-            match json.loads(found[0]):
-                case {"host": str(host), "pid": int(pid)}:
-                    name = f"{host} pid {pid}"
-                case _:
-                    name = "unknown"
-        except ValueError:
-            name = "unknown"
-        return Holder(name, int(found[1].mtime), self._calls.stat(self._nodes.enforcer) is not None)
+        is_holding = self._calls.stat(self._nodes.enforcer) is not None
+        return Holder(found[0].decode(errors="replace"), found[1].mtime, is_holding)
 
     def _is_ours(self) -> bool:
         stat = self._calls.stat(self._nodes.enforcer)

@@ -16,6 +16,7 @@ READING = (
     "agreement_line",
     "declared_tables",
     "doctor",
+    "enforcement",
     "escape",
     "findings",
     "listing",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
-from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.watch import Watcher
 
 
@@ -67,3 +69,17 @@ def watch() -> Iterator[Callable[[Settings], Watcher]]:
 def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """No patrol, which would find in time what an event should have told."""
     monkeypatch.setattr("kquota_spark.io.zookeeper._PATROL", 0)
+
+
+@pytest.fixture
+def enforced(settings: Settings, client: KazooClient) -> Settings:
+    """Settings to enforce by, with the node that brokers watch."""
+    client.ensure_path("/config/changes")
+    return dataclasses.replace(settings, enforcement=Enforcement(lease_time=Duration(2_000)))
+
+
+@pytest.fixture
+def edges(enforced: Settings) -> Iterator[Edges]:
+    """The edges of an enforcer."""
+    with enforcement_edges(enforced) as opened:
+        yield opened

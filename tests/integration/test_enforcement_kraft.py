@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dataclasses
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Enforcement, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Lease, Outcome
 from kquota_spark.errors import UserError
+from kquota_spark.io.admin_target import AdminTarget
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
-from kquota_spark.io.quota_admin import QuotaAdmin
-from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.io.kafka_lease import KafkaLease
+from kquota_spark.io.lease_topic import LeaseTopic
+from kquota_spark.io.quota_admin import QuotaAdmin, Refusal
+from kquota_spark.io.watch import now_ms
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 from tests.integration.scram_users import credentials, set_credential
@@ -103,6 +111,14 @@ def test_the_contract_of_leases(
 ) -> None:
     with enforcement_edges(settings) as others:
         claim(edges.lease, others.lease)
+        fencing = fencing_of(edges.lease)
+        held_by, before_ms = others.lease.holder(), now_ms() - 60_000
+        assert held_by is not None
+        assert held_by.name.startswith(f"{socket.gethostname()}:{os.getpid()}:")
+        assert before_ms < held_by.since_ms <= now_ms()
+        assert held_by.is_holding and edges.lease.is_held(fencing)
+        edges.lease.release()
+        assert others.lease.holder() == held_by._replace(is_holding=False)
 
 
 def test_a_holder_that_was_stopped_writes_nothing(config: Path, edges: Edges) -> None:
@@ -130,6 +146,38 @@ def test_a_broker_says_beforehand_what_it_would_refuse(edges: Edges) -> None:
     assert held.value is None and edges.target.read([quota])[quota] == held
 
 
+class CutAdmin(QuotaAdmin):
+    """The broker is paused as soon as a change is on its way: it answers too late."""
+
+    cluster: Cluster
+
+    def alter(
+        self, entity: AnyEntity, values: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> Refusal | None:
+        self.cluster.pause(1)
+        return super().alter(entity, values, validate_only=validate_only)
+
+
+def test_a_lost_answer_is_unknown_and_the_cluster_tells_what_became_of_it(
+    edges: Edges, settings: Settings, cluster: Cluster
+) -> None:
+    quota = Quota(Entity("unsure"), QuotaKey.PRODUCER_BYTE_RATE)
+    lease = KafkaLease(settings)
+    with closing(CutAdmin(cluster.bootstrap_servers, {}, timeout_ms=1_000)) as admin:
+        admin.cluster = cluster
+        target = AdminTarget(admin, lease)
+        held, fencing = target.read([quota])[quota], fencing_of(lease)
+        try:
+            written = target.write(quota, 5e6, held, fencing)
+        finally:
+            cluster.resume(1)
+        assert written.outcome is Outcome.UNKNOWN
+        assert written.detail.startswith(f"Kafka {cluster.bootstrap_servers} did not answer within 1 s")
+        assert wait_for(lambda: edges.target.read([quota])[quota].value == 5e6, within_s=15)
+        assert target.write(quota, 6e6, held, fencing).outcome in (Outcome.CHANGED, Outcome.FENCED)
+        lease.release()
+
+
 def test_a_topic_that_cannot_hold_a_lease_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
     create_topics(cluster, {"wide.lease": 2})
     for topic, problem in (("wide", "has 2 partitions, expected 1"), ('""', "expected a name")):
@@ -141,3 +189,10 @@ def test_a_topic_that_cannot_hold_a_lease_is_one_line(cluster: Cluster, tmp_path
         )
         with pytest.raises(UserError, match=problem), enforcement_edges(load_settings(path)) as edges:
             edges.lease.acquire()
+
+
+def test_nobody_holds_what_was_never_made(settings: Settings) -> None:
+    other = dataclasses.replace(settings, enforcement=Enforcement(decision_topic="never"))
+    with enforcement_edges(other) as edges:
+        assert edges.lease.holder() is None
+    assert not LeaseTopic(other).exists(), "asking makes no topic"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
+from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.quotas import remove_quota, set_quota
 from kquota_spark.enforce.changes import Quota
@@ -19,10 +20,10 @@ from kquota_spark.enforce.ports import Held, Lease, Outcome
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znode_writes import EMPTY_NODE
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
+from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.config_tree import config_tree
-from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 from tests.integration.quota_nodes import payload, put
 from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest
 
@@ -32,18 +33,6 @@ PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT = QuotaKey.REQUEST_PERCENTAGE
 SCRAM = "salt=c2FsdA==,stored_key=a/b+c==,server_key=d,iterations=4096"
 ALICE = Entity("alice")
-
-
-@pytest.fixture
-def enforced(settings: Settings, client: KazooClient) -> Settings:
-    client.ensure_path("/config/changes")
-    return dataclasses.replace(settings, enforcement=Enforcement(lease_time=Duration(2_000)))
-
-
-@pytest.fixture
-def edges(enforced: Settings) -> Iterator[Edges]:
-    with enforcement_edges(enforced) as opened:
-        yield opened
 
 
 class ZooKeeperUnderTest(TargetUnderTest):
@@ -105,23 +94,15 @@ def test_the_contract_of_leases(
     claim: Callable[[Lease, Lease], None], edges: Edges, enforced: Settings
 ) -> None:
     with enforcement_edges(enforced) as others:
+        assert others.lease.holder() is None
         claim(edges.lease, others.lease)
-
-
-def test_a_holder_that_was_stopped_writes_nothing(
-    edges: Edges, enforced: Settings, client: KazooClient, tmp_path: Path
-) -> None:
-    config = tmp_path / "kquota.yaml"
-    config.write_text(
-        f"cluster_id: {enforced.cluster_id}\ntables: {enforced.tables}\n"
-        f"quotas: {{zookeeper_connect: '{enforced.quotas.zookeeper_connect}'}}\n"
-        "enforcement: {lease_time: 2 s}\n",
-        encoding="utf-8",
-    )
-    first, second, outcome = taken_over_while_stopped(config, edges)
-    assert (first + 1, outcome) == (second, "FENCED")
-    assert (held(edges, NEXT).value, held(edges, LATE).value) == (VALUE, None)
-    assert len(client.get_children("/config/changes")) == 1, "nothing of the first one arrived"
+        fencing_of(edges.lease)
+        held_by, before_ms = others.lease.holder(), now_ms() - 60_000
+        assert held_by is not None
+        assert (held_by.name, held_by.is_holding) == (f"{socket.gethostname()}:{os.getpid()}", True)
+        assert before_ms < held_by.since_ms <= now_ms()
+        edges.lease.release()
+        assert others.lease.holder() == held_by._replace(is_holding=False)
 
 
 CASES: list[tuple[str, dict[str, bytes | None], Quota, float | None]] = [

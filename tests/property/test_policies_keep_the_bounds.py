@@ -107,7 +107,7 @@ def _use(random: Random, at: Place, rule: Entity | None, limit: float | None) ->
         peak_rate_per_s=scale,
         p95_rate_per_s=scale * random.random(),
         throttled_rate_per_s=scale * random.random(),
-        throttle_ms=throttled * 100,
+        throttle_ms=throttled * 100_000,
         episodes=random.randint(0, 20),
         peak_used_percent=random.uniform(0, 500),
         last_seen_ms=NOW_MS - 1_000,

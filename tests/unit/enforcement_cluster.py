@@ -80,7 +80,7 @@ def write_tables(root: Path) -> None:
     """Two minutes of both, all decided."""
     over = {"rate_per_s": 2.1e6, "quota_used_percent": 210.0, "amount": RATE, "throttled_requests": 1}
     of_bob: dict[str, Any] = {"bucket_user": "bob", "rule": "users/bob", "users": ["bob"]}
-    throttled = {"total_throttle_ms": 800, "observed_throttled_requests": 1}
+    throttled = {"total_throttle_ms": 20_000, "observed_throttled_requests": 1}
     write_table(root, "requests", heartbeat(1, NOW_MS))
     write_table(
         root, "usage", *(usage(n, user=user, amount=RATE) for n in range(120) for user in ("alice", "bob"))

@@ -6,6 +6,7 @@ Objects can be put under the condition that they are not there yet, which is wha
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import subprocess
 import sys
@@ -46,6 +47,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
         self.objects: dict[str, bytes] = {}
+        self.parts: dict[tuple[str, int], bytes] = {}
         self.lock = threading.Lock()
 
 
@@ -55,6 +57,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         data = self._body()
+        asked = parse_qs(urlsplit(self.path).query)
+        if "partNumber" in asked:
+            self.server.parts[self._key, int(asked["partNumber"][0])] = data
+            return self._answer(200, etag=data)
         with self.server.lock:
             if self.headers.get("If-None-Match") == "*" and self._key in self.server.objects:
                 return self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
@@ -84,16 +90,31 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(204)
 
     def do_POST(self) -> None:
-        """Nothing here is large enough for an upload in parts."""
+        """Begins or ends an upload in parts; one at a time for each key."""
         self._body()
-        self._answer(501)
+        if "uploads" in parse_qs(urlsplit(self.path).query, keep_blank_values=True):
+            answer = "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+            return self._answer(200, answer.encode())
+        with self.server.lock:
+            numbers = sorted(number for key, number in self.server.parts if key == self._key)
+            data = b"".join(self.server.parts.pop((self._key, number)) for number in numbers)
+            self.server.objects[self._key] = data
+        etag = f"<ETag>&quot;{_etag(data)}&quot;</ETag>"
+        answer = f"<CompleteMultipartUploadResult>{etag}</CompleteMultipartUploadResult>"
+        return self._answer(200, answer.encode())
 
     @property
     def _key(self) -> str:
         return unquote(urlsplit(self.path).path).lstrip("/")
 
     def _body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            data = b"".join(_chunks(self.rfile))
+        else:
+            data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        # AWS's own clients put chunks with a checksum behind them into the body as well.
+        is_in_chunks = "aws-chunked" in self.headers.get("Content-Encoding", "")
+        return b"".join(_chunks(io.BytesIO(data))) if is_in_chunks else data
 
     def _listed(self, asked: dict[str, str]) -> str:
         prefix, after = asked.get("prefix", ""), asked.get("start-after", "")
@@ -135,6 +156,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name in http.server
         """Requests are no news."""
+
+
+def _chunks(body: io.BufferedIOBase) -> Iterator[bytes]:
+    """The chunks of a body; what follows the last one is left out."""
+    while size := int(body.readline().partition(b";")[0] or b"0", 16):
+        yield body.read(size)
+        body.readline()
+    while body.readline().strip():
+        pass
 
 
 def _etag(data: bytes) -> str:

@@ -120,6 +120,15 @@ def test_censored_a_penalty_may_cut_throttled_clients_for_a_time() -> None:
     assert events(World().enforce(replace(penalty, expires_at_ms=None))) == ["refused by censored"]
 
 
+def test_censored_what_is_over_a_budget_though_throttled_may_be_cut() -> None:
+    cut = with_throttled(proposal(3e6), 60)
+    for used, expected in ((9e6, SENT), (8e6, ["refused by censored"])):
+        numbers = {"used_per_s": used, "budget_per_s": 8e6}
+        assert (
+            events(World().enforce(replace(cut, evidence=replace(cut.evidence, numbers=numbers)))) == expected
+        )
+
+
 def test_unstable_a_quota_that_turns_round_too_often_is_left_alone_for_a_day() -> None:
     world = World()
     moves = [(3e6, 4e6), (4e6, 3e6), (3e6, 4e6), (4e6, 3e6)]  # down, up (1), down (2), up (3): one too many

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.config.settings import Duration, Settings
-from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.changes import Event, LogEntry, Mode, Quota, StepId
 from kquota_spark.enforce.guard_settings import Bounds, GuardSettings
 from kquota_spark.enforce.observations import (
     BrokerUse,
@@ -23,9 +23,13 @@ from kquota_spark.enforce.policy import DAY_MS, Penalty, Policies
 from kquota_spark.enforce.proposing import proposals
 from kquota_spark.errors import UserError
 from kquota_spark.io.enforcement_input import observations
+from kquota_spark.io.enforcement_log import EnforcementLog
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
+from tests.unit.enforced_world import ALICE as FOR_A_TIME
+from tests.unit.enforced_world import BOB as FOR_GOOD
+from tests.unit.enforced_world import proposal
 from tests.unit.table_rows import T0_MS, decision, second, source, usage, violation, write_table
 
 MINUTE = 60_000
@@ -109,6 +113,13 @@ def test_a_bucket_s_seconds_become_its_use(tmp_path: Path) -> None:
     assert found.rates == {
         ALICE: (RateSeconds(1_000.0, 1), RateSeconds(250_000.0, 58), RateSeconds(1_500_000.0, 2))
     }
+
+
+def test_throttles_count_as_far_as_they_lie_in_the_period(tmp_path: Path) -> None:
+    # Two waits of ten minutes: 41 s of the first are in the minute that ends at 60 s, and 1 s of the second.
+    long = {"throttled_requests": 1, "total_throttle_ms": 600_000}
+    found = _observed(tmp_path, decision(19, **long), decision(59, **long))
+    assert [use.throttle_ms for use in found.periods[MINUTE].buckets] == [42_000]
 
 
 def test_rates_are_kept_with_two_digits(tmp_path: Path) -> None:
@@ -232,20 +243,44 @@ def test_quotas_in_force_and_since_when(tmp_path: Path) -> None:
 def test_an_offender_in_the_tables_gets_a_penalty(tmp_path: Path) -> None:
     found = _observed(
         tmp_path,
-        *(decision(offset, **OVER) for offset in range(60)),
+        *(decision(offset, **{**OVER, "total_throttle_ms": 11_000}) for offset in range(60)),
         violations=tuple(violation(10 * number, 2) for number in range(6)),
         rules=(_rule(-900, None, producer_byte_rate=1e6),),
     )
-    (proposal,) = proposals(POLICIES, found, NOW_MS)
-    assert (proposal.quota, proposal.before, proposal.after) == (
+    (penalty,) = proposals(POLICIES, found, NOW_MS)
+    assert (penalty.quota, penalty.before, penalty.after) == (
         Quota(Entity(user="alice"), WRITE), 1e6, 500_000.0
     )  # fmt: skip
     # 60 seconds of 2,000,000 bytes under a limit of 1,000,000
-    assert proposal.reason.startswith(
+    assert penalty.reason.startswith(
         "took 200 % of its limit on broker 1 since 2026-11-21 05:40 UTC: 6 episodes"
     )
-    assert proposal.evidence.certain_seconds == proposal.evidence.seconds == 60
-    assert "about 60 of 60 seconds" in proposal.would_have
+    assert penalty.evidence.certain_seconds == penalty.evidence.seconds == 60
+    assert "about 60 of 60 seconds" in penalty.would_have
+
+
+def test_what_ends_by_itself_is_read_from_the_log_of_enforcement(tmp_path: Path) -> None:
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
+    log = EnforcementLog(settings)
+    penalty, lasting = proposal(lasts_ms=MINUTE, quota=FOR_A_TIME), proposal(quota=FOR_GOOD)
+
+    def write(*events: Event) -> None:
+        log.append(
+            [
+                LogEntry(StepId("p-1", step), event, T0_MS, wanted, Mode.ENFORCE, "enforcer")
+                for event in events
+                for step, wanted in enumerate((penalty, lasting), 1)
+            ]
+        )
+
+    write(Event.PLANNED)
+    assert _observed(tmp_path).temporary == frozenset()
+    write(Event.SENDING)  # it may have been done
+    assert observations(settings, POLICIES, NOW_MS).temporary == {FOR_A_TIME}
+    write(Event.APPLIED)
+    assert observations(settings, POLICIES, NOW_MS).temporary == {FOR_A_TIME}
+    write(Event.RESTORING, Event.RESTORED)
+    assert observations(settings, POLICIES, NOW_MS).temporary == frozenset()
 
 
 def test_tables_that_know_nothing_give_nothing_and_without_tables_it_is_an_error(tmp_path: Path) -> None:

@@ -194,6 +194,13 @@ def test_what_was_issued_before_never_loosens_a_limit() -> None:
     assert limit(found) is None
 
 
+def test_an_older_heartbeat_does_not_make_a_live_gate_stale() -> None:
+    found = told()
+    tell(found, Heartbeat(20 * S, 2), 20 * S)
+    tell(found, Heartbeat(5 * S, 1), 20 * S)
+    assert (found.state_at(20 * S), found.counts.outdated) == (GateState.LIVE, 1)
+
+
 def log() -> list[tuple[Encoded, int]]:
     """Of five edits, the last of each key: alice 2, bob none, the default 4."""
     messages: list[tuple[Message, int]] = [

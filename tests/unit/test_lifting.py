@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
-
 import pytest
 
-from kquota_spark.enforce.changes import Event, LogEntry, Quota, StepId
+from kquota_spark.enforce.changes import Event, Quota, StepId
 from kquota_spark.enforce.in_memory import (
     InMemoryLease,
-    InMemoryLeases,
-    InMemoryLedger,
-    InMemoryTarget,
-    Nodes,
 )
 from kquota_spark.enforce.lifting import (
     BATCH,
     Fate,
     FencedError,
-    Lifter,
     Line,
     Scope,
     in_batches,
@@ -28,73 +19,20 @@ from kquota_spark.enforce.lifting import (
     planned_lifting,
     planned_restoring,
 )
-from kquota_spark.enforce.ports import Held, Outcome, Written
+from kquota_spark.enforce.ports import Outcome, Written
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
+from tests.unit.lifted_cluster import NODES, Cluster, Crash
 
 PRODUCE, FETCH, REQUEST, MUTATION = QuotaKey
 ALICE, ETL, ANY = Entity("alice"), Entity("alice", "etl"), Entity(DEFAULT)
-NODES: Nodes = {
-    "users/alice": {"SCRAM-SHA-256": "s", "consumer_byte_rate": "7", "producer_byte_rate": "1000000"},
-    "users/alice/clients/etl": {"request_percentage": "12.5"},
-    "users/<default>": {"producer_byte_rate": "5"},
-}
 ALL = Scope()
 QUOTAS = [Quota(ALICE, PRODUCE), Quota(ALICE, FETCH), Quota(ETL, REQUEST), Quota(ANY, PRODUCE)]
 
 
-class Crash(Exception):
-    """The process is gone."""
-
-
-@dataclass
-class Cluster:
-    """A cluster in memory; `crashes_at` counts down the calls that write, `answers` stand for the cluster's own."""
-
-    nodes: Nodes = field(default_factory=lambda: deepcopy(NODES))
-    ledger: InMemoryLedger = field(default_factory=InMemoryLedger)
-    leases: InMemoryLeases = field(default_factory=InMemoryLeases)
-    crashes_at: int | None = None
-    answers: dict[Quota, Written] = field(default_factory=dict)
-
-    def lifter(self) -> Lifter:
-        """Of the next process, which takes the lease."""
-        fencing = self.leases.take("us")
-        return Lifter(_Target(self), _Ledger(self), fencing, "ann")
-
-    def count_down(self) -> None:
-        if self.crashes_at is not None:
-            self.crashes_at -= 1
-            if self.crashes_at < 0:
-                raise Crash
-
-
-class _Ledger(InMemoryLedger):
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._entries = cluster, cluster.ledger._entries
-
-    def append(self, entries: Sequence[LogEntry]) -> None:
-        self._cluster.count_down()
-        super().append(entries)
-
-
-class _Target(InMemoryTarget):
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster.leases, cluster.nodes)
-        self._cluster = cluster
-
-    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
-        self._cluster.count_down()
-        return self._cluster.answers.get(quota) or super().write(quota, value, expected, fencing)
-
-    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
-        self._cluster.count_down()
-        return self._cluster.answers.get(quota) or super().put_back(quota, expected, note, fencing)
-
-
 def in_force(cluster: Cluster) -> dict[Quota, float]:
     quotas = [Quota(Entity.parse(path), key) for path in cluster.nodes for key in QuotaKey]
-    held = _Target(cluster).read(quotas)
+    held = cluster.target.read(quotas)
     return {quota: value for quota in quotas if (value := held[quota].value) is not None}
 
 
@@ -264,6 +202,14 @@ def test_one_that_is_refused_keeps_no_other(outcome: Outcome) -> None:
     cluster.answers = {}
     assert [line.fate for line in enable(cluster)] == [Fate.RESTORED]
     assert cluster.nodes == NODES
+
+
+def test_what_somebody_else_removes_is_not_ours_to_put_back() -> None:
+    cluster = Cluster(vanishing=QUOTAS[2])
+    [bad] = [line for line in disable(cluster) if line.fate.is_bad]
+    assert (bad.quota, bad.after, bad.fate) == (QUOTAS[2], None, Fate.FAILED)
+    enable(cluster)
+    assert cluster.nodes == {**NODES, "users/alice/clients/etl": {}}
 
 
 def test_an_answer_that_is_lost_is_read_back() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,7 @@ def test_a_skewed_load_gets_one_value_by_its_skew_and_the_evidence_shows_the_eve
     )
     assert found.evidence.numbers == {
         "budget_per_s": 30 * MB,
+        "used_per_s": 30 * MB,
         "serves_per_s": 30 * MB,
         "even_split_per_s": 10 * MB,
         "even_split_serves_per_s": 15 * MB,
@@ -107,6 +109,15 @@ def test_a_throttled_broker_wants_more_than_it_got() -> None:
     assert found.evidence.numbers["demand_of_broker_1_per_s"] == 14 * MB
     assert found.evidence.numbers["demand_of_broker_3_per_s"] == 0.0
     assert found.after == 15 * MB  # on the way to 26, by 50 %
+
+
+def test_brokers_that_are_over_the_budget_though_throttled_are_cut() -> None:
+    # Three brokers at 12 MB/s, throttled half of the time: 36 are used and more are wanted; 10 each are the budget.
+    held: dict[str, Any] = {"limit_per_s": 12 * MB, "throttled_seconds": 500, "throttled_rate_per_s": 12 * MB}
+    found = only(wanted(POLICY, seen(*(use(place(number), rule=ALICE, **held) for number in (1, 2, 3)))))
+    assert (found.before, found.after) == (12 * MB, 10 * MB)
+    assert found.evidence.numbers["used_per_s"] == 36 * MB
+    assert found.is_lowering and found.evidence.throttled_seconds == 1_500 and found.evidence.is_over_budget
 
 
 @pytest.mark.parametrize(("limit", "count"), [(11.2, 0), (10.9, 0), (11.5, 1), (9.0, 1)])

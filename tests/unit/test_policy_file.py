@@ -56,7 +56,10 @@ def test_the_shipped_file_shows_each_key_of_each_kind_with_its_default(tmp_path:
     shown = yaml.safe_load(text)["policies"] + yaml.safe_load(budgets)
     for kind, policy in zip((Penalty, Raise, Lower, DefaultQuota, ClusterQuota), shown, strict=True):
         assert set(policy) == {field.name for field in fields(kind)}, kind
-    for policy in load_policies(CONF).policies:
+    assert set(yaml.safe_load(text)["guards"]) == {field.name for field in fields(GuardSettings)}
+    policies = load_policies(CONF)
+    assert policies.guards == GuardSettings(bounds=policies.guards.bounds)
+    for policy in policies.policies:
         needed = {"name": policy.name, "kind": policy.kind}
         if isinstance(policy, Raise):
             needed["broker_capacity_per_s"] = policy.broker_capacity_per_s  # type: ignore[assignment]

@@ -22,7 +22,7 @@ OFFENCE: dict[str, Any] = {
     "certain_seconds": 3_400,
     "throttled_seconds": 1_160,
     "peak_used_percent": 310.0,
-    "throttle_ms": 2_000_000,
+    "throttle_ms": 72_000_000,  # of an hour of 3,600,000 ms: 20 connections would have waited
 }
 
 
@@ -35,7 +35,7 @@ def test_an_offender_gets_half_of_its_limit_for_a_day() -> None:
     # 1,160 of 3,412 seconds are 34.0 %
     assert found.reason == (
         "took 150 % of its limit on broker 1 since 2026-11-21 04:40 UTC: 12 episodes, throttled 34 % of 3,412 "
-        "seconds; to 500,000 B/s until 2026-11-22 05:40 UTC"
+        "seconds, as long as 20 waiting connections; to 500,000 B/s until 2026-11-22 05:40 UTC"
     )
     # 1,204 of 2,000 + 1,204 seconds had more than 500,000 B/s
     assert found.would_have == (
@@ -54,7 +54,8 @@ def test_an_offender_gets_half_of_its_limit_for_a_day() -> None:
             "used_percent": 150.0,
             "episodes": 12,
             "peak_used_percent": 310.0,
-            "throttle_ms": 2_000_000,
+            "throttle_ms": 72_000_000,
+            "waiting_connections": 20.0,
         },
     )
 
@@ -66,6 +67,13 @@ def test_who_is_throttled_all_the_time_and_obeys_is_no_offender() -> None:
     # 120 % is still what bursts out of a cold bucket may come to
     assert wanted(POLICY, seen(use(**{**obeys, "mean_rate_per_s": 1_200_000.0}))) == []
     assert wanted(POLICY, seen(use(**{**obeys, "mean_rate_per_s": 1_200_001.0})))
+
+
+@pytest.mark.parametrize(("throttle_ms", "count"), [(36_000_000, 0), (36_000_001, 1)])
+def test_ten_connections_that_all_wait_may_be_told_to_wait_for_ten_times_the_period(
+    throttle_ms: int, count: int
+) -> None:
+    assert len(wanted(POLICY, seen(use(**{**OFFENCE, "throttle_ms": throttle_ms})))) == count
 
 
 def test_five_episodes_or_half_of_the_seconds_make_a_repeat_offender() -> None:
@@ -86,11 +94,13 @@ def test_the_limit_must_have_been_the_same_for_the_whole_time() -> None:
     assert wanted(POLICY, seen(use(**OFFENCE), quotas=changed)) == []
 
 
-@pytest.mark.parametrize(("changed_before", "count"), [(DAY - 1, 0), (DAY, 1)])
-def test_a_limit_that_may_be_a_penalty_itself_is_not_cut_again(changed_before: int, count: int) -> None:
-    # A penalty lasts a day: a limit that is a day old cannot be one that is still on.
-    in_force = {Quota(ALICE, WRITE): InForce(1_000_000.0, NOW_MS - changed_before)}
-    assert len(wanted(POLICY, seen(use(**OFFENCE), quotas=in_force))) == count
+def test_nothing_is_built_on_a_limit_that_ends_by_itself() -> None:
+    of_alice, of_bob = Quota(ALICE, WRITE), Quota(Entity(user="bob"), WRITE)
+    assert wanted(POLICY, seen(use(**OFFENCE), temporary=frozenset({of_bob})))
+    assert wanted(POLICY, seen(use(**OFFENCE), temporary=frozenset({of_alice}))) == []
+    default = Entity(user=DEFAULT)
+    by_default = use(rule=default, **OFFENCE)
+    assert wanted(POLICY, seen(by_default, temporary=frozenset({Quota(default, WRITE)}))) == []
 
 
 def test_the_step_and_the_floor_of_the_guards_hold() -> None:

@@ -22,6 +22,7 @@ BOTH: dict[str, Any] = {
     "episodes": 9,
     "mean_rate_per_s": 1_150_000.0,
     "throttled_seconds": 400,
+    "throttle_ms": 72_000_000,
     "throttled_rate_per_s": 1_100_000.0,
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from kquota_spark.enforce.demand import demand_per_s, used_per_s
 from kquota_spark.enforce.observations import BucketUse, RateSeconds
 from kquota_spark.enforce.policy import Raise
-from kquota_spark.enforce.raise_policy import demand_per_s
 from kquota_spark.model.entities import Entity
 from tests.unit.observed_uses import WRITE, broker, only, place, seen, use, wanted
 
@@ -38,7 +41,11 @@ def test_demand_is_never_taken_from_what_a_throttled_client_was_left() -> None:
     # Rates of a throttled client are low because it is throttled: the limit counts.
     starved = use(throttled_seconds=500, throttled_rate_per_s=200_000.0, p95_rate_per_s=100_000.0)
     assert demand_per_s(starved, 1_000_000.0) == 1_500_000.0
-    assert demand_per_s(use(p95_rate_per_s=100_000.0), 1_000_000.0) == 100_000.0
+    assert used_per_s(starved) == 200_000.0
+    # a few throttled seconds are among the 5 % that are left out
+    for few, demand in ((0, 100_000.0), (50, 100_000.0), (51, 1_051_000.0)):
+        hardly = use(p95_rate_per_s=100_000.0, throttled_seconds=few)
+        assert demand_per_s(hardly, 1_000_000.0) == pytest.approx(demand, rel=1e-12)
 
 
 def test_who_is_throttled_little_or_was_hardly_there_gets_nothing() -> None:
@@ -50,6 +57,12 @@ def test_who_is_throttled_little_or_was_hardly_there_gets_nothing() -> None:
 def test_who_takes_more_than_its_limit_is_not_rewarded() -> None:
     assert wanted(POLICY, seen(use(**HELD, mean_rate_per_s=1_200_000.0)))
     assert wanted(POLICY, seen(use(**HELD), use(place(2), mean_rate_per_s=1_200_001.0))) == []
+
+
+def test_a_few_throttled_seconds_are_no_reason_whatever_the_policy_says() -> None:
+    eager = replace(POLICY, throttled_percent=1.0)
+    assert wanted(eager, seen(use(throttled_seconds=50, p95_rate_per_s=100_000.0))) == []
+    assert wanted(eager, seen(use(throttled_seconds=51, p95_rate_per_s=100_000.0)))
 
 
 def _on(broker_id: int, user: str = "alice") -> BucketUse:
