@@ -16,7 +16,7 @@ from kquota_spark.enforce.simulation.scenario import HOUR_MS, LENGTH_MS, Load, S
 from kquota_spark.enforce.simulation.trial import Trial
 from kquota_spark.model.clients import Client
 
-SEED = 20261122
+SEED = 1
 SCENARIOS = 300
 
 

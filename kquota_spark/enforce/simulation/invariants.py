@@ -65,6 +65,7 @@ class Watch:
         self.broken: list[str] = []
         self.effects: dict[Quota, list[Effect]] = {}
         self._sent: dict[Quota, LogEntry] = {}
+        self._restoring_at_ms: dict[Quota, int] = {}
         self._steps: dict[str, set[int]] = {}
         self._operators: set[Quota] = set()
 
@@ -80,6 +81,7 @@ class Watch:
             truth.approved.add(row.step_id.plan_id)
         if row.event is Event.RESTORING:
             self._claim(row.actor == PERSON or not truth.is_frozen, "put back while frozen", row)
+            self._restoring_at_ms[row.proposal.quota] = row.at_ms
         if row.event is not Event.SENDING:
             return
         self._sent[row.proposal.quota] = row
@@ -121,7 +123,7 @@ class Watch:
         if row is None:
             self.broken.append(f"{quota.entity}: written without a row")
             return
-        at_ms = self._truth.now_ms if is_restoring else row.at_ms
+        at_ms = self._restoring_at_ms[quota] if is_restoring else row.at_ms
         effect = Effect(at_ms, _height(before), _height(after), is_restoring)
         if is_restoring:
             self._claim(quota not in self._operators, "an operator's value put back over", row)

@@ -121,7 +121,8 @@ class Trial:
         )
 
     def _round(self, now_ms: int) -> None:
-        if self._is_troubled and self._random.random() < self._scenario.trouble:
+        can_be_away = self._is_troubled and self._scenario.load is not Load.CONSTANT
+        if can_be_away and self._random.random() < self._scenario.trouble:
             self._back_at_ms = now_ms + self._random.randint(1, 9) * ROUND_MS
         if now_ms < self._back_at_ms:  # nobody is there
             return
