@@ -56,7 +56,7 @@ def kquota_lines() -> list[str]:
 
 @pytest.mark.parametrize("line", kquota_lines())
 def test_a_command_of_the_readme_parses(line: str) -> None:
-    parser().parse_args(shlex.split(line)[1:])
+    parser().parse_args(shlex.split(line, comments=True)[1:])
 
 
 def test_the_readme_shows_every_reading_command() -> None:
