@@ -151,7 +151,7 @@ class Enforcer:
                 later = f"{top.step_id.plan_id} changed {_name(step)} later, roll that back first"
                 msg = f"{plan_id} is not rolled back: {later}"
                 raise UserError(msg)
-        writer = Writer(self._target, journal, fencing, actor, now_ms)
+        writer = Writer(self._target, journal, fencing, actor, now_ms, lambda: self._lease.is_held(fencing))
         for step in reversed(steps):
             if step.last.event is not Event.SENDING:
                 rows += writer.restore(step, "rolled back")
@@ -213,7 +213,7 @@ class Enforcer:
                 rows += [refused] if refusal[0] == LEASE else journal.write([refused])
                 continue
             number = _NO_LEASE if fencing is None else fencing
-            rows += Writer(self._target, journal, number, self._actor, now_ms).send(step, held)
+            rows += self._writer(journal, number, now_ms).send(step, held)
             sent.append(wanted)
         return rows
 
@@ -251,11 +251,11 @@ class Enforcer:
         return self._settle_all(journal, fencing, now_ms)
 
     def _settle_all(self, journal: Journal, fencing: int, now_ms: int) -> list[LogEntry]:
-        writer = Writer(self._target, journal, fencing, self._actor, now_ms)
+        writer = self._writer(journal, fencing, now_ms)
         rows: list[LogEntry] = []
         for step in journal.state.in_doubt():
             rows += writer.settle(step)
-            if step.last.event is Event.RESTORING and self._switch.frozen() is None:
+            if step.last.event is Event.RESTORING:
                 rows += writer.restore(step, "it was not put back yet")
         return rows
 
@@ -263,14 +263,20 @@ class Enforcer:
         fencing = self._lease.acquire()
         if fencing is None:
             return []
-        writer = Writer(self._target, journal, fencing, self._actor, now_ms)
+        writer = self._writer(journal, fencing, now_ms)
         rows: list[LogEntry] = []
-        while due := [step for step in journal.state.expired(now_ms) if _may_restore(step, now_ms)]:
-            for step in due:
-                if not self._lease.is_held(fencing) or self._switch.frozen() is not None:
-                    return rows
-                rows += writer.restore(step, "its time is over")
+        while due := [step for step in journal.state.expired(now_ms) if _is_due(step, now_ms)]:
+            restored = [row for step in due for row in writer.restore(step, "its time is over")]
+            if not restored:
+                break
+            rows += restored
         return rows
+
+    def _writer(self, journal: Journal, fencing: int, now_ms: int) -> Writer:
+        def may_restore() -> bool:
+            return self._lease.is_held(fencing) and self._switch.frozen() is None
+
+        return Writer(self._target, journal, fencing, self._actor, now_ms, may_restore)
 
 
 def _steps(journal: Journal, plan_id: str) -> list[Step]:
@@ -280,7 +286,7 @@ def _steps(journal: Journal, plan_id: str) -> list[Step]:
     return steps
 
 
-def _may_restore(step: Step, now_ms: int) -> bool:
+def _is_due(step: Step, now_ms: int) -> bool:
     """Not while it is in doubt, and not in every round once the cluster has refused it."""
     if step.is_in_doubt:
         return False

@@ -97,6 +97,9 @@ class LogState:
             if step.is_open:
                 self._open.setdefault(entry.proposal.quota, []).append(step)
             return
+        if entry.fencing is None and not step.is_open:
+            # Approved, refused or planned anew by one process while another one sent it: that stands.
+            return
         self._fold(step, entry)
         step.last = entry
         if not step.is_open and step in (opened := self._open.get(entry.proposal.quota, [])):
@@ -151,8 +154,9 @@ class LogState:
                 self.live.setdefault(quota, []).append(step)
                 self._moved(entry, step.proposal.before, step.proposal.after)
             case Event.RESTORING:
-                if step.restoring is None:
-                    self._moved(entry, step.proposal.after, step.proposal.before)
+                if step.restoring is not None:  # it was not put back yet, and now may be
+                    self._forget_move(quota)
+                self._moved(entry, step.proposal.after, step.proposal.before)
                 step.restoring = entry
             case Event.FAILED:
                 self._forget_move(quota)

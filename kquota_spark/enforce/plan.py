@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal
 from kquota_spark.enforce.log_state import LogState
@@ -17,7 +17,7 @@ Batch = tuple[tuple[str, str, float | None, float | None, str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Its rows as they were first written: planned and refused."""
+    """Its first rows: planned and refused."""
 
     plan_id: str
     entries: tuple[LogEntry, ...]
@@ -65,7 +65,8 @@ def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) ->
     """A plan, made after a moment, that says the same of the same changes and waits or was refused.
 
     Rounds follow each other by seconds. One that finds again what the last one found writes nothing; but a plan
-    that is sent without approval is sent on the evidence of its own round.
+    that is sent without approval is sent on the evidence of its own round. What is returned refuses with the
+    sentences of now.
     """
     found = _said(entries)
     if any(entry.event is Event.PLANNED and entry.mode is Mode.ENFORCE for entry in entries):
@@ -75,13 +76,20 @@ def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) ->
             return None
         is_standing = all(step.last is step.planned or step.is_open for step in steps)
         if is_standing and _said([step.planned for step in steps]) == found:
-            return known_plan(state, plan_id)
+            pairs = zip(steps, entries, strict=True)
+            return Plan(plan_id, tuple(_shown(step.planned, entry) for step, entry in pairs))
     return None
 
 
+def _shown(first: LogEntry, now: LogEntry) -> LogEntry:
+    return first if first.guard is None else replace(now, step_id=first.step_id)
+
+
 def _said(entries: Sequence[LogEntry]) -> list[object]:
+    """What a person would read out of them; the value that a guard refused is no news when it moves."""
     return [
-        (entry.proposal.quota, entry.proposal.before, entry.proposal.after, entry.proposal.policy,
-         entry.mode, entry.event, entry.guard)
+        (wanted.quota, wanted.policy, entry.mode, entry.event, entry.guard)
+        + ((wanted.before, wanted.after) if entry.guard is None else ())
         for entry in entries
-    ]  # fmt: skip
+        for wanted in (entry.proposal,)
+    ]

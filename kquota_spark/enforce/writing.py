@@ -7,6 +7,8 @@ Whoever else sets a quota keeps it: all of our changes that lie below are given 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.enforce.log_state import Journal, Step
 from kquota_spark.enforce.ports import Held, Outcome, QuotaTarget
@@ -16,10 +18,27 @@ LATE_WRITE_MS = 120_000
 
 
 class Writer:
-    """Writes changes under one lease, and their rows before and after."""
+    """Writes changes under one lease, and their rows before and after.
 
-    def __init__(self, target: QuotaTarget, journal: Journal, fencing: int, actor: str, now_ms: int) -> None:
-        self._target, self._journal = target, journal
+    Args:
+        target: the cluster's quotas.
+        journal: the log.
+        fencing: number of the lease.
+        actor: who, for the log.
+        now_ms: the time of all rows.
+        may_restore: asked last before a restoration is written: lease and kill switch.
+    """
+
+    def __init__(
+        self,
+        target: QuotaTarget,
+        journal: Journal,
+        fencing: int,
+        actor: str,
+        now_ms: int,
+        may_restore: Callable[[], bool],
+    ) -> None:
+        self._target, self._journal, self._may_restore = target, journal, may_restore
         self._fencing, self._actor, self._now_ms = fencing, actor, now_ms
 
     def send(self, step: Step, held: Held) -> list[LogEntry]:
@@ -49,6 +68,8 @@ class Writer:
         value = self._target.read([wanted.quota])[wanted.quota].value
         if value != wanted.after:
             return self._settled_restore(step, value)
+        if not self._may_restore():
+            return []
         rows = self._journal.write([self._row(step, Event.RESTORING, why)])
         outcome, detail = self._target.put_back(wanted.quota, wanted.after, sending.note, self._fencing)
         if outcome is Outcome.FENCED:

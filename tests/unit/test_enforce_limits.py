@@ -139,8 +139,9 @@ def test_unstable_a_quota_that_turns_round_too_often_is_left_alone_for_a_day() -
     assert world.ledger.entries()[-1].detail.startswith("unstable: ")
     # A day after the first turn, at 1 h, there is one turn less to count.
     at_ms = NOW_MS + HOUR_MS + DAY_MS
-    for ms, after, expected in ((at_ms - 1, 3.5e6, ["refused by unstable"]), (at_ms, 4e6, SENT)):
-        assert events(world.enforce(proposal(after, 3e6, now_ms=ms), now_ms=ms)) == expected
+    plan = world.enforcer().plan([proposal(3.5e6, 3e6)], situation(at_ms - 1), at_ms - 1)
+    assert events(list(plan.entries)) == ["refused by unstable"]
+    assert events(world.enforce(proposal(4e6, 3e6, now_ms=at_ms), now_ms=at_ms)) == SENT
 
 
 class WithoutAWayBack(InMemoryTarget):

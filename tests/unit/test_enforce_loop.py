@@ -8,6 +8,7 @@ import pytest
 
 from kquota_spark.enforce.changes import Event, Mode
 from kquota_spark.enforce.ports import Frozen
+from kquota_spark.enforce.simulation.troubled_ports import TroubledLedger
 from kquota_spark.errors import UserError
 from kquota_spark.model.quota_types import QuotaKey
 from tests.unit.enforced_world import (
@@ -53,11 +54,16 @@ def test_a_plan_that_waits_is_not_written_again_in_every_round() -> None:
     world = World()
     world.mode = Mode.APPROVE
     plans = [
-        world.enforcer().run([proposal(now_ms=ms), proposal(9e6, quota=BOB, now_ms=ms)], situation(ms), ms)
+        world.enforcer().run(
+            [proposal(now_ms=ms), proposal(9e6 + ms % 7, quota=BOB, now_ms=ms)], situation(ms), ms
+        )
         for ms in range(NOW_MS, NOW_MS + HOUR_MS, MINUTE_MS)
     ]
     assert len({report.plan.plan_id for report in plans if report.plan}) == 1
     assert world.log() == [(1, "planned"), (2, "refused")]
+    assert plans[-1].plan is not None
+    refused = plans[-1].plan.entries[1]
+    assert (refused.guard, refused.at_ms) == ("bounds", NOW_MS + HOUR_MS - MINUTE_MS), "as it is refused now"
 
 
 def test_a_newer_plan_takes_the_place_of_one_that_waits() -> None:
@@ -201,6 +207,19 @@ def test_while_frozen_nothing_is_written_and_expiry_waits() -> None:
     assert (world.log(), world.value(ALICE), world.value(BOB)) == (log, 3e6, 4e6)
     world.switch.unfreeze()
     assert events(world.enforce(now_ms=at_ms)) == RESTORED
+
+
+def test_a_freeze_stops_a_batch_that_is_under_way() -> None:
+    world = World()
+
+    def freeze_after_the_first(call: str) -> None:
+        if call == "append applied":
+            world.switch.freeze(FREEZE)
+
+    world.log_port = TroubledLedger(world.ledger, freeze_after_the_first)
+    rows = world.enforce(proposal(), proposal(quota=BOB))
+    assert events(rows) == ["planned", "planned", "sending", "applied", "refused by frozen"]
+    assert (world.value(ALICE), world.value(BOB)) == (3e6, 4e6)
 
 
 def test_an_enforcer_without_the_lease_does_nothing() -> None:

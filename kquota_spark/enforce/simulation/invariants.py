@@ -65,6 +65,8 @@ class Watch:
         self.broken: list[str] = []
         self.effects: dict[Quota, list[Effect]] = {}
         self._sent: dict[Quota, LogEntry] = {}
+        self._restoring_at_ms: dict[Quota, int] = {}
+        self._steps: dict[str, set[int]] = {}
         self._operators: set[Quota] = set()
 
     def edited(self, quota: Quota) -> None:
@@ -79,9 +81,13 @@ class Watch:
             truth.approved.add(row.step_id.plan_id)
         if row.event is Event.RESTORING:
             self._claim(row.actor == PERSON or not truth.is_frozen, "put back while frozen", row)
+            self._restoring_at_ms[row.proposal.quota] = row.at_ms
         if row.event is not Event.SENDING:
             return
         self._sent[row.proposal.quota] = row
+        self._steps.setdefault(row.step_id.plan_id, set()).add(row.step_id.step)
+        size, most = len(self._steps[row.step_id.plan_id]), self._scenario.settings.changes_per_plan
+        self._claim(size <= most, f"{size} changes in one plan", row)
         age_ms = truth.age_ms
         self._claim(age_ms <= self._scenario.settings.max_age, f"sent on what is {age_ms} ms old", row)
         self._claim(truth.is_whole, "sent on a partial view", row)
@@ -117,7 +123,7 @@ class Watch:
         if row is None:
             self.broken.append(f"{quota.entity}: written without a row")
             return
-        at_ms = self._truth.now_ms if is_restoring else row.at_ms
+        at_ms = self._restoring_at_ms[quota] if is_restoring else row.at_ms
         effect = Effect(at_ms, _height(before), _height(after), is_restoring)
         if is_restoring:
             self._claim(quota not in self._operators, "an operator's value put back over", row)

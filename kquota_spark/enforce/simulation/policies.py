@@ -14,8 +14,12 @@ from kquota_spark.model.quota_types import QuotaKey
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 RECKLESS = "reckless"
-_FULL, _LOW, _RAISED = 1.0, 0.7, 0.85
-"""Of the capacity: cut above the first; raise below the second, and not above the third."""
+_FULL, _TARGET, _LOW = 1.0, 0.85, 0.7
+"""Of the capacity: cut above the first, so that it comes to the second; raise below the third."""
+_MOST_FAIR = 1.2
+"""Of the fair share: not raised above it."""
+_LEAST_CUT = 0.8
+"""Of the value before: a cut to more than that is not worth it."""
 
 
 def quota_of(user: str) -> Quota:
@@ -51,23 +55,27 @@ def proposals(scenario: Scenario, look: Look, wildness: float, random: Random) -
 
 
 def _wanted(scenario: Scenario, look: Look, user: str, use: Use) -> Iterator[Proposal]:
+    """With hysteresis nothing that one policy does brings what another one waits for."""
     before, fair, capacity = look.values[user], scenario.fair_per_s, scenario.capacity_per_s
-    throttled = use.throttled / use.requests
-    low, raised = (_LOW, _RAISED) if scenario.has_hysteresis else (_FULL, 10.0)
-    if use.rate_per_s > 1.05 * fair and look.used_per_s > _FULL * capacity:
-        wanted = max(fair, use.rate_per_s * _RAISED * capacity / look.used_per_s)
-        if before is None or wanted < before:
+    throttled, used = use.throttled / use.requests, look.used_per_s
+    if scenario.has_hysteresis:
+        low, target, most, least_cut = _LOW, _TARGET, _MOST_FAIR, _LEAST_CUT
+    else:
+        low, target, most, least_cut = _FULL, _FULL, 100.0, 1.0
+    if use.rate_per_s > 1.05 * fair and used > _FULL * capacity:
+        wanted = max(fair, use.rate_per_s * target * capacity / used)
+        if before is None or wanted < least_cut * before:
             yield _proposal(scenario, look, user, use, "share", wanted, is_penalty=True)
     if before is None:
         return
     if throttled > 0.5 and use.rate_per_s > 1.5 * fair:
         yield _proposal(scenario, look, user, use, "penalty", max(fair, before / 2), is_penalty=True)
-    has_room = look.used_per_s < low * capacity and look.used_per_s + before / 4 < raised * capacity
-    if throttled > 0.2 and has_room:
-        yield _proposal(scenario, look, user, use, "raise", before * 1.25)
+    raised = min(1.5 * before, most * fair)
+    if throttled > 0.2 and used <= low * capacity and raised > 1.1 * before:
+        yield _proposal(scenario, look, user, use, "raise", raised)
     if not throttled and use.rate_per_s < before / 2:
         wanted = max(fair, 1.5 * use.rate_per_s)
-        if wanted < before:
+        if wanted < least_cut * before:
             yield _proposal(scenario, look, user, use, "lower", wanted)
 
 

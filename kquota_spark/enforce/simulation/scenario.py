@@ -21,7 +21,7 @@ ROUND_MS = 10 * MINUTE_MS
 LENGTH_MS = 5 * HOUR_MS
 WAVE_MS = 40 * MINUTE_MS
 MB = 1e6
-_INTERVAL_MS = 100_000
+_INTERVAL_MS = 120_000
 _JITTER_MS = 40_000
 
 
@@ -101,11 +101,11 @@ def draw(seed: int, number: int) -> Scenario:
         exempt=Exempt(users=_some(users, 0.15, random), patterns=("admin.*",)),
         managed=frozenset(_some(users, 0.05, random)),
         broken=frozenset(_some(users, 0.05, random)),
-        mode=random.choices([Mode.ENFORCE, Mode.APPROVE, Mode.OBSERVE, Mode.OFF], [85, 10, 3, 2])[0],
+        mode=Mode.ENFORCE if is_constant else random.choices(list(Mode), [2, 3, 20, 75])[0],
         has_hysteresis=True,
         penalty_ms=24 * HOUR_MS if is_constant else random.choice([HOUR_MS, 3 * HOUR_MS, 24 * HOUR_MS]),
         trouble=random.choice([0.0, 0.01, 0.04]),
-        trouble_until_ms=LENGTH_MS // 2 if is_constant else LENGTH_MS,
+        trouble_until_ms=LENGTH_MS // 4 if is_constant else LENGTH_MS,
         is_fenced=random.random() < 0.5,
     )
 
@@ -115,7 +115,7 @@ def _some(users: list[str], chance: float, random: Random) -> tuple[str, ...]:
 
 
 def _settings(random: Random, is_constant: bool) -> GuardSettings:
-    step = 50.0 if is_constant else random.choice([25.0, 50.0])
+    step = 75.0 if is_constant else random.choice([25.0, 50.0])
     hold_ms = 30 * MINUTE_MS if is_constant else random.choice([20 * MINUTE_MS, HOUR_MS])
     bounds = Bounds(floor=0.2 * MB, ceiling=12 * MB, largest_step_percent=step)
     return GuardSettings(
@@ -129,16 +129,22 @@ def _settings(random: Random, is_constant: bool) -> GuardSettings:
 
 
 def _client(user: str, quota: float | None, fair: float, load: Load, random: Random) -> Client:
+    """A constant load has to look constant: smaller requests, and no client whose own ways make waves."""
     limit = fair if quota is None else quota
-    factor = random.uniform(1.02, 1.15) if load is Load.JUST_OVER else random.choice([0.2, 0.6, 1.5, 3.0])
-    size_bytes = int(limit * factor * (_INTERVAL_MS + _JITTER_MS / 2) / 1_000)
-    kind = Elastic if random.random() < 0.4 else Client
+    is_constant = load is Load.CONSTANT
+    kind = Elastic if not is_constant and random.random() < 0.4 else Client
+    is_obeying = is_constant or kind is Elastic
+    if load is Load.JUST_OVER:
+        factor = random.uniform(1.02, 1.15)
+    else:
+        factor = random.choice([0.2, 0.6, 1.3] if is_constant else [0.2, 0.6, 1.5, 3.0])
+    interval_ms, jitter_ms = (_INTERVAL_MS // 2, 0) if is_constant else (_INTERVAL_MS, _JITTER_MS)
     return kind(
         "app",
-        size_bytes,
+        int(limit * factor * (interval_ms + jitter_ms / 2) / 1_000),
         user=user,
-        interval_ms=_INTERVAL_MS,
-        jitter_ms=_JITTER_MS,
-        behaviour=Behaviour.OBEYING if kind is Elastic else random.choice(list(Behaviour)),
-        first_send_ms=random.randint(0, _INTERVAL_MS),
+        interval_ms=interval_ms,
+        jitter_ms=jitter_ms,
+        behaviour=Behaviour.OBEYING if is_obeying else random.choice(list(Behaviour)),
+        first_send_ms=random.randint(0, interval_ms),
     )

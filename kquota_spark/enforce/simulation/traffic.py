@@ -35,6 +35,7 @@ class Traffic:
     def __init__(self, scenario: Scenario, nodes: Nodes, random: Random) -> None:
         self._scenario, self._random = scenario, random
         self._limits: dict[str, Limit] = {}
+        self._texts: dict[str, str | None] = {}
         self._done: list[Exchange] = []
         self._wave = 0
         self.follow(nodes)
@@ -47,9 +48,13 @@ class Traffic:
 
     def follow(self, nodes: Nodes) -> None:
         """From now on the broker goes by these quotas."""
+        texts = {path: node.get(QuotaKey.PRODUCER_BYTE_RATE.value) for path, node in nodes.items()}
+        if texts == self._texts:
+            return
+        self._texts = texts
 
         def quotas_of(entity: Entity) -> Mapping[QuotaKey, float] | None:
-            text = nodes.get(str(entity), {}).get(QuotaKey.PRODUCER_BYTE_RATE.value)
+            text = texts.get(str(entity))
             return None if text is None else {QuotaKey.PRODUCER_BYTE_RATE: float(text)}
 
         for client in self._scenario.clients:
@@ -86,12 +91,12 @@ class Traffic:
         """What an audit knows that has decided through a moment, and to which some of the lines came too late."""
         requests = self.requests(user, through_ms - LOOK_MS, through_ms)
         known = [e for e in requests if not late or self._random.random() >= late]
-        return Use(
-            rate_per_s=1_000 * sum(e.charged_bytes for e in known) / LOOK_MS,
-            requests=len(requests),
-            certain=len(known),
-            throttled=sum(e.throttle_ms > 0 for e in requests),
-        )
+        throttled = sum(e.throttle_ms > 0 for e in requests)
+        rate = 1_000 * sum(e.charged_bytes for e in known) / LOOK_MS
+        limit = self._limits[user].per_s
+        if limit is not None and 2 * throttled >= len(requests) > 0:
+            rate = limit  # who is throttled most of the time uses it, give or take one of few large requests
+        return Use(rate, len(requests), len(known), throttled)
 
     def _connected(self, from_ms: int) -> Simulation:
         is_quiet = self._scenario.load is Load.SQUARE_WAVE and self._wave % 2 == 1

@@ -17,7 +17,14 @@ from kquota_spark.enforce.in_memory import (
     InMemoryTarget,
 )
 from kquota_spark.enforce.ports import Frozen, Written
-from kquota_spark.enforce.simulation.invariants import PERSON, Truth, Watch, WatchedLedger, WatchedTarget
+from kquota_spark.enforce.simulation.invariants import (
+    PERSON,
+    Truth,
+    Watch,
+    WatchedLedger,
+    WatchedTarget,
+    turns_of,
+)
 from kquota_spark.enforce.simulation.policies import Look, proposals, quota_of
 from kquota_spark.enforce.simulation.scenario import (
     LENGTH_MS,
@@ -55,7 +62,9 @@ class Outcome:
     refusals: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
     changed_at_ms: list[int] = field(default_factory=list)
-    """When quotas were changed, by the clock of the scenario."""
+    """When quotas were changed, until everything was taken back."""
+    turns: int = 0
+    """How often changes of a quota turned round, over all quotas, until then."""
 
 
 class Trial:
@@ -78,6 +87,7 @@ class Trial:
         self._snapshots: list[tuple[dict[str, float | None], dict[Quota, int]]] = []
         self._batch: list[Proposal] = []
         self._has_second = False
+        self._back_at_ms = 0
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -111,6 +121,11 @@ class Trial:
         )
 
     def _round(self, now_ms: int) -> None:
+        can_be_away = self._is_troubled and self._scenario.load is not Load.CONSTANT
+        if can_be_away and self._random.random() < self._scenario.trouble:
+            self._back_at_ms = now_ms + self._random.randint(1, 9) * ROUND_MS
+        if now_ms < self._back_at_ms:  # nobody is there
+            return
         situation, batch = self._look(now_ms)
         for name in _NAMES[: 1 + self._has_second]:
             try:
@@ -127,7 +142,7 @@ class Trial:
         if not self._is_troubled or random.random() >= self._scenario.trouble:
             return None
         if call in _BETWEEN and random.random() < 0.6:
-            random.choice((self._edit, self._freeze, self._take_over))()
+            random.choice((self._edit, self._freeze, self._take_over, self._change_mode))()
             return None
         if call in ("write", "put_back"):
             return random.choice(_WRITE_TROUBLES + _CRASHES)
@@ -140,6 +155,7 @@ class Trial:
     def _others_act(self) -> None:
         """Between rounds: operators edit, freeze, approve and roll back, and enforcers come and go."""
         random = self._random
+        self._truth.mode = self._scenario.mode
         if self._truth.is_frozen and (not self._is_troubled or random.random() < 0.4):
             self._switch.unfreeze()
             self._truth.is_frozen = False
@@ -157,6 +173,8 @@ class Trial:
     def _edit(self) -> None:
         user = self._random.choice(sorted(self._scenario.quotas))
         value = self._random.choice([None, float(self._random.randint(300_000, 11_000_000))])
+        if value == self._value(user):
+            return
         for target in (self._cluster, self._untouched):
             target.set_text(quota_of(user), None if value is None else str(value))
         self._watch.edited(quota_of(user))
@@ -168,6 +186,9 @@ class Trial:
     def _take_over(self) -> None:
         self._has_second = True
         self._leases.take(self._random.choice(_NAMES))
+
+    def _change_mode(self) -> None:
+        self._truth.mode = self._random.choice(list(Mode))
 
     def _let_go(self) -> None:
         self._leases.holder = None
@@ -206,6 +227,7 @@ class Trial:
     def _check_convergence(self) -> None:
         effects = [effect for of_quota in self._watch.effects.values() for effect in of_quota]
         self.outcome.changed_at_ms = sorted(effect.at_ms for effect in effects)
+        self.outcome.turns = sum(turns_of(of_quota) for of_quota in self._watch.effects.values())
         last = [ms for ms in self.outcome.changed_at_ms if ms > LENGTH_MS * 3 // 4]
         if self._scenario.load is Load.CONSTANT and last:
             self._watch.broken.append(f"constant load, and changes at {last} ms")
