@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -84,6 +84,8 @@ def _guard_problems(guards: GuardSettings) -> Iterator[str]:
         if key not in {one.value for one in QuotaKey}:
             yield f"{where}: unknown key, expected one of {', '.join(one.value for one in QuotaKey)}"
         yield from _bounds_problems(where, bounds)
+    for tool, patterns in guards.owners.items():
+        yield from _pattern_problems(f"guards.owners.{tool}", patterns)
     for name in ("hold_time", "approve_within", "changes_per_hour", "changes_per_plan", "reversals_per_day"):
         if getattr(guards, name) < 0:
             yield f"guards.{name}: {getattr(guards, name)}, expected 0 or more"
@@ -101,12 +103,16 @@ def _bounds_problems(where: str, bounds: Bounds) -> Iterator[str]:
         yield f"{where}.largest_step_percent: {bounds.largest_step_percent:g}, expected above 0, up to 100"
 
 
-def _exempt_problems(exempt: Exempt) -> Iterator[str]:
-    for number, pattern in enumerate(exempt.patterns):
+def _pattern_problems(where: str, patterns: Sequence[str]) -> Iterator[str]:
+    for number, pattern in enumerate(patterns):
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            yield f"exempt.patterns[{number}]: {pattern[:60]!r} is no regular expression ({error})"
+            yield f"{where}[{number}]: {pattern[:60]!r} is no regular expression ({error})"
+
+
+def _exempt_problems(exempt: Exempt) -> Iterator[str]:
+    yield from _pattern_problems("exempt.patterns", exempt.patterns)
     for key in ("users", "client_ids", "patterns"):
         if "" in getattr(exempt, key):
             yield f"exempt.{key}: an empty name, expected names"

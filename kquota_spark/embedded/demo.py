@@ -112,7 +112,7 @@ def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> N
         config = _write_config(cluster, source)
         settings = load_settings(config)
         demo_enforcement.write_policy(DIRECTORY / "policy.yaml", seconds, is_enforced=is_enforced)
-        act = demo_enforcement.Act(cluster, settings, config, seconds) if is_enforced else None
+        act = demo_enforcement.Act(cluster, config, seconds) if is_enforced else None
         if is_kraft:
             # A poll has no history. As operators are told to: it begins before what is to be audited.
             watcher = Watcher(settings)

@@ -14,19 +14,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
-from kquota_spark.io.tables import query
+from kquota_spark.formats.request_log import RequestLogParser
+from kquota_spark.io.offline import log_lines
 
 LEAST_SECONDS = 150.0
-"""A policy looks at a minute or more, and leaves quotas alone that are younger than a penalty lasts."""
+"""A policy looks at a minute or more."""
 OFFENDER, USER = "crawler", "erin"
 NODE = f"/config/clients/{OFFENDER}"
 _RECORD = b"x" * 100_000
 _RECORDS_PER_S = 4
 _SEEN_MS = 10_000
+_PRODUCE = 0
+_PARSER = RequestLogParser("UTC")
 _AGAIN_S = 5.0
 _COMMAND_S = 60.0
 _POLICY = """\
@@ -83,8 +85,8 @@ def plan_text(config: Path) -> str:
 class Act:
     """ENFORCE=1: the offender is planned for, limited and let go, beside the live table."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, config: Path, seconds: float) -> None:
-        self._cluster, self._settings, self._config = cluster, settings, config
+    def __init__(self, cluster: Cluster, config: Path, seconds: float) -> None:
+        self._cluster, self._config = cluster, config
         self._penalty_s = penalty_s(seconds)
         self._due_s = seconds / 2
         self._limited_ms: int | None = None
@@ -142,7 +144,8 @@ class Act:
         lines = [
             f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
         ]
-        lines += ["$ python jobs/enforce.py --once", *_run(command).splitlines()]
+        lines += ["$ python jobs/enforce.py --once"]
+        lines += [line for line in _run(command).splitlines() if OFFENDER in line]
         with connected(self._cluster.zookeeper_connect) as client:
             there = "is still there" if client.exists(NODE) else "is gone again, as before the penalty"
         return [*lines, f"ZooKeeper: {NODE} {there}"]
@@ -154,13 +157,17 @@ class Act:
         ]
 
     def _throttle(self, to_ms: int) -> str:
-        sql = (
-            "select count(*), avg(observed_throttle_ms) from requests "
-            "where client_id = ? and api_key = 0 and record_time_ms between ? and ?"
-        )
-        stretch = [to_ms - _SEEN_MS, to_ms]
-        [(records, mean_ms)] = query(self._settings, ["requests"], sql, [OFFENDER, *stretch]).rows
-        return f"{(mean_ms or 0) / 1_000:.1f} s a record ({records} records)"
+        """Of the ten seconds before, from the log itself: the tables are some seconds behind."""
+        throttles_ms = [
+            request.observed_throttle_ms
+            for broker in self._cluster.brokers
+            for line in log_lines(broker.request_log)
+            if f'"{OFFENDER}"'.encode() in line
+            and (request := _PARSER.parse(line)).api_key == _PRODUCE
+            and to_ms - _SEEN_MS <= request.record_time_ms < to_ms
+        ]
+        mean_s = sum(throttles_ms) / max(len(throttles_ms), 1) / 1_000
+        return f"{mean_s:.1f} s a record ({len(throttles_ms)} records)"
 
 
 def _crawl(cluster: Cluster, stop: threading.Event) -> None:

@@ -2,7 +2,8 @@
 
 What a throttled client wanted is not in the data: the quota held it back (censored). It had what it used in its
 throttled seconds, the limit at least, and wanted more in those, so demand is taken as that rate times (1 + the part
-of its seconds that was throttled). That is a lower bound, and it never leads below the limit.
+of its seconds that was throttled). That is an estimate: too low for one that is far over its limit, too high for one
+that is held back a little in every second. It never leads below the limit, and a change goes one step at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def used_per_s(use: BucketUse) -> float:
 
 
 def demand_per_s(use: BucketUse, limit_per_s: float) -> float:
-    """What it wanted, at least."""
+    """What it wanted, as an estimate."""
     if not _is_held_back(use):
         return use.p95_rate_per_s
     return max(limit_per_s, use.throttled_rate_per_s) * (1 + throttled_percent(use) / 100)

@@ -52,6 +52,16 @@ class GuardSettings:
     reversals_per_day: int = 2
     """How often our changes of one quota may turn round (up after down, down after up) before it is unstable."""
 
+    owners: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Tools that manage quotas: by name, regular expressions for whole entities. Kafka keeps no mark of them."""
+
+    def owner_of(self, entity: Entity) -> str | None:
+        """The tool that manages the quotas of an entity; None where nobody said so."""
+        for tool, patterns in self.owners.items():
+            if any(re.fullmatch(pattern, str(entity)) for pattern in patterns):
+                return tool
+        return None
+
     def bounds_of(self, key: QuotaKey) -> Bounds | None:
         """The bounds of a key, if it has some."""
         return self.bounds.get(key.value)

@@ -103,8 +103,8 @@ def exempt(check: Check) -> str | None:
 
 def owner(check: Check) -> str | None:
     """Whether it is somebody else's, or was edited by anybody since what the decision was based on."""
-    if check.held.owner:
-        return f"managed by {check.held.owner}"
+    if tool := check.held.owner or check.settings.owner_of(check.proposal.quota.entity):
+        return f"managed by {tool}"
     edited_at_ms = check.situation.edited_at_ms.get(check.proposal.quota)
     if edited_at_ms is not None and edited_at_ms > check.proposal.evidence.to_ms:
         return f"edited {_s(check.now_ms - edited_at_ms)} ago, after the decisions that this rests on"

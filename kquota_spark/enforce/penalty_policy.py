@@ -55,7 +55,7 @@ def _proposal(policy: Penalty, scene: Scene, case: Case, worst: BucketUse, after
     used_percent = _used_percent(case, worst)
     reason = (
         f"took {used_percent:.0f} % of its limit on broker {worst.place.broker_id} since "
-        f"{minute_text(case.period.from_ms)}: {worst.episodes:,} episodes, throttled "
+        f"{minute_text(case.period.from_ms)}: {worst.episodes:,} episode(s), throttled "
         f"{throttled_percent(worst):.0f} % of {worst.seconds:,} seconds, as long as "
         f"{waiting_connections(case, worst):,.0f} waiting connections; to {value_text(case.quota.key, after)} "
         f"until {minute_text(scene.now_ms + policy.expires_after)}"

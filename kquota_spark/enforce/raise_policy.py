@@ -67,9 +67,9 @@ def _proposal(policy: Raise, scene: Scene, case: Case, worst: BucketUse, after: 
     demand = demand_per_s(worst, case.limit_per_s)
     reason = (
         f"throttled {throttled_percent(worst):.0f} % of {worst.seconds:,} seconds on broker "
-        f"{worst.place.broker_id} since {minute_text(case.period.from_ms)}, {worst.episodes:,} episodes, and the "
+        f"{worst.place.broker_id} since {minute_text(case.period.from_ms)}, {worst.episodes:,} episode(s), and the "
         f"brokers have headroom: from {value_text(case.quota.key, case.limit_per_s)} to "
-        f"{value_text(case.quota.key, after)}, wanted were {value_text(case.quota.key, demand)} at least"
+        f"{value_text(case.quota.key, after)}, wanted were about {value_text(case.quota.key, demand)}"
     )
     evidence = evidence_of(
         case.period,

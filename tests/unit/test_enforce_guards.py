@@ -20,6 +20,7 @@ from tests.unit.enforced_world import (
     BOB,
     DAY_MS,
     NOW_MS,
+    SETTINGS,
     World,
     events,
     evidence,
@@ -125,6 +126,12 @@ def test_owner_what_another_tool_manages_is_not_touched() -> None:
     world.target = SomebodyElses(world.leases, world.cluster.nodes)
     (row,) = world.enforce(proposal())
     assert (row.guard, row.detail) == ("owner", "managed by strimzi")
+
+
+def test_owner_what_the_policy_file_gives_to_a_tool_is_not_touched() -> None:
+    world = World(replace(SETTINGS, owners={"terraform": ("clients/.*",), "strimzi": ("users/al.*",)}))
+    plan = world.enforcer().plan([proposal(), proposal(quota=BOB)], situation(), NOW_MS)
+    assert [(row.guard, row.detail) for row in plan.entries] == [("owner", "managed by strimzi"), (None, "")]
 
 
 @pytest.mark.parametrize(("edited_ms", "expected"), [(-10_000, SENT), (-9_999, ["refused by owner"])])

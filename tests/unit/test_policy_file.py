@@ -141,6 +141,12 @@ MISTAKES = [
         ],
     ),
     (
+        "guards: {owners: {strimzi: [users/.*, 'a(']}}",
+        [
+            "guards.owners.strimzi[1]: 'a(' is no regular expression (missing ), unterminated subpattern at position 1)"
+        ],
+    ),
+    (
         "exempt: {users: [''], patterns: ['a(']}",
         [
             "exempt.patterns[0]: 'a(' is no regular expression (missing ), unterminated subpattern at position 1)",
