@@ -35,7 +35,6 @@ _POLICY = """\
 # Written by the demo; conf/policy.yaml has every key, commented.
 mode: {mode}
 guards:
-  min_certain_percent: 60   # clients at their limit: what the log leaves open could flip many a verdict
   bounds:
     producer_byte_rate: {{floor: 10000, ceiling: 10000000}}
     consumer_byte_rate: {{floor: 10000, ceiling: 10000000}}

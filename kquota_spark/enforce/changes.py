@@ -32,8 +32,8 @@ class Mode(IntEnum):
 class Evidence:
     """The stretch of decisions that a proposal rests on; a guard reads it, people see it.
 
-    `seconds` counts those judged in the stretch, `certain_seconds` those whose verdicts are certain and were
-    judged with rules as new as they are. `throttled_seconds` are those in which the quota held clients back:
+    `seconds` counts those judged in the stretch, `certain_seconds` each of them for the share of its verdicts that
+    are certain, if the rules were as new as they. `throttled_seconds` are those in which the quota held clients back:
     what was used then says nothing of what was wanted.
     """
 

@@ -47,8 +47,8 @@ class GuardSettings:
     """Decisions and rules that are known through an older time are stale."""
     approve_within: Duration = Duration(86_400_000)
     """A plan waits so long for somebody to approve it, and for being sent."""
-    min_certain_percent: float = 95.0
-    """Of the seconds that a proposal rests on."""
+    min_certain_percent: float = 90.0
+    """Of the verdicts in the seconds that a proposal rests on."""
     reversals_per_day: int = 2
     """How often our changes of one quota may turn round (up after down, down after up) before it is unstable."""
 

@@ -52,7 +52,7 @@ class BucketUse:
     """All seconds had the same limit by the same rule."""
     seconds: int
     certain_seconds: int
-    """Verdicts certain, nothing late, and the rules known through them."""
+    """Each second for the share of its verdicts that are certain, if the rules were known through it."""
     throttled_seconds: int
     """By this bucket's own limit."""
     observed_throttled_seconds: int

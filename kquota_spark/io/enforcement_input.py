@@ -48,11 +48,14 @@ select entity, epoch_ms(valid_from) as valid_from, epoch_ms(valid_to) as valid_t
        {", ".join(key.value for key in QuotaKey)}
 from quota_rules where cluster_id = ? and level > 0 order by entity, valid_from
 """  # noqa: S608 - names of ours
-# A second of requests that came late is a row without a verdict beside the one that was judged before.
+# A second counts for the share of its verdicts that are certain: where a busy bucket is at its limit, most seconds have
+# one that 2 ms could flip. A second of requests that came late is a row without a verdict beside the one that was judged before.
 _USES = f"""
 with judged as (
   select *, {_IS_LOG}, coalesce(requests, 1) > 0 as has_verdict,
-         coalesce(is_certain and not is_rules_behind, false) as is_sure,
+         case when is_rules_behind is not false then 0.0 when is_certain then 1.0
+              when is_log then coalesce(1 - (uncertain + late) / nullif(requests + late, 0)::double, 0.0)
+              else 0.0 end as certain_share,
          coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled,
          coalesce(observed_throttled_requests > 0, observed_throttle_ms > 0, false) as is_held_back
   from decisions where {_OF_BUCKETS}
@@ -61,7 +64,8 @@ select {_PLACE},
   arg_max({{'limit': limit_per_s, 'level': level, 'rule': rule}}, second) filter (has_verdict) as newest,
   count(distinct {{'limit': limit_per_s, 'rule': rule}}) filter (has_verdict) as limits,
   count(*) filter (has_verdict) as seconds,
-  greatest(0, count(*) filter (has_verdict and is_sure) - count(*) filter (not has_verdict)) as certain_seconds,
+  greatest(0, floor(sum(certain_share) filter (has_verdict)) - count(*) filter (not has_verdict))::bigint
+    as certain_seconds,
   count(*) filter (is_throttled) as throttled_seconds,
   count(*) filter (is_held_back) as observed_throttled_seconds,
   sum(amount)::double as amount,

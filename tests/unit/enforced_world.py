@@ -32,6 +32,7 @@ SETTINGS = GuardSettings(
     changes_per_hour=10,
     changes_per_plan=5,
     max_age=Duration(2 * MINUTE_MS),
+    min_certain_percent=95.0,
     reversals_per_day=2,
 )
 

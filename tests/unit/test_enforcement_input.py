@@ -80,9 +80,9 @@ def test_a_bucket_s_seconds_become_its_use(tmp_path: Path) -> None:
         tmp_path,
         decision(0, rate_per_s=999.0),  # before the minute
         *quiet,
-        decision(57, is_certain=False),
+        decision(57, is_certain=False, requests=4, uncertain=3),
         decision(58, is_rules_behind=True),
-        decision(59, **OVER),
+        decision(59, **{**OVER, "is_certain": False, "requests": 5, "uncertain": 1}),
         decision(60, **OVER),
         decision(60, requests=0, amount=0, limit_per_s=None, rule=None, rate_per_s=0.0, late=2),
         violations=(violation(-9, 3), violation(-3, 4, peak_quota_used_percent=310.0), violation(59, None)),
@@ -98,7 +98,7 @@ def test_a_bucket_s_seconds_become_its_use(tmp_path: Path) -> None:
         rule=Entity(user="alice"),
         has_one_limit=True,
         seconds=60,
-        certain_seconds=57,  # 60 less one uncertain, one behind the rules and one that came late
+        certain_seconds=57,  # 57 + 1/4 + 4/5 are 58.05, none behind the rules, less one for what came late
         throttled_seconds=2,
         observed_throttled_seconds=2,
         mean_rate_per_s=(58 * 1_000 + 2 * 2_000_000) / 60,

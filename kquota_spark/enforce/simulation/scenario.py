@@ -124,6 +124,7 @@ def _settings(random: Random, is_constant: bool) -> GuardSettings:
         changes_per_hour=random.choice([2, 3, 10]),
         changes_per_plan=random.choice([1, 2, 20]),
         max_age=Duration(2 * MINUTE_MS),
+        min_certain_percent=95.0,
         reversals_per_day=random.choice([0, 1, 2]),
     )
 
