@@ -49,8 +49,8 @@ select entity, epoch_ms(valid_from) as valid_from, epoch_ms(valid_to) as valid_t
 from quota_rules where cluster_id = ? and level > 0 order by entity, valid_from
 """  # noqa: S608 - names of ours
 # A second counts for the share of its verdicts that are certain: where a busy bucket is at its limit, most seconds have
-# one that 2 ms could flip. A second of requests that came late is a row without a verdict beside the one that was judged
-# before.
+# one that 2 ms could flip. A second of requests that came late is a row without a verdict beside the one that was
+# judged before.
 _USES = f"""
 with judged as (
   select *, {_IS_LOG}, coalesce(requests, 1) > 0 as has_verdict,
