@@ -41,6 +41,9 @@ ACTOR = "enforcer"
 _POLL_S = 0.5
 _GIVE_UP_S = 300.0
 """What has not come back within this time is left to whoever starts the job again."""
+_REST = 9
+"""After a look nothing is looked at for so many times as long: large tables take seconds, of all cores. What has run
+out ends all the same."""
 Tell = Callable[[LogEntry], None]
 
 
@@ -53,6 +56,7 @@ class Looks:
         publisher: of the decision topic; None without one.
         tell: takes each row of the log, in its order, when it is durable.
         clock_ms: the wall clock.
+        seconds: a clock that never steps.
     """
 
     def __init__(
@@ -62,18 +66,20 @@ class Looks:
         publisher: DecisionPublisher | None,
         tell: Tell,
         clock_ms: Callable[[], int],
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings, self._publisher, self._clock_ms = settings, publisher, clock_ms
+        self._seconds, self._rest_until_s = seconds, 0.0
         self._edges = edges._replace(ledger=ToldLedger(edges.ledger, tell))
         self._lock = threading.Lock()
-        self._looked_s = self._well_s = time.monotonic()
+        self._looked_s = self._well_s = seconds()
         self._problem = self._state = ""
         self._is_ending = False
 
     @property
     def idle_s(self) -> float:
         """How long ago the last look ended."""
-        return time.monotonic() - self._looked_s
+        return self._seconds() - self._looked_s
 
     def look(self) -> None:
         """Look, unless another look is under way, and act.
@@ -84,13 +90,31 @@ class Looks:
         with self._lock:
             if self._is_ending:
                 return
+            began_s = self._seconds()
             try:
                 self._say_state(self._round(self._clock_ms()))
                 if self._publisher is not None:
                     self._publisher.publish(self._edges.ledger.entries(), self._clock_ms())
             finally:
                 self._edges.lease.release()
-                self._looked_s = time.monotonic()
+                self._looked_s = self._seconds()
+            self._rest_until_s = self._looked_s + _REST * (self._looked_s - began_s)
+
+    def _end_what_is_over(self) -> None:
+        """What a look does about changes that are in force, without the tables that policies look at."""
+        with self._lock:
+            if self._is_ending:
+                return
+            try:
+                self._end(self._clock_ms())
+            finally:
+                self._edges.lease.release()
+                self._looked_s = self._seconds()
+
+    def _end(self, now_ms: int) -> None:
+        ending = Enforcing(self._settings, Policies(mode=Mode.OFF), self._edges, ACTOR).enforcer
+        ending.resume(now_ms)
+        ending.expire(now_ms)
 
     def _round(self, now_ms: int) -> Report:
         try:
@@ -98,9 +122,7 @@ class Looks:
             proposals, situation = run.proposals(now_ms), run.situation(now_ms)
         except UserError:
             # A mistake in the policy file, or decisions that cannot be read, must not keep a penalty from ending.
-            ending = Enforcing(self._settings, Policies(mode=Mode.OFF), self._edges, ACTOR).enforcer
-            ending.resume(now_ms)
-            ending.expire(now_ms)
+            self._end(now_ms)
             raise
         return run.enforcer.run(proposals, situation, now_ms)
 
@@ -116,24 +138,27 @@ class Looks:
         self._state = state
 
     def try_to_look(self) -> None:
-        """Look; what goes wrong is said once, and again when it is something else.
+        """Look, or rest from the last one; what goes wrong is said once, and again when it is something else.
 
         Raises:
             UserError: nothing has gone well for five minutes.
         """
         try:
-            self.look()
+            if self._seconds() < self._rest_until_s:
+                self._end_what_is_over()
+            else:
+                self.look()
         except UserError as error:
             if str(error) != self._problem:
                 _say(f"enforce: nothing more is done for now: {error}")
             self._problem = str(error)
-            if time.monotonic() - self._well_s > _GIVE_UP_S:
+            if self._seconds() - self._well_s > _GIVE_UP_S:
                 raise
         else:
             if self._problem:
                 _say("enforce: goes on")
             self._problem = ""
-            self._well_s = time.monotonic()
+            self._well_s = self._seconds()
 
     def end(self) -> None:
         """Let the look that is under way come to its end; no other begins."""

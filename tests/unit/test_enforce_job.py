@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 from kquota_spark.cli.plan_page import event_line
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import Event, LogEntry
+from kquota_spark.enforce.changes import Event, LogEntry, Proposal
 from kquota_spark.errors import UserError
 from kquota_spark.io import enforce
 from kquota_spark.io.enforce import Looks, run_enforcement
+from kquota_spark.io.enforcing import Enforcing
 from tests.unit.command_output import run
 from tests.unit.enforcement_cluster import NOW_MS, InMemoryCluster
 
@@ -37,8 +39,10 @@ class Job:
         self.settings: Settings = load_settings(cluster.config)
         self.told: list[LogEntry] = []
         self._edges = cluster.edges(self.settings)
-        edges = self._edges.__enter__()
-        self.looks = Looks(self.settings, edges, None, self.told.append, lambda: cluster.now_ms)
+        self.edges = self._edges.__enter__()
+        self.looks = Looks(
+            self.settings, self.edges, None, self.told.append, lambda: cluster.now_ms, lambda: 0.0
+        )
 
     def events(self) -> list[Event]:
         """What was told since the last call."""
@@ -84,6 +88,30 @@ def test_what_expires_ends_although_policies_or_decisions_cannot_be_read(
     job.looks.try_to_look()
     assert cluster.of_alice == "1000000"
     assert "enforce: nothing more is done for now: " in capsys.readouterr().err
+
+
+def test_a_long_look_is_followed_by_a_rest_in_which_only_what_is_over_ends(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, passed_s, looked = Job(cluster), [0.0], []
+    job.looks = Looks(
+        job.settings, job.edges, None, job.told.append, lambda: cluster.now_ms, lambda: passed_s[0]
+    )
+    propose = Enforcing.proposals
+
+    def slowly(run: Enforcing, now_ms: int) -> Sequence[Proposal]:
+        looked.append(passed_s[0])
+        passed_s[0] += 20.0
+        return propose(run, now_ms)
+
+    monkeypatch.setattr(Enforcing, "proposals", slowly)
+    job.looks.try_to_look()  # until 20 s; the rest of 9 x 20 s until 200 s
+    cluster.now_ms = NOW_MS + 15 * MINUTE_MS
+    for second in (30.0, 199.0, 200.0):
+        passed_s[0] = second
+        job.looks.try_to_look()
+        assert cluster.of_alice == "1000000", "the penalty is over"
+    assert looked == [0.0, 200.0]
 
 
 def test_while_it_is_frozen_nothing_is_sent_and_nothing_ends(
