@@ -221,9 +221,11 @@ def test_a_request_log_rolls_by_size(tmp_path: Path) -> None:
 
 
 PARENT = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from kquota_spark.embedded.cluster import embedded_cluster
+# Whoever starts the tests in the background of a shell makes all below them ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with embedded_cluster(Path(sys.argv[1])) as cluster:
     print(cluster.bootstrap_servers, flush=True)
     time.sleep(600)
