@@ -97,7 +97,8 @@ def summary_text(summary: dict[str, Any], config: Path) -> str:
             f"({summary['open_violations']} open)   levels {', '.join(map(str, summary['levels_seen']))}"
         ),
         "",
-        "agreement with the broker        " + "".join(f"{name.removeprefix('controller_'):>12}" for name in judged),
+        "agreement with the broker        "
+        + "".join(f"{name.removeprefix('controller_'):>12}" for name in judged),
     ]
     for title, key in _SHOWN:
         values = [tally[key] for tally in judged.values()]
