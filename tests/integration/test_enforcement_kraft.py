@@ -76,6 +76,8 @@ class KraftUnderTest(TargetUnderTest):
 
     def edit(self, quota: Quota, value: float | None) -> None:
         assert self._admin.alter(quota.entity, {quota.key.value: value}) is None
+        # A broker follows its controller some milliseconds behind.
+        assert wait_for(lambda: self.target.read([quota])[quota].value == value, within_s=15)
 
     def add_credential(self, user: str) -> None:
         set_credential(self._cluster, user, "canary")

@@ -69,6 +69,7 @@ policies:
     mode: enforce
     keys: [producer_byte_rate]
     within: 1 min
+    connections: 1
     expires_after: 15 min
 """
 
