@@ -138,7 +138,7 @@ class Act:
         assert self._limited_ms is not None
         self._is_over = True
         before = self._throttle(self._limited_ms)
-        after = self._throttle(self._limited_ms + round(self._penalty_s * 1_000))
+        after = self._throttle(_now_ms())
         command = [sys.executable, "jobs/enforce.py", "--config", str(self._config), "--once"]
         lines = [
             f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
