@@ -87,31 +87,29 @@ class Looks:
         Raises:
             UserError: a server or a table cannot be used; what was under way is found by the next look.
         """
-        with self._lock:
-            if self._is_ending:
-                return
-            began_s = self._seconds()
-            try:
-                self._say_state(self._round(self._clock_ms()))
-                if self._publisher is not None:
-                    self._publisher.publish(self._edges.ledger.entries(), self._clock_ms())
-            finally:
-                self._edges.lease.release()
-                self._looked_s = self._seconds()
-            self._rest_until_s = self._looked_s + _REST * (self._looked_s - began_s)
+        self._take_turn(self._act)
 
-    def _end_what_is_over(self) -> None:
-        """What a look does about changes that are in force, without the tables that policies look at."""
+    def _take_turn(self, act: Callable[[int], None]) -> None:
+        """One at a time, with the lease given back, and none once the job is ending."""
         with self._lock:
             if self._is_ending:
                 return
             try:
-                self._end(self._clock_ms())
+                act(self._clock_ms())
             finally:
                 self._edges.lease.release()
                 self._looked_s = self._seconds()
+
+    def _act(self, now_ms: int) -> None:
+        began_s = self._seconds()
+        self._say_state(self._round(now_ms))
+        if self._publisher is not None:
+            self._publisher.publish(self._edges.ledger.entries(), self._clock_ms())
+        ended_s = self._seconds()
+        self._rest_until_s = ended_s + _REST * (ended_s - began_s)
 
     def _end(self, now_ms: int) -> None:
+        """What a look does about changes that are in force, without the tables that policies look at."""
         ending = Enforcing(self._settings, Policies(mode=Mode.OFF), self._edges, ACTOR).enforcer
         ending.resume(now_ms)
         ending.expire(now_ms)
@@ -145,7 +143,7 @@ class Looks:
         """
         try:
             if self._seconds() < self._rest_until_s:
-                self._end_what_is_over()
+                self._take_turn(self._end)
             else:
                 self.look()
         except UserError as error:

@@ -30,7 +30,7 @@ from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 from tests.integration.scram_users import credentials, set_credential
-from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest
+from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest, fencing_of
 
 pytestmark = pytest.mark.integration
 
@@ -91,12 +91,6 @@ class KraftUnderTest(TargetUnderTest):
     def lose_lease(self) -> None:
         self._lease.release()
         fencing_of(self._lease)
-
-
-def fencing_of(lease: Lease) -> int:
-    fencing = lease.acquire()
-    assert fencing is not None
-    return fencing
 
 
 def test_the_contract_of_targets(edges: Edges, cluster: Cluster) -> None:

@@ -25,7 +25,7 @@ from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.config_tree import config_tree
 from tests.integration.quota_nodes import payload, put
-from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest
+from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest, fencing_of
 
 pytestmark = pytest.mark.integration
 
@@ -62,12 +62,6 @@ class ZooKeeperUnderTest(TargetUnderTest):
     def lose_lease(self) -> None:
         self._lease.release()
         fencing_of(self._lease)
-
-
-def fencing_of(lease: Lease) -> int:
-    fencing = lease.acquire()
-    assert fencing is not None
-    return fencing
 
 
 def held(edges: Edges, quota: Quota) -> Held:

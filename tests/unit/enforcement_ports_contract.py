@@ -193,6 +193,13 @@ LEDGER_CLAIMS: tuple[Callable[[Callable[[], Ledger]], None], ...] = (
 """Each with a function that opens the same ledger, empty at first."""
 
 
+def fencing_of(lease: Lease) -> int:
+    """The number of a lease that nobody else holds."""
+    fencing = lease.acquire()
+    assert fencing is not None
+    return fencing
+
+
 def one_holds_the_lease_and_the_number_grows(first: Lease, second: Lease) -> None:
     fencing = first.acquire()
     assert fencing is not None
