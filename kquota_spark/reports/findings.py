@@ -105,10 +105,11 @@ with fetches as (
          point_kind = 1 and charged_bytes > {_DELIVERED_BYTES} and len(topics) > 0 as is_delivery
   from requests
   where cluster_id = ? and kind = 'request' and record_time_ms >= ? and quota_type = 'fetch'
-), runs as (
+), starving as (select distinct broker_id, "user", client_id from fetches where point_kind = 2),
+runs as (
   select *, count(*) filter (is_delivery) over (
     partition by broker_id, "user", client_id order by record_time_ms rows unbounded preceding) as deliveries
-  from fetches
+  from fetches semi join starving using (broker_id, "user", client_id)
 )
 select "user", client_id, broker_id, count(*) as fetches, min(record_time_ms) as first_ms,
        max(record_time_ms + observed_throttle_ms) as until_ms, max(observed_throttle_ms) as longest_throttle_ms
