@@ -1,7 +1,7 @@
-"""Rows as a table for people, JSON for programs, or CSV for spreadsheets.
+"""Rows as a table for people, JSON or YAML for programs, or CSV for spreadsheets.
 
-Tables show human units and fit the terminal: texts are cut, numbers never. JSON and CSV carry raw numbers
-and every column; `version` of the JSON envelope changes when a key changes its name or meaning.
+Tables show human units and fit the terminal: texts are cut, numbers never. The other forms carry raw numbers and every
+column; `version` of the envelope of JSON and YAML changes when a key changes its name or meaning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -20,10 +20,11 @@ from typing import Any, Literal
 
 from kquota_spark.cli.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
 
-Format = Literal["table", "json", "csv"]
+Format = Literal["table", "json", "yaml", "csv"]
+FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")
 Row = Mapping[str, Any]
 
-_JSON_VERSION = 1
+_VERSION = 1
 _TABLE_COLUMNS = 100
 _GAP = "  "
 _SMALLEST_TEXT = 6
@@ -67,7 +68,7 @@ class Report:
     is_cut: bool = True
     """Whether texts are cut to fit; not where the text is the point."""
     envelope: Mapping[str, Any] = field(default_factory=dict)
-    """What the JSON form says beside its rows."""
+    """What JSON and YAML say beside the rows."""
 
 
 def show(report: Report, form: Format) -> None:
@@ -75,6 +76,9 @@ def show(report: Report, form: Format) -> None:
     is_terminal = sys.stdout.isatty()
     if form == "json":
         _write_json(json_report(report))
+        return
+    if form == "yaml":
+        sys.stdout.write(yaml_report(report))
         return
     if form == "csv":
         text = csv_report(report, is_for_terminal=is_terminal)
@@ -87,9 +91,20 @@ def show(report: Report, form: Format) -> None:
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON value on a line of its own."""
-    _write_json(json_text(value) + "\n")
+def print_answer(command: str, answer: Mapping[str, Any], form: Format) -> None:
+    """Print an answer that is no list of rows, in the versioned envelope: JSON on one line, or YAML."""
+    whole = {"command": command, "version": _VERSION, **answer}
+    if form == "yaml":
+        sys.stdout.write(yaml_text(whole))
+    else:
+        _write_json(json_text(whole) + "\n")
+
+
+def yaml_text(value: Any) -> str:
+    """YAML in ASCII: what a terminal would act on is an escape, as in JSON."""
+    import yaml
+
+    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=_TABLE_COLUMNS)
 
 
 def _write_json(text: str) -> None:
@@ -98,11 +113,22 @@ def _write_json(text: str) -> None:
 
 def json_report(report: Report) -> str:
     """The versioned envelope, one row a line."""
-    rows = [json_text({name: _plain(report, row, name) for name in report.columns}) for row in report.rows]
-    body = "".join(f"\n{row}," for row in rows)[:-1]
-    beside = "".join(f"{json_text(name)}: {json_text(value)}, " for name, value in report.envelope.items())
-    head = f'{{"command": {json_text(report.command)}, "version": {_JSON_VERSION}, {beside}"rows": ['
-    return f"{head}{body}\n]}}\n" if rows else f"{head}]}}\n"
+    body = "".join(f"\n{json_text(row)}," for row in _plain_rows(report))[:-1]
+    head = f'{json_text(_envelope(report))[:-1]}, "rows": ['
+    return f"{head}{body}\n]}}\n" if body else f"{head}]}}\n"
+
+
+def yaml_report(report: Report) -> str:
+    """The same envelope as that of JSON."""
+    return yaml_text(_envelope(report) | {"rows": list(_plain_rows(report))})
+
+
+def _envelope(report: Report) -> dict[str, Any]:
+    return {"command": report.command, "version": _VERSION, **report.envelope}
+
+
+def _plain_rows(report: Report) -> Iterator[dict[str, Any]]:
+    return ({name: _plain(report, row, name) for name in report.columns} for row in report.rows)
 
 
 def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:

@@ -1,8 +1,8 @@
 """What the report says, as data: gathered from the tables by `reports`, drawn as HTML, Markdown, CSV or JSON.
 
-The parts stand in the order in which they are read. Texts hold names as clients sent them: escaping is for whoever draws.
-Amounts are in the unit of their `quota_type`; rates per second; every time epoch ms; lists are cut to the largest, with
-the count and the sum of what was left out beside them.
+The parts stand in the order in which they are read. Texts hold names as clients sent them: escaping is for whoever
+draws. Amounts are in the unit of their `quota_type`; rates per second; every time epoch ms; lists
+are cut to the largest, with the count and the sum of what was left out beside them.
 """
 
 from __future__ import annotations
