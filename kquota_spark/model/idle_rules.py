@@ -42,15 +42,15 @@ def shadowed(observed: Observed) -> Iterator[Shadow]:
         # A default is a net: nobody in it now is no fault.
         has_default = DEFAULT in (rule.entity.user, rule.entity.client_id)
         for key in rule.quotas:
-            always = observed.answer(user, client_id, key).entity
             named = _named_by(rule, key, observed)
-            entities = [observed.resolved(one).entity for one in named]
-            if rule.entity in entities:
+            # Most rules govern the first that they name: thousands of rules must not mean as many clients each.
+            if any(observed.resolved(one).entity == rule.entity for one in named):
                 continue
+            always = observed.answer(user, client_id, key).entity
             if always is not None and always != rule.entity:
                 yield Shadow(rule, key, (str(always),), ())
             elif named and not has_default and _is_old_enough(rule, observed):
-                yield Shadow(rule, key, tuple(sorted(set(map(str, entities)))), named)
+                yield Shadow(rule, key, _names_of(named, observed), named)
 
 
 def dead(observed: Observed) -> Iterator[Dead]:
@@ -79,6 +79,11 @@ def _named_by(rule: Rule, key: QuotaKey, observed: Observed) -> list[Seen]:
         for one in observed.named_by(rule.entity)
         if one.quota_type in types and (not isinstance(user, str) or one.user == user)
     ]
+
+
+def _names_of(named: Sequence[Seen], observed: Observed) -> tuple[str, ...]:
+    """The rules that govern clients, by name."""
+    return tuple(sorted({str(observed.resolved(one).entity) for one in named}))
 
 
 def _is_old_enough(rule: Rule, observed: Observed) -> bool:
