@@ -31,6 +31,7 @@ from kquota_spark.cli import (
     resolve,
     restate,
     ship,
+    tree,
     watch,
 )
 from kquota_spark.cli.escape import terminal_text
@@ -59,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
         backfill,
         watch,
         restate,
+        tree,
         enforce,
         enforcement,
         freeze,

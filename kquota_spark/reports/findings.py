@@ -13,11 +13,8 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.client_id_findings import IdSeen, unstable_client_ids
-from kquota_spark.model.entities import Entity
 from kquota_spark.model.findings import Finding, Kind, Severity
-from kquota_spark.model.observed_clients import Observed, Rule, Seen
 from kquota_spark.model.quota_edit_findings import EditRequest, QuotaEdit, quota_edits
-from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.rule_findings import rule_findings
 from kquota_spark.model.throttle_findings import (
     BEFORE_END_MS,
@@ -31,7 +28,7 @@ from kquota_spark.model.throttle_findings import (
     starved_consumers,
     throttle_findings,
 )
-from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.reports.seen_clients import clients_seen, observed
 
 _DAY_MS = 86_400_000
 _MOST_ENDS = 100
@@ -39,22 +36,6 @@ _ORDER = (Severity.HIGH, Severity.WARNING, Severity.INFO)
 _DELIVERED_BYTES = 200
 """A fetch response with less, or without a topic, brought no record: its headers are as long."""
 
-_SEEN = f"""
-select "user", client_id, quota_type, sum(amount)::bigint as amount,
-       sum(observed_throttle_ms)::bigint as throttled_ms, epoch_ms(min(usage.second)) as first_ms,
-       epoch_ms(max(usage.second)) as last_ms
-from usage where cluster_id = ? and usage.second >= make_timestamptz(?) and quota_type in ('produce', 'fetch')
-  and {FROM_LOG}
-group by all order by amount desc, "user", client_id, quota_type
-"""  # noqa: S608 - a condition of ours
-_RULES = f"""
-select entity, epoch_ms(valid_from) as valid_from_ms, {", ".join(key.value for key in QuotaKey)}
-from quota_rules where cluster_id = ? and level > 0 and valid_to is null order by level, entity
-"""  # noqa: S608 - names of ours
-_PROBLEMS = """
-select entity, arg_max(problem, version) as problem from quota_changes where cluster_id = ?
-group by entity having problem is not null order by entity
-"""
 _HOST = r"regexp_extract(connection, '^.*?:\d+-(.+?):\d+-', 1)"
 _OF_CLIENTS = """
 with lines as (
@@ -228,29 +209,15 @@ def _runs(tables: Tables, recent: tuple[str, int]) -> list[EmptyRun]:
 
 
 def _of_usage(tables: Tables, cluster: str, since_ms: int) -> list[Finding]:
-    rows = tables.query(_SEEN, [cluster, since_ms * 1_000]).dicts()
-    if not rows:
+    clients = clients_seen(tables, cluster, since_ms)
+    if not clients:
         return []
-    from_ms, to_ms = min(row["first_ms"] for row in rows), max(row["last_ms"] for row in rows) + 1_000
-    seen = [
-        Seen(row["user"], row["client_id"], QuotaType(row["quota_type"]), row["amount"], row["throttled_ms"])
-        for row in rows
-    ]
-    problems = dict(tables.query(_PROBLEMS, [cluster]).rows)
-    observed = Observed(seen, _rules(tables, cluster), from_ms, to_ms, problems)
+    beside = observed(tables, cluster, clients)
     ids = [
-        IdSeen(row["user"], row["client_id"], row["first_ms"], row["last_ms"], row["amount"]) for row in rows
+        IdSeen(one.seen.user, one.seen.client_id, one.first_ms, one.last_ms, one.seen.amount)
+        for one in clients
     ]
-    return [*rule_findings(observed), *unstable_client_ids(ids, from_ms, to_ms)]
-
-
-def _rules(tables: Tables, cluster: str) -> list[Rule]:
-    found = []
-    for row in tables.query(_RULES, [cluster]).dicts():
-        quotas = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
-        if quotas:
-            found.append(Rule(Entity.parse(row["entity"]), quotas, row["valid_from_ms"]))
-    return found
+    return [*rule_findings(beside), *unstable_client_ids(ids, beside.from_ms, beside.to_ms)]
 
 
 def _edits(tables: Tables, recent: tuple[str, int]) -> list[EditRequest]:
