@@ -32,6 +32,7 @@ from kquota_spark.cli import (
     restate,
     ship,
     watch,
+    whatif,
 )
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
@@ -54,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
         resolve,
         explain,
         replay,
+        whatif,
         ship,
         collect,
         backfill,
