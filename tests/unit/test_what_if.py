@@ -26,10 +26,11 @@ from kquota_spark.model.rules import RuleBook, RuleStretch
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.traffic import Traffic
 from kquota_spark.reports.what_if import Side, WhatIf, judged_again, what_if
+from kquota_spark.schema.gap_tables import MID_STREAM
 from tests.unit.capture_tables import write_capture
 from tests.unit.captures import Capture
 from tests.unit.replayed_captures import run
-from tests.unit.table_rows import DAY, T0_MS, write_table
+from tests.unit.table_rows import DAY, T0_MS, second, write_table
 
 FOREVER_MS = 4_000_000_000_000
 COMPARED = (
@@ -174,6 +175,25 @@ def test_a_fetch_that_was_throttled_is_unknown_under_another_limit_only(tmp_path
     # Without any limit nothing is throttled, whatever it was.
     gone = {each.bucket: each.after for each in everything(settings, before, governor()).differences}
     assert gone == {Bucket("alice", ""): None, Bucket("", "etl"): Side(None, 1, 0, 0, 0, 0)}
+
+
+def test_gaps_and_polled_edits_leave_verdicts_uncertain_as_in_the_audit(tmp_path: Path) -> None:
+    settings = written(tmp_path, *((QuotaType.PRODUCE, [point(T0_MS + s * 1_000, 9)]) for s in range(40)))
+    gap = {"from_time": second(-1), "to_time": second(1), "reason": MID_STREAM}
+    write_table(tmp_path, "log_gaps", {"cluster_id": "test", "broker_id": 1, **gap})
+    # Known to have come between T0 + 20 s and T0 + 23 s; brokers may act on it for another 100 ms.
+    polled = RuleStretch(ALICE, {PRODUCER: 1e6}, T0_MS + 20_000, None, 1, T0_MS + 23_000)
+    book = RuleBook([RuleStretch(ALICE, {}, 0, T0_MS + 20_000, None), polled])
+    gaps = stored_gaps(settings, {}, RateConfig())
+    assert gaps[1] == ((T0_MS - 1_000, T0_MS + 13_000),)
+    found = judged_again(stored_usage(settings, 0, FOREVER_MS), RuleGovernor(book), {}, RateConfig(), gaps)
+    uncertain = [
+        (decision.second_ms - T0_MS) // 1_000
+        for judged in found.values()
+        for decision in judged.decisions
+        if not decision.is_certain
+    ]
+    assert sorted(uncertain) == [*range(13), *range(20, 24)]
 
 
 def test_other_rules_make_other_buckets(tmp_path: Path) -> None:
