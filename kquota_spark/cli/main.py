@@ -33,6 +33,7 @@ from kquota_spark.cli import (
     ship,
     tree,
     watch,
+    whatif,
 )
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
@@ -55,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
         resolve,
         explain,
         replay,
+        whatif,
         ship,
         collect,
         backfill,
