@@ -20,7 +20,8 @@ setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minut
 demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n, SOURCE=jmx, KIND=kraft, ENFORCE=1)
 	@$(BIN)/python -m kquota_spark.embedded.demo
 
-test: setup ## every test, the real broker's too
+test: setup ## every test, the real broker's and the browser's too
+	@$(BIN)/python -m tests.tools
 	@$(BIN)/python -m pytest
 
 lint: setup ## ruff: style and format

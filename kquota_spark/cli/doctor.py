@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from kquota_spark.cli.options import DEFAULT_CONFIG, add_settings_options, now_ms, settings_of
+from kquota_spark.cli.options import (
+    DEFAULT_CONFIG,
+    add_form_option,
+    add_settings_options,
+    now_ms,
+    settings_of,
+)
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -25,12 +31,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         action="store_true",
         help="ahead of the first run: settings, servers, the log topic, this machine",
     )
-    parser.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
+    add_form_option(parser)
     parser.set_defaults(run=run_doctor)
 
 

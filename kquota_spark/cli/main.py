@@ -32,7 +32,9 @@ from kquota_spark.cli import (
     resolve,
     restate,
     ship,
+    tree,
     watch,
+    whatif,
 )
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
@@ -55,11 +57,13 @@ def parser() -> argparse.ArgumentParser:
         resolve,
         explain,
         replay,
+        whatif,
         ship,
         collect,
         backfill,
         watch,
         restate,
+        tree,
         enforce,
         enforcement,
         freeze,

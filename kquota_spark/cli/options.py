@@ -6,10 +6,12 @@ import argparse
 import dataclasses
 import re
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from kquota_spark.cli.render import FORMATS, Format
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
@@ -59,19 +61,19 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return settings if tables is None else dataclasses.replace(settings, tables=tables)
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
+def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[Format] = FORMATS) -> None:
+    """Add --output; alone for what is never cut to a number of rows."""
+    parser.add_argument("--output", choices=forms, default="table", help="form of the output (default table)")
+
+
+def add_output_options(parser: argparse.ArgumentParser, forms: Sequence[Format] = FORMATS) -> None:
     """Add --output and --limit."""
-    parser.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
+    add_form_option(parser, forms)
     parser.add_argument(
         "--limit",
         type=whole_number,
         metavar="N",
-        help=f"at most N rows, 0 for all (default {_TABLE_LIMIT} in a table, all in json and csv)",
+        help=f"at most N rows, 0 for all (default {_TABLE_LIMIT} in a table, all in the other forms)",
     )
 
 

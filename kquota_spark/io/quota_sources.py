@@ -141,16 +141,8 @@ def from_tables(settings: Settings) -> QuotaHistory:
         UserError: there is no such table, or it has nothing of the cluster.
     """
     rows = query(settings, ["quota_rules"], _RULES).dicts()
-    clusters = sorted({row["cluster_id"] for row in rows})
     where = f"table quota_rules under {settings.tables}"
-    if not clusters:
-        raise UserError(f"{where} is empty: start the audit or kquota watch, or name another source")
-    cluster_id = clusters[0] if len(clusters) == 1 else settings.cluster_id
-    if cluster_id not in clusters:
-        held = ", ".join(clusters)
-        raise UserError(
-            f"{where} has nothing of cluster {cluster_id}, only {held}: set cluster_id (--config)"
-        )
+    cluster_id = cluster_in({row["cluster_id"] for row in rows}, settings, where)
     mine = [row for row in rows if row["cluster_id"] == cluster_id]
     known = [row["known_through"] for row in mine if row["known_through"] is not None]
     known_through_ms = max(known, default=BEGINNING_MS)
@@ -161,6 +153,23 @@ def from_tables(settings: Settings) -> QuotaHistory:
         cluster_id=cluster_id,
         leaders=_leaders(replace(settings, cluster_id=cluster_id)),
     )
+
+
+def cluster_in(clusters: Iterable[str], settings: Settings, where: str) -> str:
+    """Which of the clusters of a table is meant: the only one, else that of the settings.
+
+    Raises:
+        UserError: there is none, or not that one.
+    """
+    held = sorted(set(clusters))
+    if not held:
+        raise UserError(f"{where} is empty: start the audit or kquota watch, or name another source")
+    cluster_id = held[0] if len(held) == 1 else settings.cluster_id
+    if cluster_id not in held:
+        raise UserError(
+            f"{where} has nothing of cluster {cluster_id}, only {', '.join(held)}: set cluster_id (--config)"
+        )
+    return cluster_id
 
 
 def _leaders(settings: Settings) -> LeaderBook:
