@@ -17,6 +17,7 @@ from kquota_spark.cli import (
     backfill,
     cluster,
     collect,
+    context,
     doctor,
     enforce,
     enforcement,
@@ -70,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
         override,
         maintain,
         cluster,
+        context,
     ):
         group.add_commands(commands)
     return top
