@@ -31,7 +31,9 @@ from kquota_spark.cli import (
     resolve,
     restate,
     ship,
+    tree,
     watch,
+    whatif,
 )
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
@@ -54,11 +56,13 @@ def parser() -> argparse.ArgumentParser:
         resolve,
         explain,
         replay,
+        whatif,
         ship,
         collect,
         backfill,
         watch,
         restate,
+        tree,
         enforce,
         enforcement,
         freeze,

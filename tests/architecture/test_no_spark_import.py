@@ -30,6 +30,7 @@ READING = (
     "read",
     "render",
     "simulate",
+    "tree",
     "usage",
 )
 SPARK = {"pyspark", "delta", "py4j"}
