@@ -24,7 +24,8 @@ Format = Literal["table", "json", "csv"]
 Row = Mapping[str, Any]
 
 _JSON_VERSION = 1
-_TABLE_COLUMNS = 100
+TABLE_COLUMNS = 100
+"""Columns that a table fits into, whatever the terminal."""
 _GAP = "  "
 _SMALLEST_TEXT = 6
 _RATE_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
@@ -79,7 +80,7 @@ def show(report: Report, form: Format) -> None:
     if form == "csv":
         text = csv_report(report, is_for_terminal=is_terminal)
     else:
-        columns = max(_TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else _TABLE_COLUMNS
+        columns = max(TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else TABLE_COLUMNS
         has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         text = table_report(report, columns, has_colour=has_colour)
     # A terminal in an old encoding must not turn a name into a traceback.
@@ -116,7 +117,7 @@ def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
     return out.getvalue()
 
 
-def table_report(report: Report, columns: int = _TABLE_COLUMNS, *, has_colour: bool = False) -> str:
+def table_report(report: Report, columns: int = TABLE_COLUMNS, *, has_colour: bool = False) -> str:
     """A table that fits so many columns as long as its numbers do."""
     if not report.rows:
         return report.when_empty + "\n" if report.when_empty else ""
