@@ -57,7 +57,8 @@ FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")
 Row = Mapping[str, Any]
 
 _VERSION = 1
-_TABLE_COLUMNS = 100
+TABLE_COLUMNS = 100
+"""Columns that a table fits into, whatever the terminal."""
 _GAP = "  "
 _SMALLEST_TEXT = 6
 
@@ -113,7 +114,7 @@ def show(report: Report, form: Format) -> None:
     if form == "csv":
         text = csv_report(report, is_for_terminal=is_terminal)
     else:
-        columns = max(_TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else _TABLE_COLUMNS
+        columns = max(TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else TABLE_COLUMNS
         text = table_report(report, columns, has_colour=_has_colour())
     # A terminal in an old encoding must not turn a name into a traceback.
     encoding = sys.stdout.encoding or "utf-8"
@@ -167,7 +168,7 @@ def yaml_text(value: Any) -> str:
     """YAML in ASCII: what a terminal would act on is an escape, as in JSON."""
     import yaml
 
-    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=_TABLE_COLUMNS)
+    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=TABLE_COLUMNS)
 
 
 def _write_json(text: str) -> None:
@@ -205,7 +206,7 @@ def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
     return out.getvalue()
 
 
-def table_report(report: Report, columns: int = _TABLE_COLUMNS, *, has_colour: bool = False) -> str:
+def table_report(report: Report, columns: int = TABLE_COLUMNS, *, has_colour: bool = False) -> str:
     """A table that fits so many columns as long as its numbers do."""
     if not report.rows:
         return report.when_empty + "\n" if report.when_empty else ""
