@@ -9,7 +9,7 @@ epoch milliseconds (`epoch_ms(second)`): DuckDB's own values with a zone need py
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,8 @@ from urllib.parse import unquote, urlsplit
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.storage import local_path, storage_options
-from kquota_spark.schema.columns import Column, Table
+from kquota_spark.io.table_views import dataset_sql, empty_sql, files_sql
+from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
 
 if TYPE_CHECKING:
@@ -29,19 +30,15 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _DECLARED = {table.name: table for table in TABLES}
-_TIME_COLUMN = {"requests": "record_time_ms", "usage": "second", "decisions": "second"}
+_TIME_COLUMN = {
+    "requests": "record_time_ms",
+    "usage": "second",
+    "decisions": "second",
+    "jmx_samples": "sample_time_ms",
+}
 """Tables that are append-only in time: whole files older than asked for are left out by their statistics."""
 _MEMORY_LIMIT = "2GB"
 _READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-_SQL_TYPES = {
-    "string": "VARCHAR",
-    "boolean": "BOOLEAN",
-    "int": "INTEGER",
-    "bigint": "BIGINT",
-    "double": "DOUBLE",
-    "date": "DATE",
-    "timestamp": "TIMESTAMPTZ",
-}
 _RUN_FIRST = (
     "run the audit first (spark-submit jobs/audit.py --config conf/kquota.yaml) "
     "or check tables: in conf/kquota.yaml"
@@ -102,17 +99,45 @@ class Tables:
         self._newest_ms[name] = max((f.newest_ms for f in files if f.newest_ms is not None), default=None)
         if newer_than_ms is not None:
             files = [f for f in files if f.newest_ms is None or f.newest_ms >= newer_than_ms]
-        local = local_path(self._root)
-        if not files:
-            self._duckdb.execute(f'create view "{name}" as {_empty_sql(table)}')
-        elif local is None:
+        if files and local_path(self._root) is None:
             # Object stores: slower, but with deltalake's own credentials and file system.
             self._duckdb.register(f"dataset_{name}", delta.to_pyarrow_dataset())
-            self._duckdb.execute(f'create view "{name}" as {_dataset_sql(table)}')
+            self._duckdb.execute(f'create view "{name}" as {dataset_sql(table)}')
         else:
-            paths = [_glob_escaped(_file_path(local / name, f.path)) for f in files]
-            self._duckdb.execute(f'set variable "files_{name}" = ?', [paths])
-            self._duckdb.execute(f'create view "{name}" as {_files_sql(table)}')
+            self._open_local(table, [f.path for f in files])
+
+    def open_files(self, name: str, paths: Collection[str]) -> None:
+        """Make some files of a table visible to `query`, under its name.
+
+        Args:
+            name: a table of `schema.tables`.
+            paths: as the Delta log names them; one that is not there any more is an error of the query, or, on an
+                object store, left out.
+
+        Raises:
+            UserError: the table is missing or cannot be read.
+        """
+        table = _DECLARED[name]
+        if not paths or local_path(self._root) is not None:
+            self._open_local(table, paths)
+            return
+        from pyarrow.dataset import FileSystemDataset
+
+        whole: Any = self._delta_table(name).to_pyarrow_dataset()
+        wanted = {unquote(path) for path in paths}
+        parts = [part for part in whole.get_fragments() if unquote(part.path) in wanted]
+        dataset = FileSystemDataset(parts, whole.schema, whole.format, whole.filesystem)
+        self._duckdb.register(f"dataset_{name}", dataset)
+        self._duckdb.execute(f'create view "{name}" as {dataset_sql(table)}')
+
+    def _open_local(self, table: Table, paths: Collection[str]) -> None:
+        local = local_path(self._root)
+        if not paths or local is None:
+            self._duckdb.execute(f'create view "{table.name}" as {empty_sql(table)}')
+            return
+        files = [_glob_escaped(_file_path(local / table.name, path)) for path in paths]
+        self._duckdb.execute(f'set variable "files_{table.name}" = ?', [files])
+        self._duckdb.execute(f'create view "{table.name}" as {files_sql(table)}')
 
     def open_if_there(self, name: str, newer_than_ms: int | None = None) -> bool:
         """`open`, unless it was opened before; without the table an empty view, and False."""
@@ -121,7 +146,7 @@ class Tables:
         if self.location(name) is not None:
             self.open(name, newer_than_ms)
             return True
-        self._duckdb.execute(f'create or replace view "{name}" as {_empty_sql(_DECLARED[name])}')
+        self._duckdb.execute(f'create or replace view "{name}" as {empty_sql(_DECLARED[name])}')
         return False
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> Result:
@@ -151,11 +176,13 @@ class Tables:
             raise UserError(msg) from error
 
     def newest_ms(self, name: str) -> int | None:
-        """Newest second of an opened `usage` or `decisions`, epoch ms; None if it holds nothing."""
+        """Newest event time of an opened table that is append-only in time, epoch ms; None if it holds nothing."""
         newest_ms = self._newest_ms.get(name)
         if newest_ms is not None:
             return newest_ms
-        sql = f'select epoch_ms(max("{_TIME_COLUMN[name]}")) from "{name}"'  # noqa: S608 - names of ours
+        column = _TIME_COLUMN[name]
+        newest = f'max("{column}")' if column.endswith("_ms") else f'epoch_ms(max("{column}"))'
+        sql = f'select {newest} from "{name}"'  # noqa: S608 - names of ours
         found = self.query(sql).rows[0][0]
         return None if found is None else int(found)
 
@@ -260,39 +287,3 @@ def _file_path(table: Path, path: str) -> str:
 
 def _glob_escaped(path: str) -> str:
     return "".join(f"[{char}]" if char in "*?[" else char for char in path)
-
-
-def _flat(columns: Iterable[Column]) -> list[Column]:
-    return [column for column in columns if "struct<" not in column.type]
-
-
-def _sql_type(ddl: str) -> str:
-    if ddl.startswith("array<"):
-        return _sql_type(ddl[len("array<") : -1]) + "[]"
-    return _SQL_TYPES[ddl]
-
-
-def _empty_sql(table: Table) -> str:
-    columns = [f'null::{_sql_type(column.type)} as "{column.name}"' for column in _flat(table.columns)]
-    return f"select {', '.join(columns)} where false"
-
-
-def _dataset_sql(table: Table) -> str:
-    columns = ", ".join(f'"{column.name}"' for column in _flat(table.columns))
-    return f"select {columns} from dataset_{table.name}"  # noqa: S608 - names of the schema
-
-
-def _files_sql(table: Table) -> str:
-    """Reads `files_NAME`; partition columns stand in the path only, which Spark and delta-rs write alike."""
-    schema, selected = [], []
-    for column in _flat(table.columns):
-        name, sql_type = column.name, _sql_type(column.type)
-        if name in table.partition_by:
-            value = f"regexp_extract(filename, '.*/{name}=([^/]*)/', 1)"
-            selected.append(f'try_cast({value} as {sql_type}) as "{name}"')
-        else:
-            schema.append(f"'{name}': {{'name': '{name}', 'type': '{sql_type}', 'default_value': NULL}}")
-            selected.append(f'"{name}"')
-    files = f"getvariable('files_{table.name}')"
-    source = f"read_parquet({files}, filename = true, schema = MAP {{{', '.join(schema)}}})"
-    return f"select {', '.join(selected)} from {source}"  # noqa: S608 - names of the schema
