@@ -16,7 +16,10 @@ from kquota_spark.reports.sections.parts import Advice, Cell, Section, Table, Ti
 
 MOST_ROWS = 25
 """Of one table: a ticket is read, not searched."""
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!~^$:@=/])")
+_SPECIAL = re.compile(
+    r"[\\`*_{}\[\]#~$@]|:(?=//)|\.(?<=www\.)|^[-+=](?=\s|[-=+]|$)|(?<=^\d)[.)](?=\s|$)", re.ASCII
+)
+"""Inline marks, what makes a bare address a link, and what begins a list or underlines a heading at the start."""
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"})
 _SIGNS = {Tone.NEAR: " (!)", Tone.OVER: " (▲)"}
 
@@ -33,16 +36,16 @@ def markdown_page(report: AuditReport) -> str:
     ]
     for number, section in enumerate(page.sections, 1):
         lines += ["", *_section(number, section)]
-    return "\n".join([*lines, "", f"Made {escaped(page.made)}\\. Times are UTC\\.", ""])
+    return "\n".join([*lines, "", f"Made {escaped(page.made)}. Times are UTC.", ""])
 
 
 def escaped(text: str) -> str:
     """Text that Markdown shows as it is, on one line; what cannot be seen is shown as an escape."""
-    return _SPECIAL.sub(r"\\\1", terminal_text(text)).translate(_ENTITIES)
+    return _SPECIAL.sub(r"\\\g<0>", terminal_text(text)).translate(_ENTITIES)
 
 
 def _section(number: int, section: Section) -> Iterator[str]:
-    yield f"## {number}\\. {escaped(section.title)}"
+    yield f"## {number}. {escaped(section.title)}"
     yield ""
     yield escaped(section.lead)
     if section.tiles:

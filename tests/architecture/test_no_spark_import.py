@@ -29,6 +29,7 @@ READING = (
     "plan_page",
     "read",
     "render",
+    "report",
     "simulate",
     "usage",
 )
