@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
+from kquota_spark.formats.escape import (
+    csv_text,
+    cut,
+    encodable_json,
+    harmless_json,
+    json_text,
+    terminal_text,
+    width,
+)
 
-__all__ = ["csv_text", "cut", "encodable_json", "json_text", "terminal_text", "width"]
+__all__ = ["csv_text", "cut", "encodable_json", "harmless_json", "json_text", "terminal_text", "width"]

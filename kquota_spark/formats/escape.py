@@ -38,7 +38,11 @@ def json_text(value: Any) -> str:
 
     `json` itself escapes only the C0 controls; the others mean the same to a JSON reader as escapes.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return harmless_json(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def harmless_json(text: str) -> str:
+    """A line of JSON without a character that a terminal acts on; it means the same to a JSON reader."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_json_escaped(char) if _is_hidden(char) else char for char in text)

@@ -36,9 +36,7 @@ _IN_STRETCH = """cluster_id = getvariable('report_cluster')
 _TOLD = (
     "create temp table told_by_{table} as select distinct broker_id, quota_type from {table} where {where}"
 )
-_ONE_SOURCE = (
-    FROM_LOG + " or (broker_id, quota_type) not in (select (broker_id, quota_type) from told_by_{table})"
-)
+_ONE_SOURCE = f"{FROM_LOG} or (broker_id, quota_type) not in (from told_by_{{table}})"
 _MOST_NAMES = 20
 """So many users a decision names; a client id's bucket that is full of names may hold others."""
 _MINE = f"""
@@ -63,13 +61,13 @@ _JUDGED = f"""
 create temp view judged as
 select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
        {FROM_LOG} as is_log, coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled
-from decisions where {{where}} and {{one_source}} and {{of_tenant}}
+from decisions where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
 _OWN_BUCKET = f"(quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '')) in (select ({BUCKET}) from mine where shared_with = 0)"  # noqa: S608, E501
 _USED = f"""
 create temp view used as
 select *, epoch_ms(usage.second) as second_ms, {FROM_LOG} as is_log
-from usage where {{where}} and {{one_source}} and {{of_tenant}}
+from usage where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
 _SLOTS = f"""
 create temp table slots as
