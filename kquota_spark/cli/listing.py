@@ -14,11 +14,6 @@ from kquota_spark.io.tables import Result, Tables, utc_text
 
 RULE_LEGEND = "rule: u/ user, c/ client id, * the default"
 JMX_LEGEND = "jmx: the broker's own rate, sampled; the throttle is a mean of its last minute"
-ONE_SOURCE = """(source = 'log' or not exists (
-  select 1 from usage as told where told.source = 'log' and told.cluster_id = usage.cluster_id
-    and told.broker_id = usage.broker_id and told.quota_type = usage.quota_type
-))"""
-"""Condition on usage: rows from JMX only of what no log tells, so that nothing is added up twice."""
 _DAY_MS = 86_400_000
 
 

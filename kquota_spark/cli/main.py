@@ -17,6 +17,7 @@ from kquota_spark.cli import (
     backfill,
     cluster,
     collect,
+    context,
     doctor,
     enforce,
     enforcement,
@@ -33,6 +34,7 @@ from kquota_spark.cli import (
     ship,
     tree,
     watch,
+    whatif,
 )
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
@@ -55,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
         resolve,
         explain,
         replay,
+        whatif,
         ship,
         collect,
         backfill,
@@ -68,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
         override,
         maintain,
         cluster,
+        context,
     ):
         group.add_commands(commands)
     return top

@@ -14,11 +14,43 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Literal
 
-from kquota_spark.cli.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
+from kquota_spark.formats.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
+from kquota_spark.formats.person_units import (
+    clock_time,
+    iso_time,
+    or_dash,
+    person_bytes,
+    person_ms,
+    person_name,
+    person_percent,
+    person_rate,
+)
+
+__all__ = [
+    "Colour",
+    "Format",
+    "Report",
+    "Row",
+    "Shown",
+    "clock_time",
+    "csv_report",
+    "iso_time",
+    "json_report",
+    "or_dash",
+    "person_bytes",
+    "person_ms",
+    "person_name",
+    "person_percent",
+    "person_rate",
+    "print_answer",
+    "show",
+    "table_report",
+    "yaml_report",
+    "yaml_text",
+]
 
 Format = Literal["table", "json", "yaml", "csv"]
 FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")
@@ -28,8 +60,6 @@ _VERSION = 1
 _TABLE_COLUMNS = 100
 _GAP = "  "
 _SMALLEST_TEXT = 6
-_RATE_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
-_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 class Colour(Enum):
@@ -193,62 +223,3 @@ def _csv_cell(value: Any) -> str:
     if value is None:
         return ""
     return json_text(value) if isinstance(value, bool | list | tuple) else str(value)
-
-
-def iso_time(time_ms: int) -> str:
-    """`2026-11-21T05:40:48Z`; milliseconds only where there are some."""
-    time = datetime.fromtimestamp(time_ms / 1_000, UTC)
-    form = "%Y-%m-%dT%H:%M:%S" if time_ms % 1_000 == 0 else "%Y-%m-%dT%H:%M:%S.%f"
-    text = time.strftime(form)
-    return (text if time_ms % 1_000 == 0 else text[:-3]) + "Z"
-
-
-def clock_time(time_ms: int, *, with_day: bool) -> str:
-    """`05:40:48`, or `11-21 05:40:48` in a table of several days."""
-    form = "%m-%d %H:%M:%S" if with_day else "%H:%M:%S"
-    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime(form)
-
-
-def _scaled(value: float, units: Sequence[str]) -> str:
-    """Three or four characters and a unit: `950 B/s`, `1.2 MB/s`, `12.3 MB/s`, `123 MB/s`."""
-    unit = 0
-    # 999.5 would round to 1000 of the smaller unit.
-    while abs(value) >= 999.5 and unit < len(units) - 1:
-        value /= 1_000
-        unit += 1
-    is_whole = unit == 0 or abs(value) >= 99.95
-    return f"{value:.0f} {units[unit]}" if is_whole else f"{value:.1f} {units[unit]}"
-
-
-def person_rate(bytes_per_s: float | None) -> str:
-    """`1.2 MB/s`, in powers of 1,000; `none` where there is no limit."""
-    return "none" if bytes_per_s is None else _scaled(bytes_per_s, _RATE_UNITS)
-
-
-def or_dash(value: float | None, text: Callable[[Any], str]) -> str:
-    """The text of a value; `-` for one that the source does not tell."""
-    return "-" if value is None else text(value)
-
-
-def person_bytes(amount: int) -> str:
-    """`1.2 MB`, in powers of 1,000."""
-    return _scaled(amount, _BYTE_UNITS)
-
-
-def person_ms(duration_ms: float) -> str:
-    """`95 ms`, `12.3 s` or `5.0 min`."""
-    if duration_ms < 10_000:
-        return f"{duration_ms:.0f} ms"
-    return f"{duration_ms / 1_000:.1f} s" if duration_ms < 600_000 else f"{duration_ms / 60_000:.1f} min"
-
-
-def person_percent(percent: float | None) -> str:
-    """`103.2 %`; `-` where there is no limit. Digits count near the limit only."""
-    if percent is None:
-        return "-"
-    return f"{percent:.1f} %" if percent < 200 else f"{percent:.0f} %"
-
-
-def person_name(name: str | None) -> str:
-    """A user or client id; an empty one must not look like a missing column."""
-    return "-" if name is None else name or '""'

@@ -93,9 +93,7 @@ def _described_quotas(settings: Settings) -> list[Check]:
 
     kafka, timeout_ms = settings.kafka, min(settings.quotas.connect_timeout, _KAFKA_MOST_MS)
     try:
-        found = from_admin(
-            kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms, is_from_settings=True
-        )
+        found = from_admin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms)
     except UserError as error:
         evidence, _, advice = str(error).partition(": ")
         return [fail("described quotas", evidence, advice)]

@@ -47,21 +47,29 @@ with lines as (
     and not coalesce(is_from_follower, false)
 )
 """
-_CLIENTS = f"""{_OF_CLIENTS}
-select "user", client_id, {_HOST} as host, max(software) as software, count(*) as throttles
-from lines where throttle_ms >= {SHORTEST_THROTTLE_MS} group by all order by all
-"""  # noqa: S608 - text and numbers of ours
 _VERSIONS = f"""{_OF_CLIENTS}
-select "user", client_id, {_HOST} as host, api_key, api_version, count(*) as throttled
-from lines where throttle_ms > 0 group by all order by all
+, throttled as (
+  select "user", client_id, {_HOST} as host, api_key, api_version, sum(requests)::bigint as throttled,
+         sum(long_ones) as long_ones, max(software) as software
+  from (
+    select "user", client_id, connection, api_key, api_version, count(*) as requests,
+           count(*) filter (throttle_ms >= {SHORTEST_THROTTLE_MS}) as long_ones,
+           max(software) filter (throttle_ms >= {SHORTEST_THROTTLE_MS}) as software
+    from lines where throttle_ms > 0 group by all
+  ) group by all
+)
+select *, (sum(long_ones) over client)::bigint as throttles, max(software) over client as software_of_client
+from throttled window client as (partition by "user", client_id, host) order by all
 """  # noqa: S608 - text and numbers of ours
 # The mute runs from the moment the request was recorded; a response goes out at the time of its line.
 _ENDS = f"""{_OF_CLIENTS}
 , connections as (
-  select broker_id, "user", client_id, connection, {_HOST} as host, min(record_time_ms) as started_ms,
-         max(log_time_ms) as ended_ms, arg_max(record_time_ms, log_time_ms) as recorded_ms,
-         arg_max(throttle_ms, log_time_ms) as throttle_ms
-  from lines group by all
+  select *, {_HOST} as host from (
+    select broker_id, "user", client_id, connection, min(record_time_ms) as started_ms,
+           max(log_time_ms) as ended_ms, arg_max(record_time_ms, log_time_ms) as recorded_ms,
+           arg_max(throttle_ms, log_time_ms) as throttle_ms
+    from lines group by all
+  )
 )
 , followed as (
 select ended.*, min(next.started_ms) as next_ms, arg_min(next.connection, next.started_ms) as next_connection
@@ -86,10 +94,11 @@ with fetches as (
          point_kind = 1 and charged_bytes > {_DELIVERED_BYTES} and len(topics) > 0 as is_delivery
   from requests
   where cluster_id = ? and kind = 'request' and record_time_ms >= ? and quota_type = 'fetch'
-), runs as (
+), starving as (select distinct broker_id, "user", client_id from fetches where point_kind = 2),
+runs as (
   select *, count(*) filter (is_delivery) over (
     partition by broker_id, "user", client_id order by record_time_ms rows unbounded preceding) as deliveries
-  from fetches
+  from fetches semi join starving using (broker_id, "user", client_id)
 )
 select "user", client_id, broker_id, count(*) as fetches, min(record_time_ms) as first_ms,
        max(record_time_ms + observed_throttle_ms) as until_ms, max(observed_throttle_ms) as longest_throttle_ms
@@ -157,18 +166,16 @@ def _clients(tables: Tables, recent: tuple[str, int]) -> list[ThrottledClient]:
     names = ("user", "client_id", "host")
     versions = _grouped(tables.query(_VERSIONS, recent).dicts(), names)
     ends = _grouped(tables.query(_ENDS, recent).dicts(), (*names, "is_escape"))
-    throttled = {_key(row, names): row for row in tables.query(_CLIENTS, recent).dicts()}
     found = []
     for key, of_client in versions.items():
         escapes, timeouts = (ends.get((*key, is_escape), ()) for is_escape in (True, False))
-        long_ones = throttled.get(key)
         found.append(
             ThrottledClient(
                 user=key[0],
                 client_id=key[1],
                 host=key[2],
-                software="unknown" if long_ones is None else long_ones["software"],
-                throttles=0 if long_ones is None else long_ones["throttles"],
+                software=of_client[0]["software_of_client"] or "unknown",
+                throttles=of_client[0]["throttles"],
                 escapes=escapes[0]["times"] if escapes else 0,
                 escape_ends=list(map(_end, escapes)),
                 timeouts=timeouts[0]["times"] if timeouts else 0,

@@ -14,6 +14,8 @@ COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").
 READING = (
     "agreement",
     "agreement_line",
+    "cluster_choice",
+    "context",
     "declared_tables",
     "doctor",
     "enforce",
