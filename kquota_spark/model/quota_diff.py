@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.idle_rules import ANY_NAME
 from kquota_spark.model.ip_quotas import by_address, resolve_ip
 from kquota_spark.model.observed_clients import Seen
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet, edits_between
-from kquota_spark.model.quota_types import CONNECTION, IpQuotaKey, QuotaKey, QuotaType
+from kquota_spark.model.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket, candidates, resolve
 
 _IP = IpQuotaKey.CONNECTION_CREATION_RATE
@@ -32,6 +32,13 @@ class Identity(NamedTuple):
     user: str | None = None
     client_id: str | None = None
     ip: str | None = None
+
+    @classmethod
+    def of(cls, entity: AnyEntity) -> Identity:
+        """Whom an entity names."""
+        if isinstance(entity, IpEntity):
+            return cls(ip=_named(entity.ip))
+        return cls(_named(entity.user), _named(entity.client_id))
 
 
 class Governs(NamedTuple):
@@ -112,7 +119,7 @@ def _of_seen(
         entities = edited.get(quota_type.key)
         if entities is None or entities.isdisjoint(candidates(user, client_id)):
             continue
-        was, now = (_governs(quotas, Identity(user, client_id), quota_type) for quotas in (before, after))
+        was, now = (governs(quotas, Identity(user, client_id), quota_type.key) for quotas in (before, after))
         if _differs(was, now):
             identity = Identity(user, client_id)
             yield EffectChange(identity, quota_type.value, was, now, True, amount, throttled_ms)
@@ -131,7 +138,7 @@ def _possible(
             if identity in done:
                 continue
             done.add(identity)
-            was, now = (_governs(quotas, identity, quota_type) for quotas in (before, after))
+            was, now = (governs(quotas, identity, key) for quotas in (before, after))
             of_user = (identity.user, was[:2], now[:2])
             is_told = not isinstance(entity.client_id, str) and of_user in told
             if _differs(was, now) and not is_told:
@@ -179,10 +186,17 @@ def _identities(entity: Entity, names: _ClientIds) -> Iterator[Identity]:
         yield Identity(user, client_id)
 
 
-def _governs(quotas: QuotaSet, identity: Identity, quota_type: QuotaType) -> Governs:
+def governs(quotas: QuotaSet, identity: Identity, key: AnyKey) -> Governs:
+    """What governs an identity among quotas of which each address is in the one spelling."""
+    if isinstance(key, IpQuotaKey):
+        return _governs_ip(quotas, identity.ip)
     user, client_id = (ANY_NAME if name is None else name for name in identity[:2])
-    found = resolve(user, client_id, quota_type.key, quotas.get)
+    found = resolve(user, client_id, key, quotas.get)
     return Governs(found.limit, found.entity, None if found.limit is None else found.bucket)
+
+
+def _named(name: Name) -> str | None:
+    return name if isinstance(name, str) else None
 
 
 def _differs(before: Governs, after: Governs) -> bool:
@@ -192,10 +206,10 @@ def _differs(before: Governs, after: Governs) -> bool:
 def _of_ips(before: QuotaSet, after: QuotaSet, edits: Iterable[QuotaEdit]) -> Iterator[EffectChange]:
     for edit in edits:
         if isinstance(edit.entity, IpEntity):
-            ip = edit.entity.ip if isinstance(edit.entity.ip, str) else None
-            was, now = (_governs_ip(quotas, ip) for quotas in (before, after))
+            identity = Identity.of(edit.entity)
+            was, now = (governs(quotas, identity, edit.key) for quotas in (before, after))
             if _differs(was, now):
-                yield EffectChange(Identity(ip=ip), CONNECTION, was, now)
+                yield EffectChange(identity, CONNECTION, was, now)
 
 
 def _governs_ip(quotas: QuotaSet, ip: str | None) -> Governs:
