@@ -32,6 +32,7 @@ from kquota_spark.cli import (
     resolve,
     restate,
     ship,
+    top,
     tree,
     watch,
     whatif,
@@ -43,16 +44,17 @@ from kquota_spark.model.quota_callback import CallbackError
 
 def parser() -> argparse.ArgumentParser:
     """The parser of every command; the command groups add their own."""
-    top = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="kquota",
         description="Audit of Apache Kafka client quotas: reads the tables, replays request logs.",
     )
-    top.add_argument("--version", action="version", version=f"kquota {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    root.add_argument("--version", action="version", version=f"kquota {__version__}")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in (
         read,
         agreement,
         findings,
+        top,
         doctor,
         resolve,
         explain,
@@ -74,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         context,
     ):
         group.add_commands(commands)
-    return top
+    return root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
