@@ -24,6 +24,8 @@ _SQL_TYPES = {
     "timestamp": "TIMESTAMPTZ",
 }
 
+_READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
@@ -43,6 +45,14 @@ def files_of(delta: DeltaTable, time_column: str | None) -> list[TableFile]:
         return [TableFile(path, None) for path in paths]
     newest = actions.column(statistic).to_pylist()
     return [TableFile(path, _epoch_ms(time)) for path, time in zip(paths, newest, strict=True)]
+
+
+def unreadable_features(delta: DeltaTable) -> str:
+    """What only Spark can read of how a table is written; empty if nothing."""
+    unknown = set(delta.protocol().reader_features or ()) - _READABLE_FEATURES
+    if not unknown and "delta.columnMapping.mode" in delta.metadata().configuration:
+        return "columnMapping"
+    return ", ".join(sorted(unknown))
 
 
 def _epoch_ms(time: datetime | int | None) -> int | None:
