@@ -14,20 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io import table_files
 from kquota_spark.io.storage import local_path, storage_options
-from kquota_spark.io.table_files import (
-    dataset_sql,
-    empty_sql,
-    file_path,
-    files_of,
-    files_sql,
-    glob_escaped,
-    unreadable_features,
-)
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
 
@@ -139,7 +130,7 @@ class Tables:
         self, name: str, delta: DeltaTable, newer_than_ms: int | None, last_ms: int | None = None
     ) -> None:
         table = _DECLARED[name]
-        files = files_of(delta, _TIME_COLUMN.get(name))
+        files = table_files.files_of(delta, _TIME_COLUMN.get(name))
         newest_ms = max((f.newest_ms for f in files if f.newest_ms is not None), default=None)
         self._newest_ms[name] = newest_ms
         if last_ms is not None and newest_ms is not None:
@@ -159,28 +150,22 @@ class Tables:
         Raises:
             UserError: the table is missing or cannot be read.
         """
-        self._show(_DECLARED[name], paths, lambda: self._dataset_of(name, paths))
-
-    def _dataset_of(self, name: str, paths: Collection[str]) -> Any:
-        from pyarrow.dataset import FileSystemDataset
-
-        whole: Any = self._delta_table(name).to_pyarrow_dataset()
-        wanted = {unquote(path) for path in paths}
-        parts = [part for part in whole.get_fragments() if unquote(part.path) in wanted]
-        return FileSystemDataset(parts, whole.schema, whole.format, whole.filesystem)
+        self._show(_DECLARED[name], paths, lambda: table_files.dataset_of(self._delta_table(name), paths))
 
     def _show(self, table: Table, paths: Collection[str], dataset: Callable[[], Any]) -> None:
         local = local_path(self._root)
         if not paths:
-            source = empty_sql(table)
+            source = table_files.empty_sql(table)
         elif local is None:
             # Object stores: slower, but with deltalake's own credentials and file system.
             self._duckdb.register(f"dataset_{table.name}", dataset())
-            source = dataset_sql(table)
+            source = table_files.dataset_sql(table)
         else:
-            files = [glob_escaped(file_path(local / table.name, path)) for path in paths]
+            files = [
+                table_files.glob_escaped(table_files.file_path(local / table.name, path)) for path in paths
+            ]
             self._duckdb.execute(f'set variable "files_{table.name}" = ?', [files])
-            source = files_sql(table)
+            source = table_files.files_sql(table)
         self._executed(f'create or replace view "{table.name}" as {source}')
 
     def open_if_there(self, name: str, newer_than_ms: int | None = None) -> bool:
@@ -190,7 +175,7 @@ class Tables:
         if self.location(name) is not None:
             self.open(name, newer_than_ms)
             return True
-        self._duckdb.execute(f'create or replace view "{name}" as {empty_sql(_DECLARED[name])}')
+        self._duckdb.execute(f'create or replace view "{name}" as {table_files.empty_sql(_DECLARED[name])}')
         return False
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> Result:
@@ -277,7 +262,7 @@ class Tables:
             raise UserError(f"table {name} is missing under {self._root}: {_RUN_FIRST}") from error
         except (DeltaError, OSError) as error:
             raise self._unreadable(name, error) from error
-        features = unreadable_features(delta)
+        features = table_files.unreadable_features(delta)
         if features:
             raise UserError(
                 f"table {name} under {self._root} uses {features}, which only Spark can read: "
