@@ -25,6 +25,7 @@ from kquota_spark.cli import (
     explain,
     findings,
     freeze,
+    kfk,
     maintain,
     override,
     read,
@@ -72,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
         maintain,
         cluster,
         context,
+        kfk,
     ):
         group.add_commands(commands)
     return top
