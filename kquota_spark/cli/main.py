@@ -23,6 +23,7 @@ from kquota_spark.cli import (
     enforcement,
     exempt,
     explain,
+    exporter,
     findings,
     freeze,
     kfk,
@@ -30,9 +31,11 @@ from kquota_spark.cli import (
     override,
     read,
     replay,
+    report,
     resolve,
     restate,
     ship,
+    top,
     tree,
     watch,
     whatif,
@@ -44,19 +47,22 @@ from kquota_spark.model.quota_callback import CallbackError
 
 def parser() -> argparse.ArgumentParser:
     """The parser of every command; the command groups add their own."""
-    top = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="kquota",
         description="Audit of Apache Kafka client quotas: reads the tables, replays request logs.",
     )
-    top.add_argument("--version", action="version", version=f"kquota {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    root.add_argument("--version", action="version", version=f"kquota {__version__}")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in (
         read,
         agreement,
         findings,
+        top,
         doctor,
+        report,
         resolve,
         explain,
+        exporter,
         replay,
         whatif,
         ship,
@@ -76,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
         kfk,
     ):
         group.add_commands(commands)
-    return top
+    return root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,6 +31,7 @@ READING = (
     "plan_page",
     "read",
     "render",
+    "report",
     "simulate",
     "tree",
     "usage",

@@ -75,7 +75,8 @@ def _usage() -> Iterator[_Row]:
                         rate_per_s=2_000_000.0)  # fmt: skip
         if at_s % 5 == 0:
             for user in ("bob", "carol"):
-                yield usage(at_s, user=user, client_id=SHARED, amount=90_000, rate_per_s=90_000.0)
+                yield usage(at_s, user=user, client_id=SHARED, amount=90_000, rate_per_s=90_000.0,
+                            observed_throttle_ms=300 if user == "bob" else 0)  # fmt: skip
         if at_s % 10 == 0:
             for rank, name in enumerate(HOSTILE):
                 yield usage(at_s, broker_id=1 + rank % 2, user=name, client_id=name, amount=50_000 + rank,
