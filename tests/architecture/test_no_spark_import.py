@@ -25,6 +25,8 @@ READING = (
     "exempt",
     "findings",
     "freeze",
+    "kfk",
+    "kfk_selection",
     "listing",
     "options",
     "override",
