@@ -14,11 +14,13 @@ from kquota_spark.config.contexts import Context, Contexts, save_contexts
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quota_types import AnyKey
+from tests.integration.config_tree import config_tree
 from tests.integration.scram_users import credentials, set_credential
-from tests.unit.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, MUTATIONS, PRODUCE
+from tests.unit.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, MUTATIONS, PERCENT, PRODUCE
 from tests.unit.command_output import run
 
 pytestmark = pytest.mark.integration
@@ -141,6 +143,41 @@ def test_brokers_act_on_what_was_written_and_removed_in_zookeeper(clusters: Clus
             assert heard(entity, "")
         assert brokers.read() == {}
     assert "ERROR" not in log.read_text("utf-8")
+
+
+def test_both_roads_to_zookeeper_leave_the_same_nodes(clusters: Clusters) -> None:
+    """What brokers and kafka-configs write there, and what they leave of it when the last key goes.
+
+    Brokers write the keys of a node in the order of a hash map, so data is compared as JSON.
+    """
+    pair, other = Entity("same", "a b"), Entity("same", "c")
+    edits: list[tuple[AnyEntity, dict[AnyKey, float | None]]] = [
+        (IpEntity("10.0.0.1"), {CONNECTIONS: 5.0}),
+        (pair, {PRODUCE: 1e6, PERCENT: 12.5}),
+        (other, {MUTATIONS: 0.5}),
+        (pair, {PRODUCE: None}),
+        (pair, {PERCENT: None}),
+        (Entity("same"), {FETCH: 7.0}),
+        (Entity("same"), {FETCH: None}),  # above a pair
+        (other, {MUTATIONS: None}),
+        (Entity(None, "CN=ü/*~"), {FETCH: 3e6}),
+        (Entity(None, "CN=ü/*~"), {FETCH: None}),
+        (IpEntity("10.0.0.1"), {CONNECTIONS: None}),
+    ]
+    seen: dict[str, list[dict[str, object]]] = {}
+    with connected(clusters.of_zookeeper.zookeeper_connect) as client:
+        for road in ("brokers", "zookeeper"):
+            with opened_cluster(address_of_context(road)) as quotas:
+                seen[road] = []
+                for entity, values in edits:
+                    assert quotas.alter(entity, values) is None
+                    tree = config_tree(client) | config_tree(client, "/config/ips")
+                    nodes: dict[str, object] = {
+                        path: (data and json.loads(data), acl) for path, (data, acl) in tree.items()
+                    }
+                    seen[road].append(nodes)
+    assert seen["zookeeper"] == seen["brokers"]
+    assert len({len(nodes) for nodes in seen["brokers"]}) > 3, "nodes came and went"
 
 
 def test_two_spellings_of_one_road_say_the_same(clusters: Clusters, tmp_path: Path) -> None:

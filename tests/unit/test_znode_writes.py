@@ -153,7 +153,6 @@ def test_only_a_user_by_name_may_hold_other_keys(entity: Entity) -> None:
 
 
 def test_an_ip_is_a_whole_number_of_32_bits_and_its_node_holds_nothing_else() -> None:
-    # From a Kafka 3.9.1 broker: AlterClientQuotas for ip 10.0.0.1.
     data = b'{"version":1,"config":{"connection_creation_rate":"5"}}'
     ip = IpEntity("10.0.0.1")
     assert (
