@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from kquota_spark import __version__
 from kquota_spark.cli import (
     agreement,
+    alter,
     backfill,
     cluster,
     collect,
     context,
+    describe,
     doctor,
     enforce,
     enforcement,
@@ -66,6 +68,8 @@ def parser() -> argparse.ArgumentParser:
         watch,
         restate,
         tree,
+        describe,
+        alter,
         enforce,
         enforcement,
         freeze,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from kquota_spark.cli.render import FORMATS, Format
+from kquota_spark.cli.render import FORMATS
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
