@@ -206,13 +206,17 @@ def test_both_grammars_alter_alike(asked: str, cluster: InMemoryClusterQuotas) -
         ),
         (
             "--ip ::1 --add connection_creation_rate=2147483648",
-            "ips/::1: connection_creation_rate=2147483648: expected a whole number of connections per second, "
-            f"2147483647 or less{UNSENT}",
+            (
+                "ips/::1: connection_creation_rate=2147483648: expected a whole number of connections per second, "
+                f"2147483647 or less{UNSENT}"
+            ),
         ),
         (
             "--user alice --add connection_creation_rate=5",
-            "users/alice: no key 'connection_creation_rate', expected one of producer_byte_rate, "
-            "consumer_byte_rate, request_percentage, controller_mutation_rate",
+            (
+                "users/alice: no key 'connection_creation_rate', expected one of producer_byte_rate, "
+                "consumer_byte_rate, request_percentage, controller_mutation_rate"
+            ),
         ),
         (
             "--ip ::1 --add producer_byte_rate=5",
