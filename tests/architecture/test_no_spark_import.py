@@ -33,6 +33,7 @@ READING = (
     "plan_page",
     "read",
     "render",
+    "report",
     "simulate",
     "tree",
     "usage",
