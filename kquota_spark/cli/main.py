@@ -32,6 +32,7 @@ from kquota_spark.cli import (
     findings,
     freeze,
     import_quotas,
+    kfk,
     maintain,
     override,
     read,
@@ -90,6 +91,7 @@ def parser() -> argparse.ArgumentParser:
         maintain,
         cluster,
         context,
+        kfk,
     ):
         group.add_commands(commands)
     return root

@@ -27,6 +27,8 @@ READING = (
     "exempt",
     "findings",
     "freeze",
+    "kfk",
+    "kfk_selection",
     "listing",
     "options",
     "override",
