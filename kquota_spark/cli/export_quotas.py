@@ -69,6 +69,8 @@ def run_export(options: argparse.Namespace) -> int:
     if options.partial:
         quotas = _sayable(form, quotas)
     text = _written(form, quotas, options)
+    if not quotas:
+        say(terminal_text(f"kquota: note: no quotas in {origin}"), sys.stderr)
     if options.to is None:
         _print(text)
     else:

@@ -110,7 +110,7 @@ def _format_of(options: argparse.Namespace, text: str) -> Format:
             else "no format is like it"
         )
         options.usage(f"--format: cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
-    say(f"format: {found[0].name}, as it looks; --format names another", sys.stderr)
+    say(f"format: {found[0].name}, guessed; --format names another", sys.stderr)
     return found[0]
 
 
