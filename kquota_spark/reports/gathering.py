@@ -11,7 +11,7 @@ from kquota_spark.io.tables import Tables, utc_text
 from kquota_spark.reports.audit_report import AuditReport, Head, HurtBucket
 from kquota_spark.reports.capacity import capacities
 from kquota_spark.reports.changes import changes
-from kquota_spark.reports.clients_seen import observed
+from kquota_spark.reports.clients_beside_rules import clients_beside_rules
 from kquota_spark.reports.confidence import confidence
 from kquota_spark.reports.heat import heat_maps
 from kquota_spark.reports.hurt import hurt_buckets
@@ -67,7 +67,7 @@ def gather_report(
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
     hurt, hurt_left_out = hurt_buckets(scope)
     found_changes, changes_left_out = changes(scope)
-    clients, ids = observed(scope)
+    clients, ids = clients_beside_rules(scope)
     without_rule, unprotected_left_out = unprotected(scope, clients, ids)
     during = (scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000)
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
