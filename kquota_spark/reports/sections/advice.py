@@ -15,7 +15,13 @@ MOST_ADVICE = 50
 def unprotected_section(report: AuditReport) -> Section:
     """Findings about traffic that no rule meters as its owner may think."""
     count = len(report.unprotected) + report.unprotected_left_out
-    columns = (Column("severity"), Column("finding"), Column("about"), Column("what"), Column("what to do"))
+    columns = (
+        Column("severity", is_short=True),
+        Column("finding", is_short=True),
+        Column("about"),
+        Column("what"),
+        Column("what to do"),
+    )
     rows = [
         (
             Cell(one.severity, tone=_SEVERITY_TONES.get(one.severity, Tone.PLAIN)),
@@ -46,7 +52,7 @@ def to_do_section(report: AuditReport) -> Section:
     more = len(report.recommendations) - len(shown)
     title = "What to do" if head.tenant is None else "What can you do?"
     if not shown:
-        lead = "Nothing: the limits fit what this stretch shows."
+        lead = "Nothing is recommended from what this stretch shows."
     elif head.is_first_look:
         lead = f"{counted(len(report.recommendations), 'starting value')}; every command shows first what it would do."
     else:
