@@ -21,10 +21,14 @@
     const chars = [...text];
     return plain(chars.length > most ? `${chars.slice(0, most - 1).join("")}…` : text);
   };
+  // The page of a printer is A4 across, whatever the window was.
+  let isPrinting = false;
+  const widthOf = (node) => (isPrinting ? 1000 : node.clientWidth);
+
   // Labels have the same room in every chart, so that charts stand under each other.
   const labelRoom = (node) => (isNarrow(node) ? 112 : 190);
   const labelChars = (node) => Math.floor((labelRoom(node) - 14) / 7);
-  const isNarrow = (node) => node.clientWidth < 560;
+  const isNarrow = (node) => widthOf(node) < 560;
 
   // --- what every chart has ----------------------------------------------------------------------------------------
   const axis = (more) => ({
@@ -32,7 +36,7 @@
     fixedrange: true, automargin: false, ...more,
   });
   const layout = (node, height, more) => ({
-    height, width: node.clientWidth, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    height, width: widthOf(node), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("faint") },
     margin: { l: 8, r: 8, t: 8, b: 32 }, showlegend: false, dragmode: false, hovermode: "closest",
     hoverlabel: { bgcolor: colour("page"), bordercolor: colour("faint"), font: { color: colour("ink"), size: 12 }, align: "left" },
@@ -84,7 +88,7 @@
     const hover = data.percent.map((row, i) => row.map((value) =>
       `${brief(data.labels[i], 60)}<br>${value === null ? "no traffic or no limit" : `${value} % of the quota`}`));
     const middle = data.slots.map((slot) => slot + data.slot_ms / 2);
-    const isRoomy = (node.clientWidth - labelRoom(node)) / data.slots.length >= 26;
+    const isRoomy = (widthOf(node) - labelRoom(node)) / data.slots.length >= 26;
     return {
       traces: [{
         type: "heatmap", x: middle, y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 4.5, xgap: 1, ygap: 1,
@@ -126,7 +130,7 @@
         // In the gutter where other charts have their labels.
         legend: isNarrow(node)
           ? { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" }
-          : { x: -70 / (node.clientWidth - labelRoom(node) - 8), xanchor: "right", y: 1, yanchor: "top", bgcolor: "rgba(0,0,0,0)" },
+          : { x: -70 / (widthOf(node) - labelRoom(node) - 8), xanchor: "right", y: 1, yanchor: "top", bgcolor: "rgba(0,0,0,0)" },
         yaxis: axis({ rangemode: "tozero", tickformat: format, ticksuffix: line.suffix, nticks: 6 }),
         xaxis: axis({ type: "date", showgrid: false, range: [line.slots[0], line.slots.at(-1) + line.slot_ms], nticks: isNarrow(node) ? 4 : 10, hoverformat: "%Y-%m-%d %H:%M:%S" }),
       }),
@@ -217,10 +221,12 @@
   addEventListener("beforeprint", () => {
     before = { theme: root.dataset.theme, closed: all("details:not([open])") };
     root.dataset.theme = "light";
+    isPrinting = true;
     before.closed.forEach((node) => { node.open = true; });
     drawAll();
   });
   addEventListener("afterprint", () => {
+    isPrinting = false;
     if (before.theme) root.dataset.theme = before.theme; else delete root.dataset.theme;
     before.closed.forEach((node) => { node.open = false; });
     drawAll();

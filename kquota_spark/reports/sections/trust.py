@@ -108,7 +108,7 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
         (
             Cell(type_word(one.quota_type)),
             Cell(
-                "-" if percent is None else share_text(percent), "" if percent is None else f"{percent:.5f} %"
+                "-" if percent is None else _precise(percent), "" if percent is None else f"{percent:.5f} %"
             ),
             count_cell(one.judged),
             count_cell(one.judged - one.agreeing),
