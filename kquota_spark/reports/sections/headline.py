@@ -125,7 +125,7 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
 
 def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     largest = _largest(report)
-    starts = len(report.recommendations)
+    starts = len(report.recommendations) + report.recommendations_left_out
     if largest is None:
         return "No quota is set, and nothing was sent in this stretch.", ()
     of_type, first = largest
