@@ -31,6 +31,7 @@ from kquota_spark.cli import (
     resolve,
     restate,
     ship,
+    timeline,
     top,
     watch,
 )
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
         agreement,
         findings,
         top,
+        timeline,
         doctor,
         resolve,
         explain,
