@@ -12,7 +12,9 @@ from kquota_spark.reports.timeline_slots import Slot
 LABEL = 10
 """Columns at the left of the axis."""
 MOST_SLOTS = 88
-_ROWS = 8
+_ROWS = 10
+_HEADROOM = 10 / 8
+"""So that a limit is the upper edge of a row, and whatever is above it is seen above the line."""
 _EIGHTHS = 8
 _FAR = 4.0
 """A limit that is so many times the highest rate is not in the picture, or there would be no bars."""
@@ -28,7 +30,8 @@ class Strokes:
     Attributes:
         bars: from an eighth of a row to a whole one.
         unjudged: a bar of `usage`, where no quota governed.
-        limit: the line.
+        limit: the line of the limit.
+        exceeded: the line where the rate is above it.
         edge: left of all.
         throttled: a mark.
     """
@@ -36,16 +39,17 @@ class Strokes:
     bars: str
     unjudged: str
     limit: str
+    exceeded: str
     edge: str
     throttled: str
 
     def all(self) -> str:
         """Every one of them."""
-        return self.bars + self.unjudged + self.limit + self.edge + self.throttled
+        return self.bars + self.unjudged + self.limit + self.exceeded + self.edge + self.throttled
 
 
-BLOCKS = Strokes("▁▂▃▄▅▆▇█", "░", "─", "│", "▀")
-ASCII = Strokes("....####", ":", "-", "|", "t")
+BLOCKS = Strokes("▁▂▃▄▅▆▇█", "░", "─", "━", "│", "▀")
+ASCII = Strokes("....####", ":", "-", "=", "|", "t")
 
 
 def chart(slots: Sequence[Slot], strokes: Strokes, rate: Callable[[float], str]) -> Iterator[str]:
@@ -56,15 +60,30 @@ def chart(slots: Sequence[Slot], strokes: Strokes, rate: Callable[[float], str])
         strokes: what to draw with.
         rate: the text of a rate.
     """
-    peak = max((slot.rate_per_s or 0.0 for slot in slots), default=0.0)
-    limits = [slot.limit_per_s for slot in slots if slot.limit_per_s is not None]
-    top = max([peak, *(limit for limit in limits if limit <= _FAR * peak or not peak)]) or 1.0
+    limits = {slot.limit_per_s for slot in slots if slot.limit_per_s is not None}
+    near = [limit * _HEADROOM for limit in limits - far_limits(slots)]
+    top = max([_peak(slots), *near]) or 1.0
     labels = {_ROWS - 1: rate(top), 0: "0"}
     # A later limit names its row where two share one.
-    labels |= {_row_of(limit, top): rate(limit) for limit in limits if limit <= top}
+    labels |= {_row_of(slot.limit_per_s, top): rate(slot.limit_per_s)
+               for slot in slots if slot.limit_per_s is not None and slot.limit_per_s <= top}  # fmt: skip
     for row in reversed(range(_ROWS)):
         cells = "".join(_cell(slot, row, top, strokes) for slot in slots)
-        yield f"{labels.get(row, ''):>{LABEL}}{strokes.edge}{cells}"
+        yield f"{labels.get(row, ''):>{LABEL}}{strokes.edge}{cells}".rstrip()
+
+
+def far_limits(slots: Sequence[Slot]) -> set[float]:
+    """Limits that are not in the picture."""
+    peak = _peak(slots)
+    return {
+        slot.limit_per_s
+        for slot in slots
+        if slot.limit_per_s is not None and slot.limit_per_s > _FAR * peak > 0
+    }
+
+
+def _peak(slots: Sequence[Slot]) -> float:
+    return max((slot.rate_per_s or 0.0 for slot in slots), default=0.0)
 
 
 def _row_of(value: float, top: float) -> int:
@@ -73,15 +92,16 @@ def _row_of(value: float, top: float) -> int:
 
 
 def _cell(slot: Slot, row: int, top: float, strokes: Strokes) -> str:
-    """A bar breaks the line of its limit where it is above it, and nowhere else."""
+    """The line of the limit goes through the bars: what is above it is over the limit."""
     rate, limit = slot.rate_per_s, slot.limit_per_s
-    is_line = limit is not None and limit <= top and _row_of(limit, top) == row
-    if limit is not None and is_line:
-        return strokes.bars[-1] if rate is not None and rate > limit else strokes.limit
     if rate is None:
         return " "
+    is_over = limit is not None and rate > limit
+    line = -1 if limit is None or limit > top else _row_of(limit, top)
+    if row == line:
+        return strokes.exceeded if is_over else strokes.limit
     eighths = rate / top * _ROWS * _EIGHTHS - row * _EIGHTHS
-    if row == 0 and rate > 0:
+    if rate > 0 and (row == 0 or (is_over and row == line + 1)):
         eighths = max(eighths, 1.0)
     if eighths < 1.0:
         return " "

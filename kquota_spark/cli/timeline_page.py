@@ -11,7 +11,7 @@ from kquota_spark.cli.escape import cut, terminal_text
 from kquota_spark.cli.listing import bucket_text, counted, rule_text
 from kquota_spark.cli.page import Page, Tone
 from kquota_spark.cli.render import Row, clock_time, person_ms, person_name
-from kquota_spark.cli.timeline_chart import ASCII, BLOCKS, chart, letters, marks, time_axis
+from kquota_spark.cli.timeline_chart import ASCII, BLOCKS, chart, far_limits, letters, marks, time_axis
 from kquota_spark.cli.units import broker_text, rate_text, type_text
 from kquota_spark.io.tables import utc_text
 from kquota_spark.reports.timeline import Timeline
@@ -27,6 +27,7 @@ TIMELINE_COLUMNS = (
 TIMES = frozenset({"time", "until"})
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _MOST_TEXT = 200
+_MOST_NAME = 40
 _DAY_MS = 86_400_000
 
 
@@ -102,8 +103,12 @@ def print_timeline(found: Timeline, limit: int | None, page: Page) -> None:
     with_day = len({event.time_ms // _DAY_MS for _, event in shown}) > 1
     for letter, event in shown:
         label = f"{letter} {clock_time(event.time_ms, with_day=with_day)}  "
-        text = f"{event.kind}: {_event_text(event, quota_type)}"
-        page.paragraph(label, text, Tone.BAD if event.kind == "violation" else None, indent=len(label))
+        page.paragraph(
+            label,
+            _event_text(event, quota_type),
+            Tone.BAD if event.kind == "violation" else None,
+            indent=len(label),
+        )
     if len(found.events) > len(shown):
         page.line(
             f"and {counted(len(found.events) - len(shown), 'event')} more: --output json, or a shorter stretch"
@@ -120,12 +125,13 @@ def _head(found: Timeline) -> Iterator[str]:
     column = f"a column is {_length_text(found.length_ms)}: its highest rate"
     yield f"{utc_text(found.from_ms)} to {utc_text(to_ms)}, {column}"
     limits = {slot.limit_per_s for slot in found.slots if slot.source in ("log", "jmx")}
-    if not limits - {None}:
-        yield (
-            "no quota governed it: no limit, and the rates are means of what it sent, from usage"
-            if not limits
-            else "no limit was in force; the rates are the broker's"
-        )
+    far = [rate_text(found.place.quota_type, limit) for limit in sorted(far_limits(found.slots))]
+    if far:
+        yield f"the limit {', '.join(far)} is far above the picture"
+    if not limits:
+        yield "no quota governed it: no limit, and the rates are means of what it sent, from usage"
+    elif limits == {None}:
+        yield "no limit was in force; the rates are the broker's"
 
 
 def _key_text(key: BucketKey) -> str:
@@ -147,10 +153,11 @@ def _length_text(length_ms: int) -> str:
 
 def _event_text(event: Event, quota_type: str) -> str:
     what = cut(terminal_text(event.what), _MOST_TEXT)
-    values = ""
-    if event.has_values:
-        values = f"; {_value_text(event.before, quota_type)} -> {_value_text(event.after, quota_type)}"
-    return f"{what}{values}{'' if event.by is None else terminal_text(f', by {event.by}')}"
+    by = "" if event.by is None else f" by {cut(terminal_text(event.by), _MOST_NAME)}"
+    if not event.has_values:
+        return f"{event.kind}{by}: {what}"
+    values = f"{_value_text(event.before, quota_type)} -> {_value_text(event.after, quota_type)}"
+    return f"{event.kind}: {values}{by}: {what}"
 
 
 def _value_text(value: float | None, quota_type: str) -> str:

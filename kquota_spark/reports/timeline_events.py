@@ -181,13 +181,14 @@ def _editors(tables: Tables, cluster_id: str, stretch: Stretch) -> _Editors:
 def _enforcement(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
     for row in rows:
         is_override = row["policy"] == "override"
-        name = "" if is_override else f" by {row['policy']}"
-        why = f"{row['guard']}: {row['detail']}" if row["guard"] else row["reason"]
-        before, after = row["value_before"], row["value_after"]
-        if row["event"] == "restored":
-            before, after, why = after, before, row["detail"] or "what was there before"
-        mode = f" ({row['mode']})" if row["event"] == "planned" else ""
-        what = f"{row['event']}{name}{mode} {row['entity']}, plan {row['plan_id']}: {why}"
+        event, before, after = row["event"], row["value_before"], row["value_after"]
+        why = f"{row['guard']}: {row['detail']}" if row["guard"] else row["detail"]
+        if event == "planned":
+            why = f"{row['mode']}: {row['reason']}"
+        elif event == "restored":
+            before, after = after, before
+        of_policy = "" if is_override else f" {row['policy']},"
+        what = f"{event},{of_policy} {row['entity']}, plan {row['plan_id']}{f': {why}' if why else ''}"
         kind = "override" if is_override else "enforcement"
         yield Event(row["time_ms"], kind, what, before, after, row["actor"])
 
@@ -196,12 +197,12 @@ def _limits(tables: Tables, who: Identity, stretch: Stretch, keys: Sequence[Buck
     seconds, values = seconds_sql(who, stretch, keys)
     for row in tables.query(_STEPS.format(seconds=seconds), values).dicts():
         was = row["was"]
-        what = f"the limit in force is that of {row['rule'] or 'no rule'}"
+        what = f"in force by {row['rule'] or 'no rule'}"
         if any(row[name] != was[name] for name in ("bucket_user", "bucket_client_id", "bucket_tags")):
             tags = (row["bucket_user"], row["bucket_client_id"], row["bucket_tags"] or "")
             what += f", in a new bucket: {' / '.join(filter(None, tags))}"
         elif row["rule"] != was["rule"]:
-            what += f", before {was['rule'] or 'no rule'}"
+            what += f", before by {was['rule'] or 'no rule'}"
         yield Event(row["second_ms"], "limit", what, was["limit_per_s"], row["limit_per_s"])
 
 
