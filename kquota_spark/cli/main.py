@@ -17,6 +17,7 @@ from kquota_spark.cli import (
     backfill,
     cluster,
     collect,
+    context,
     doctor,
     enforce,
     enforcement,
@@ -29,10 +30,14 @@ from kquota_spark.cli import (
     override,
     read,
     replay,
+    report,
     resolve,
     restate,
     ship,
+    top,
+    tree,
     watch,
+    whatif,
 )
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
@@ -41,26 +46,30 @@ from kquota_spark.model.quota_callback import CallbackError
 
 def parser() -> argparse.ArgumentParser:
     """The parser of every command; the command groups add their own."""
-    top = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="kquota",
         description="Audit of Apache Kafka client quotas: reads the tables, replays request logs.",
     )
-    top.add_argument("--version", action="version", version=f"kquota {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    root.add_argument("--version", action="version", version=f"kquota {__version__}")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in (
         read,
         agreement,
         findings,
+        top,
         doctor,
+        report,
         resolve,
         explain,
         exporter,
         replay,
+        whatif,
         ship,
         collect,
         backfill,
         watch,
         restate,
+        tree,
         enforce,
         enforcement,
         freeze,
@@ -68,9 +77,10 @@ def parser() -> argparse.ArgumentParser:
         override,
         maintain,
         cluster,
+        context,
     ):
         group.add_commands(commands)
-    return top
+    return root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

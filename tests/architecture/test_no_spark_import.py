@@ -14,6 +14,8 @@ COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").
 READING = (
     "agreement",
     "agreement_line",
+    "cluster_choice",
+    "context",
     "declared_tables",
     "doctor",
     "enforce",
@@ -29,7 +31,9 @@ READING = (
     "plan_page",
     "read",
     "render",
+    "report",
     "simulate",
+    "tree",
     "usage",
 )
 SPARK = {"pyspark", "delta", "py4j"}
