@@ -44,9 +44,9 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "source": "jmx",
     }
     write_table(
-        root, "usage", {**place, "user": "jane", "client_id": "", "second": second(0), "rate_per_s": 7e6}
+        root, "usage", {**place, "user": "jane", "client_id": "", "second": second(0), "rate_per_s": 7e9}
     )
-    bucket = {"bucket_user": "jane", "bucket_client_id": "", "rate_per_s": 7e6, "is_certain": False}
+    bucket = {"bucket_user": "jane", "bucket_client_id": "", "rate_per_s": 7e9, "is_certain": False}
     write_table(root, "decisions", {**place, **bucket, "second": second(0)})
     return written(root, settings, log=str(root / "broker-1.log"))
 
