@@ -14,11 +14,15 @@ from collections.abc import Sequence
 from kquota_spark import __version__
 from kquota_spark.cli import (
     agreement,
+    alter,
     backfill,
     cluster,
     collect,
     context,
+    describe,
+    diff,
     doctor,
+    drift,
     enforce,
     enforcement,
     exempt,
@@ -28,6 +32,7 @@ from kquota_spark.cli import (
     findings,
     freeze,
     import_quotas,
+    kfk,
     maintain,
     override,
     read,
@@ -36,6 +41,7 @@ from kquota_spark.cli import (
     resolve,
     restate,
     ship,
+    timeline,
     top,
     tree,
     watch,
@@ -59,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
         agreement,
         findings,
         top,
+        timeline,
         doctor,
         report,
         resolve,
@@ -72,6 +79,10 @@ def parser() -> argparse.ArgumentParser:
         watch,
         restate,
         tree,
+        describe,
+        alter,
+        diff,
+        drift,
         enforce,
         enforcement,
         freeze,
@@ -82,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
         maintain,
         cluster,
         context,
+        kfk,
     ):
         group.add_commands(commands)
     return root
