@@ -120,7 +120,7 @@ def test_everybody_gets_the_same_after_a_move(
     before, after = clusters[source], clusters[target]
     before.fill()
     assert before.brokers.read() == QUOTAS
-    for name in NAMES:
+    for name in sorted({*NAMES} - {"kafka-configs-commands"}):
         file = str(tmp_path / name)
         assert run("export", *before.options, "--format", name, "--partial", "--to", file)[0] == 0
         code, out, err = run("import", file, *after.options, "--yes")
