@@ -31,7 +31,7 @@ class _Broker(socketserver.StreamRequestHandler):
 
     def _metadata(self) -> bytes:
         """Version 1: this broker, which is the controller, and no topics."""
-        host, port = b"127.0.0.1", self.server.server_address[1]
+        host, port = b"127.0.0.1", self.connection.getsockname()[1]
         broker = struct.pack(">ih", 1, len(host)) + host + struct.pack(">ih", port, -1)
         return struct.pack(">i", 1) + broker + struct.pack(">ii", 1, 0)
 
