@@ -137,10 +137,12 @@ def test_an_edit_of_another_in_between_is_kept(
 
 def test_what_brokers_would_not_read_is_a_sentence(quotas: ZooKeeperQuotas, client: KazooClient) -> None:
     put(client, "clients/a+b", payload(producer_byte_rate="1"))
+    put(client, "clients/a~b", payload(producer_byte_rate="1"))
     put(client, "users/carol", b"secret-canary")
     before = config_tree(client)
     cases: list[tuple[AnyEntity, dict[AnyKey, float | None], str]] = [
         (Entity(None, "a b"), {PRODUCE: 1e6}, "there is another node for the same client id, clients/a+b"),
+        (Entity(None, "a~b"), {PRODUCE: 1e6}, "there is another node for the same client id, clients/a~b"),
         (Entity("carol"), {PRODUCE: 1e6}, "its node is left as it is: not JSON"),
         (ALICE, {PRODUCE: 0.0}, "producer_byte_rate 0: Kafka takes only values above 0"),
         (ALICE, {CONNECTIONS: 3.0}, "connection_creation_rate is no quota of users and client ids"),
