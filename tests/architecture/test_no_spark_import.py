@@ -14,9 +14,11 @@ COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").
 READING = (
     "agreement",
     "agreement_line",
+    "alter",
     "cluster_choice",
     "context",
     "declared_tables",
+    "describe",
     "doctor",
     "enforce",
     "enforce_status",

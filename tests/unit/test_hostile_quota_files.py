@@ -13,6 +13,8 @@ from kquota_spark.model.quota_types import QuotaKey
 
 BYTES = "expected a whole number of bytes per second, 0 or more"
 KEYS = "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate"
+KEPT = "brokers keep what they had for it and the keys after it"
+FIELDS = "producerByteRate, consumerByteRate, requestPercentage, controllerMutationRate"
 WHO = "expected user-principal 'NAME', client-id 'NAME', ip 'NAME' or a default of these"
 ONLY = 'only resource "kafka_quota" or resource "kafka_quota_composite" is read'
 QUOTA = 'resource "kafka_quota" "a" {\n'
@@ -214,8 +216,7 @@ def test_terraform(text: str, found: list[str]) -> None:
         (
             '{"/config/users/a": {"version":1,"config":{"producer_byte_rate":"1.5"}}}',
             [
-                "/config/users/a: producer_byte_rate is not a whole number of 64 bits: brokers keep what they had for it "
-                "and the keys after it"
+                f"/config/users/a: producer_byte_rate is not a whole number of 64 bits: {KEPT}",
             ],
         ),
     ],
@@ -240,10 +241,7 @@ def test_nodes(text: str, found: list[str]) -> None:
         ),
         (
             KAFKA_USER + "metadata: {name: a}\nspec: {quotas: {rate: 1}}",
-            [
-                "document 1: spec.quotas: 'rate', expected one of producerByteRate, consumerByteRate, "
-                "requestPercentage, controllerMutationRate"
-            ],
+            [f"document 1: spec.quotas: 'rate', expected one of {FIELDS}"],
         ),
     ],
 )

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from kquota_spark.formats.exchange import declared, kafka_configs, rpk, strimzi, terraform, znode_tree
+from kquota_spark.formats.exchange import declared, kafka_configs, kfk, rpk, strimzi, terraform, znode_tree
+from kquota_spark.formats.exchange.reading import checked_text
+from kquota_spark.formats.exchange.writing import writable
 from kquota_spark.model.entities import LEVELS
 from kquota_spark.model.quota_set import QuotaSet
 
@@ -42,6 +44,17 @@ def _sign(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
+def _read_kfk(text: str) -> QuotaSet:
+    """As kfk-quotas itself takes them, but for what no cluster holds."""
+    quotas = kfk.read(checked_text(text))
+    writable(quotas)
+    return quotas
+
+
+def _write_kfk(quotas: QuotaSet) -> str:
+    return kfk.write(dict(writable(quotas)))
+
+
 FORMATS: Mapping[str, Format] = {
     each.name: each
     for each in (
@@ -52,6 +65,14 @@ FORMATS: Mapping[str, Format] = {
             declared.read,
             declared.write,
             _sign(r"^- *(?:\{ *)?[\"']?(?:user|client_id|ip|type|value|from_ms|to_ms)[\"']? *:"),
+        ),
+        Format(
+            "kfk",
+            "the JSON of kfk-quotas",
+            (),
+            _read_kfk,
+            _write_kfk,
+            _sign(r"\"clientEntity\"\s*:"),
         ),
         Format(
             "rpk",
