@@ -177,7 +177,8 @@ def test_no_rules_is_one_line(tmp_path: Path) -> None:
 def test_the_quotas_of_a_file_with_what_the_tables_know(tmp_path: Path) -> None:
     path = tmp_path / "quotas.yaml"
     path.write_text(
-        "- {user: alice, type: producer_byte_rate, value: 7}\n- {ip: '::1', type: connection_creation_rate, value: 9}\n",
+        "- {user: alice, type: producer_byte_rate, value: 7}\n"
+        "- {ip: '::1', type: connection_creation_rate, value: 9}\n",
         encoding="utf-8",
     )
     answer = as_json("tree", str(path), "--tables", clean(tmp_path / "t"))
