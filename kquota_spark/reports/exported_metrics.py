@@ -17,9 +17,11 @@ from kquota_spark.reports.shown_buckets import BucketSeries, ShownBuckets
 
 CLUSTER = ("cluster_id",)
 PLACE = ("cluster_id", "broker_id", "quota_type")
-BUCKET = (*PLACE, "user", "client_id", "tags", "bucket")
-"""`tags` only with a quota callback; `bucket="other"` only on the sum of the buckets without series of their own."""
-RULE = (*PLACE, "user", "client_id", "tags", "rule", "level")
+BUCKET = (*PLACE, "user", "client_id", "tags")
+"""`tags` only with a quota callback."""
+OR_OTHER = (*BUCKET, "bucket")
+"""`bucket="other"`, without broker and names, on the sum of the buckets that have no series of their own."""
+RULE = (*BUCKET, "rule", "level")
 
 
 class Metric(NamedTuple):
@@ -78,17 +80,17 @@ OF_BUCKETS: tuple[Metric, ...] = (
     Metric(
         "bucket_quota_used_ratio",
         "gauge",
-        BUCKET,
+        OR_OTHER,
         "Rate by limit, highest of a minute; above 1 is violated. Of other: the highest of its buckets.",
     ),
-    *(Metric(f"bucket_{amount}_total", "counter", BUCKET, about) for amount, about in _AMOUNTS.items()),
-    Metric("bucket_requests_total", "counter", BUCKET, "Requests."),
-    Metric("bucket_throttled_requests_total", "counter", BUCKET, "Requests that were throttled."),
-    Metric("bucket_throttle_seconds_total", "counter", BUCKET, "Sum of the throttles of all requests."),
+    *(Metric(f"bucket_{amount}_total", "counter", OR_OTHER, about) for amount, about in _AMOUNTS.items()),
+    Metric("bucket_requests_total", "counter", OR_OTHER, "Requests."),
+    Metric("bucket_throttled_requests_total", "counter", OR_OTHER, "Requests that were throttled."),
+    Metric("bucket_throttle_seconds_total", "counter", OR_OTHER, "Sum of the throttles of all requests."),
     Metric(
         "bucket_time_in_throttle_seconds_total",
         "counter",
-        BUCKET,
+        OR_OTHER,
         "Time during which a throttle of the bucket held.",
     ),
 )

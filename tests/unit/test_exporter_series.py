@@ -65,7 +65,7 @@ def test_a_quiet_look_takes_no_series_away() -> None:
     assert _names(shown) == {"b"}
 
 
-def test_uses_that_shake_by_a_tenth_change_no_series_in_an_hour() -> None:
+def test_uses_that_shake_by_a_twentieth_change_no_series_in_an_hour() -> None:
     print("seed 11")
     uses, shaken = {f"b{n}": n / 100 for n in range(1, 101)}, random.Random(11)
     shown = ShownBuckets(10)
@@ -73,7 +73,7 @@ def test_uses_that_shake_by_a_tenth_change_no_series_in_an_hour() -> None:
     for look in range(240):
         before = _names(shown)
         shown.fold(
-            _look(**{name: use * shaken.uniform(0.9, 1.1) for name, use in uses.items()}), look * LOOK_MS
+            _look(**{name: use * shaken.uniform(0.95, 1.05) for name, use in uses.items()}), look * LOOK_MS
         )
         changes += look >= 8 and _names(shown) != before  # two minutes to find the highest
     assert changes == 0

@@ -17,6 +17,7 @@ from kquota_spark.reports.sections.words import (
     count_cell,
     counted,
     finite,
+    in_order,
     length,
     rate_cell,
     short_moment,
@@ -40,7 +41,8 @@ def limits_section(report: AuditReport) -> Section:
     """One heat map a quota type, then the rate of each bucket beside its limit."""
     is_own = report.head.tenant is not None
     near, over = near_and_over(report)
-    blocks = [_heat(report, heat) for heat in report.heat if heat.buckets]
+    heats = sorted((heat for heat in report.heat if heat.buckets), key=_order)
+    blocks = [_heat(report, heat) for heat in heats]
     lines = report.lines[:_MOST_LINES]
     return Section(
         anchor="limits",
@@ -50,6 +52,10 @@ def limits_section(report: AuditReport) -> Section:
         tone=Tone.OVER if over else Tone.NEAR if near else Tone.PLAIN,
         blocks=(*blocks, *([_lines(report, lines)] if lines else [])),
     )
+
+
+def _order(heat: HeatMap) -> int:
+    return in_order(heat.buckets[0].quota_type)
 
 
 def near_and_over(report: AuditReport) -> tuple[int, int]:
@@ -99,7 +105,7 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
     columns = (
         Column("bucket"),
         Column("highest", is_number=True),
-        Column("when (UTC)"),
+        Column("when (UTC)", is_short=True),
         Column("slots at 80 to 100 %", is_number=True),
         Column("slots over 100 %", is_number=True),
         Column("slots with traffic", is_number=True),
@@ -132,7 +138,7 @@ def _lines(report: AuditReport, lines: Any) -> Block:
     data = {"lines": [_points(report, line) for line in lines]}
     columns = (
         Column("bucket"),
-        Column("type"),
+        Column("type", is_short=True),
         Column("broker", is_number=True),
         Column("highest rate", is_number=True),
         Column("limit at the end", is_number=True),

@@ -36,6 +36,8 @@ class Column:
 
     title: str
     is_number: bool = False
+    is_short: bool = False
+    """Never broken over two lines."""
 
 
 @dataclass(frozen=True, slots=True)
