@@ -33,6 +33,7 @@ types: setup ## mypy, strict
 
 bench: setup ## lines per second of the whole audit (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.bench.reading
 
 clean: ## remove what was built or run here (.kquota too); .venv and the jars of all checkouts stay
 	@if [ -x $(BIN)/kquota ] && [ -f .kquota/cluster/cluster.json ]; then $(BIN)/kquota cluster down; fi

@@ -14,23 +14,35 @@ from collections.abc import Sequence
 from kquota_spark import __version__
 from kquota_spark.cli import (
     agreement,
+    alter,
     backfill,
     cluster,
     collect,
+    context,
+    describe,
+    diff,
     doctor,
+    drift,
     enforce,
     enforcement,
     exempt,
     explain,
+    export_quotas,
+    exporter,
     findings,
     freeze,
+    import_quotas,
+    kfk,
     maintain,
     override,
     read,
     replay,
+    report,
     resolve,
     restate,
     ship,
+    timeline,
+    top,
     tree,
     watch,
     whatif,
@@ -42,19 +54,23 @@ from kquota_spark.model.quota_callback import CallbackError
 
 def parser() -> argparse.ArgumentParser:
     """The parser of every command; the command groups add their own."""
-    top = argparse.ArgumentParser(
+    root = argparse.ArgumentParser(
         prog="kquota",
         description="Audit of Apache Kafka client quotas: reads the tables, replays request logs.",
     )
-    top.add_argument("--version", action="version", version=f"kquota {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    root.add_argument("--version", action="version", version=f"kquota {__version__}")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in (
         read,
         agreement,
         findings,
+        top,
+        timeline,
         doctor,
+        report,
         resolve,
         explain,
+        exporter,
         replay,
         whatif,
         ship,
@@ -63,16 +79,24 @@ def parser() -> argparse.ArgumentParser:
         watch,
         restate,
         tree,
+        describe,
+        alter,
+        diff,
+        drift,
         enforce,
         enforcement,
         freeze,
         exempt,
         override,
+        import_quotas,
+        export_quotas,
         maintain,
         cluster,
+        context,
+        kfk,
     ):
         group.add_commands(commands)
-    return top
+    return root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

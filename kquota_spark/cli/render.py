@@ -12,8 +12,8 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -57,7 +57,8 @@ FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")
 Row = Mapping[str, Any]
 
 _VERSION = 1
-_TABLE_COLUMNS = 100
+TABLE_COLUMNS = 100
+"""Columns that a table fits into, whatever the terminal."""
 _GAP = "  "
 _SMALLEST_TEXT = 6
 
@@ -113,12 +114,45 @@ def show(report: Report, form: Format) -> None:
     if form == "csv":
         text = csv_report(report, is_for_terminal=is_terminal)
     else:
-        columns = max(_TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else _TABLE_COLUMNS
-        has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        text = table_report(report, columns, has_colour=has_colour)
+        columns = max(TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else TABLE_COLUMNS
+        text = table_report(report, columns, has_colour=_has_colour())
     # A terminal in an old encoding must not turn a name into a traceback.
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence[Row]:
+    """`show` for rows that take a while to find: a table shows each at once, in columns as wide as they `keep`."""
+    if form != "table":
+        report = replace(report, rows=list(rows))
+        show(report, form)
+        return report.rows
+    found: list[Row] = []
+    _write_now(_uncut_line(report, [column.title for column in report.shown]))
+    for row in rows:
+        found.append(row)
+        line = _uncut_line(report, [terminal_text(column.text(row)) for column in report.shown])
+        _write_now(_coloured(line, report.colour(row) if _has_colour() else None))
+    return found
+
+
+def _uncut_line(report: Report, texts: Sequence[str]) -> str:
+    pairs = zip(report.shown, texts, strict=True)
+    return _line(report.shown, texts, [max(column.keep, width(text)) for column, text in pairs])
+
+
+def _write_now(line: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stdout.flush()
+
+
+def _coloured(line: str, colour: Colour | None) -> str:
+    return f"\x1b[{colour.value}m{line}\x1b[0m" if colour else line
+
+
+def _has_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def print_answer(command: str, answer: Mapping[str, Any], form: Format) -> None:
@@ -134,7 +168,7 @@ def yaml_text(value: Any) -> str:
     """YAML in ASCII: what a terminal would act on is an escape, as in JSON."""
     import yaml
 
-    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=_TABLE_COLUMNS)
+    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=TABLE_COLUMNS)
 
 
 def _write_json(text: str) -> None:
@@ -172,7 +206,7 @@ def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
     return out.getvalue()
 
 
-def table_report(report: Report, columns: int = _TABLE_COLUMNS, *, has_colour: bool = False) -> str:
+def table_report(report: Report, columns: int = TABLE_COLUMNS, *, has_colour: bool = False) -> str:
     """A table that fits so many columns as long as its numbers do."""
     if not report.rows:
         return report.when_empty + "\n" if report.when_empty else ""
@@ -181,9 +215,9 @@ def table_report(report: Report, columns: int = _TABLE_COLUMNS, *, has_colour: b
     widths = _fitted_widths(report.shown, [titles, *cells], columns if report.is_cut else sys.maxsize)
     lines = [_line(report.shown, titles, widths)]
     for row, texts in zip(report.rows, cells, strict=True):
-        colour = report.colour(row) if has_colour else None
-        line = _line(report.shown, texts, widths)
-        lines.append(f"\x1b[{colour.value}m{line}\x1b[0m" if colour else line)
+        lines.append(
+            _coloured(_line(report.shown, texts, widths), report.colour(row) if has_colour else None)
+        )
     return "\n".join([*lines, *([report.footer] if report.footer else [])]) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -53,10 +54,13 @@ def person_bytes(amount: int) -> str:
 
 
 def person_ms(duration_ms: float) -> str:
-    """`95 ms`, `12.3 s` or `5.0 min`."""
+    """`95 ms`, `12.3 s`, `15.0 min` or `3.5 h`."""
     if duration_ms < 10_000:
         return f"{duration_ms:.0f} ms"
-    return f"{duration_ms / 1_000:.1f} s" if duration_ms < 600_000 else f"{duration_ms / 60_000:.1f} min"
+    if duration_ms < 600_000:
+        return f"{duration_ms / 1_000:.1f} s"
+    is_hours = duration_ms >= 2 * 3_600_000
+    return f"{duration_ms / 3_600_000:.1f} h" if is_hours else f"{duration_ms / 60_000:.1f} min"
 
 
 def person_percent(percent: float | None) -> str:
@@ -93,3 +97,13 @@ def type_text(quota_type: str) -> str:
 def broker_text(broker_id: int) -> str:
     """The id, or `ctl` for the active controller."""
     return "ctl" if broker_id < 0 else str(broker_id)
+
+
+def bucket_text(user: str, client_id: str, tags: str | None) -> str:
+    """`user alice`, `client etl` or `alice / etl`; with a callback its own tags (a JSON object), `group pay`."""
+    if tags:
+        named: dict[str, str] = json.loads(tags)
+        return ", ".join(f"{name} {value}" for name, value in named.items()) or "no tags"
+    if user and client_id:
+        return f"{user} / {client_id}"
+    return f"user {user}" if user else f"client {person_name(client_id)}"

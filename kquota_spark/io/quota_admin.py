@@ -27,10 +27,11 @@ _KEYS: Mapping[str, AnyKey] = {key.value: key for key in (*QuotaKey, *IpQuotaKey
 
 
 class Named(NamedTuple):
-    """What errors call the address and the login by."""
+    """What errors call the address and the login by, and what to use where the cluster is of the other kind."""
 
     servers: str = "kafka.bootstrap_servers"
     login: str = "kafka.options"
+    instead: str = "quotas.source: zookeeper"
 
 
 class Refusal(NamedTuple):
@@ -194,7 +195,7 @@ class QuotaAdmin:
                 raise UserError(f"{self._where} refused the login: check {self._named.login}") from error
             except IncompatibleBrokerVersion as error:
                 raise UserError(
-                    f"{self._where} is older than 2.6 and has no calls for quotas: use ZooKeeper"
+                    f"{self._where} is older than 2.6 and has no calls for quotas: use {self._named.instead}"
                 ) from error
             except ValueError as error:
                 raise UserError(

@@ -11,6 +11,7 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, name_nodes
+from kquota_spark.io.quota_admin import Named, QuotaAdmin
 from kquota_spark.io.storage import local_path, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.model.entities import AnyEntity, Entity
@@ -109,7 +110,7 @@ def from_admin(
     of: Client | None = None,
     *,
     timeout_ms: int,
-    is_from_settings: bool = False,
+    named: Named = Named(),  # noqa: B008 - a tuple
 ) -> QuotaHistory:
     """What a running cluster's Admin API (KIP-546) describes now.
 
@@ -118,15 +119,12 @@ def from_admin(
         properties: client properties for the login.
         of: only what can govern this client; None for all.
         timeout_ms: limit of connecting, and again of each request.
-        is_from_settings: errors name the settings instead of options of a command.
+        named: what errors call them by.
 
     Raises:
         UserError: no broker answers in time, or it refuses us.
     """
-    from kquota_spark.io.quota_admin import Named, QuotaAdmin
-
     entities = None if of is None else candidates(*of)
-    named = Named() if is_from_settings else Named("--bootstrap-server", "--command-config")
     admin = QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)
     try:
         found = admin.describe(entities)
@@ -219,7 +217,6 @@ def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
             kafka.options,
             of,
             timeout_ms=quotas.connect_timeout,
-            is_from_settings=True,
         )
     raise UserError("quotas.source: a file is no cluster: expected zookeeper or admin")
 

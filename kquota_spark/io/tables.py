@@ -9,17 +9,17 @@ epoch milliseconds (`epoch_ms(second)`): DuckDB's own values with a zone need py
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io import table_files
 from kquota_spark.io.storage import local_path, storage_options
-from kquota_spark.schema.columns import Column, Table
+from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
 
 if TYPE_CHECKING:
@@ -27,21 +27,17 @@ if TYPE_CHECKING:
     from typing import Self
 
     from deltalake import DeltaTable
+    from duckdb import DuckDBPyConnection
 
 _DECLARED = {table.name: table for table in TABLES}
-_TIME_COLUMN = {"requests": "record_time_ms", "usage": "second", "decisions": "second"}
+_TIME_COLUMN = {
+    "requests": "record_time_ms",
+    "usage": "second",
+    "decisions": "second",
+    "jmx_samples": "sample_time_ms",
+}
 """Tables that are append-only in time: whole files older than asked for are left out by their statistics."""
 _MEMORY_LIMIT = "2GB"
-_READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-_SQL_TYPES = {
-    "string": "VARCHAR",
-    "boolean": "BOOLEAN",
-    "int": "INTEGER",
-    "bigint": "BIGINT",
-    "double": "DOUBLE",
-    "date": "DATE",
-    "timestamp": "TIMESTAMPTZ",
-}
 _RUN_FIRST = (
     "run the audit first (spark-submit jobs/audit.py --config conf/kquota.yaml) "
     "or check tables: in conf/kquota.yaml"
@@ -72,6 +68,7 @@ class Tables:
         self._root = settings.tables.rstrip("/") or "/"
         self._storage = storage_options(settings)
         self._newest_ms: dict[str, int | None] = {}
+        self._followed: dict[str, DeltaTable] = {}
         # Queries that do not fit into memory spill here instead of into the current directory.
         self._spill = tempfile.TemporaryDirectory(prefix="kquota-")
         self._duckdb = duckdb.connect(
@@ -96,23 +93,80 @@ class Tables:
         Raises:
             UserError: the table is missing or cannot be read.
         """
+        self._make_visible(name, self._delta_table(name), newer_than_ms)
+
+    def follow(self, name: str, last_ms: int) -> bool:
+        """Make the newest stretch of a table visible; called again, at the cost of what was committed since.
+
+        Files that hold only rows older than that are left out; the query still has to filter.
+
+        Args:
+            name: a table of `schema.tables` that is append-only in time.
+            last_ms: length of the stretch, up to the newest row.
+
+        Returns:
+            Whether the table is at another version than at the last call.
+
+        Raises:
+            UserError: the table is missing or cannot be read; then `close`, and open it anew.
+        """
+        from deltalake.exceptions import DeltaError
+
+        delta = self._followed.get(name)
+        if delta is None:
+            delta = self._followed[name] = self._delta_table(name)
+        else:
+            before = delta.version()
+            try:
+                delta.update_incremental()
+            except (DeltaError, OSError) as error:
+                raise self._unreadable(name, error) from error
+            if delta.version() == before:
+                return False
+        self._make_visible(name, delta, None, last_ms)
+        return True
+
+    def _make_visible(
+        self, name: str, delta: DeltaTable, newer_than_ms: int | None, last_ms: int | None = None
+    ) -> None:
         table = _DECLARED[name]
-        delta = self._delta_table(name)
-        files = _files(delta, _TIME_COLUMN.get(name))
-        self._newest_ms[name] = max((f.newest_ms for f in files if f.newest_ms is not None), default=None)
+        files = table_files.files_of(delta, _TIME_COLUMN.get(name))
+        newest_ms = max((f.newest_ms for f in files if f.newest_ms is not None), default=None)
+        self._newest_ms[name] = newest_ms
+        if last_ms is not None and newest_ms is not None:
+            newer_than_ms = newest_ms - last_ms
         if newer_than_ms is not None:
             files = [f for f in files if f.newest_ms is None or f.newest_ms >= newer_than_ms]
+        self._show(table, [f.path for f in files], delta.to_pyarrow_dataset)
+
+    def open_files(self, name: str, paths: Collection[str]) -> None:
+        """Make some files of a table visible to `query`, under its name.
+
+        Args:
+            name: a table of `schema.tables`.
+            paths: as the Delta log names them; one that is not there any more is an error of the query, or, on an
+                object store, left out.
+
+        Raises:
+            UserError: the table is missing or cannot be read.
+        """
+        self._show(_DECLARED[name], paths, lambda: table_files.dataset_of(self._delta_table(name), paths))
+
+    def _show(self, table: Table, paths: Collection[str], dataset: Callable[[], Any]) -> None:
         local = local_path(self._root)
-        if not files:
-            self._duckdb.execute(f'create view "{name}" as {_empty_sql(table)}')
+        if not paths:
+            source = table_files.empty_sql(table)
         elif local is None:
             # Object stores: slower, but with deltalake's own credentials and file system.
-            self._duckdb.register(f"dataset_{name}", delta.to_pyarrow_dataset())
-            self._duckdb.execute(f'create view "{name}" as {_dataset_sql(table)}')
+            self._duckdb.register(f"dataset_{table.name}", dataset())
+            source = table_files.dataset_sql(table)
         else:
-            paths = [_glob_escaped(_file_path(local / name, f.path)) for f in files]
-            self._duckdb.execute(f'set variable "files_{name}" = ?', [paths])
-            self._duckdb.execute(f'create view "{name}" as {_files_sql(table)}')
+            files = [
+                table_files.glob_escaped(table_files.file_path(local / table.name, path)) for path in paths
+            ]
+            self._duckdb.execute(f'set variable "files_{table.name}" = ?', [files])
+            source = table_files.files_sql(table)
+        self._executed(f'create or replace view "{table.name}" as {source}')
 
     def open_if_there(self, name: str, newer_than_ms: int | None = None) -> bool:
         """`open`, unless it was opened before; without the table an empty view, and False."""
@@ -121,7 +175,7 @@ class Tables:
         if self.location(name) is not None:
             self.open(name, newer_than_ms)
             return True
-        self._duckdb.execute(f'create or replace view "{name}" as {_empty_sql(_DECLARED[name])}')
+        self._duckdb.execute(f'create or replace view "{name}" as {table_files.empty_sql(_DECLARED[name])}')
         return False
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> Result:
@@ -134,12 +188,22 @@ class Tables:
         Raises:
             UserError: the files cannot be read, or a parameter is not valid text.
         """
+        cursor = self._executed(sql, parameters)
+        columns = tuple(str(column[0]) for column in cursor.description or ())
+        with self._said_by_us():
+            return Result(columns, cursor.fetchall())
+
+    def _executed(self, sql: str, parameters: Sequence[object] = ()) -> DuckDBPyConnection:
+        with self._said_by_us():
+            return self._duckdb.execute(sql, list(parameters))
+
+    @contextmanager
+    def _said_by_us(self) -> Iterator[None]:
+        """What DuckDB cannot do, as an error for users."""
         import duckdb
 
         try:
-            cursor = self._duckdb.execute(sql, list(parameters))
-            columns = tuple(str(column[0]) for column in cursor.description or ())
-            return Result(columns, cursor.fetchall())
+            yield
         except UnicodeEncodeError as error:
             raise UserError("a filter is not UTF-8 text") from error
         except (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException) as error:
@@ -151,11 +215,13 @@ class Tables:
             raise UserError(msg) from error
 
     def newest_ms(self, name: str) -> int | None:
-        """Newest second of an opened `usage` or `decisions`, epoch ms; None if it holds nothing."""
+        """Newest event time of an opened table that is append-only in time, epoch ms; None if it holds nothing."""
         newest_ms = self._newest_ms.get(name)
         if newest_ms is not None:
             return newest_ms
-        sql = f'select epoch_ms(max("{_TIME_COLUMN[name]}")) from "{name}"'  # noqa: S608 - names of ours
+        column = _TIME_COLUMN[name]
+        newest = f'max("{column}")' if column.endswith("_ms") else f'epoch_ms(max("{column}"))'
+        sql = f'select {newest} from "{name}"'  # noqa: S608 - names of ours
         found = self.query(sql).rows[0][0]
         return None if found is None else int(found)
 
@@ -195,16 +261,17 @@ class Tables:
         except TableNotFoundError as error:
             raise UserError(f"table {name} is missing under {self._root}: {_RUN_FIRST}") from error
         except (DeltaError, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"table {name} under {self._root} cannot be opened: {reason}") from error
-        unknown = set(delta.protocol().reader_features or ()) - _READABLE_FEATURES
-        if unknown or "delta.columnMapping.mode" in delta.metadata().configuration:
-            features = ", ".join(sorted(unknown)) or "columnMapping"
+            raise self._unreadable(name, error) from error
+        features = table_files.unreadable_features(delta)
+        if features:
             raise UserError(
                 f"table {name} under {self._root} uses {features}, which only Spark can read: "
                 "keep these table features off, and rewrite the table without them"
             )
         return delta
+
+    def _unreadable(self, name: str, error: Exception) -> UserError:
+        return UserError(f"table {name} under {self._root} cannot be opened: {str(error).splitlines()[0]}")
 
 
 def open_tables(settings: Settings, *names: str, newer_than_ms: int | None = None) -> Tables:
@@ -228,71 +295,3 @@ def query(settings: Settings, names: Iterable[str], sql: str, parameters: Sequen
 def utc_text(time_ms: int) -> str:
     """`2026-11-21 05:40:48 UTC`, for messages."""
     return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: str
-    newest_ms: int | None
-    """From the statistics of the Delta log; None where they are missing."""
-
-
-def _files(delta: DeltaTable, time_column: str | None) -> list[_File]:
-    actions = delta.get_add_actions(flatten=True)
-    paths = actions.column("path").to_pylist()
-    statistic = f"max.{time_column}"
-    if time_column is None or statistic not in actions.schema.names:
-        return [_File(path, None) for path in paths]
-    newest = actions.column(statistic).to_pylist()
-    return [_File(path, _epoch_ms(time)) for path, time in zip(paths, newest, strict=True)]
-
-
-def _epoch_ms(time: datetime | int | None) -> int | None:
-    if time is None or isinstance(time, int):
-        return time
-    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
-
-
-def _file_path(table: Path, path: str) -> str:
-    """Delta writes paths URL-encoded, relative to the table unless it is a clone."""
-    return unquote(urlsplit(path).path) if path.startswith("file:") else str(table / unquote(path))
-
-
-def _glob_escaped(path: str) -> str:
-    return "".join(f"[{char}]" if char in "*?[" else char for char in path)
-
-
-def _flat(columns: Iterable[Column]) -> list[Column]:
-    return [column for column in columns if "struct<" not in column.type]
-
-
-def _sql_type(ddl: str) -> str:
-    if ddl.startswith("array<"):
-        return _sql_type(ddl[len("array<") : -1]) + "[]"
-    return _SQL_TYPES[ddl]
-
-
-def _empty_sql(table: Table) -> str:
-    columns = [f'null::{_sql_type(column.type)} as "{column.name}"' for column in _flat(table.columns)]
-    return f"select {', '.join(columns)} where false"
-
-
-def _dataset_sql(table: Table) -> str:
-    columns = ", ".join(f'"{column.name}"' for column in _flat(table.columns))
-    return f"select {columns} from dataset_{table.name}"  # noqa: S608 - names of the schema
-
-
-def _files_sql(table: Table) -> str:
-    """Reads `files_NAME`; partition columns stand in the path only, which Spark and delta-rs write alike."""
-    schema, selected = [], []
-    for column in _flat(table.columns):
-        name, sql_type = column.name, _sql_type(column.type)
-        if name in table.partition_by:
-            value = f"regexp_extract(filename, '.*/{name}=([^/]*)/', 1)"
-            selected.append(f'try_cast({value} as {sql_type}) as "{name}"')
-        else:
-            schema.append(f"'{name}': {{'name': '{name}', 'type': '{sql_type}', 'default_value': NULL}}")
-            selected.append(f'"{name}"')
-    files = f"getvariable('files_{table.name}')"
-    source = f"read_parquet({files}, filename = true, schema = MAP {{{', '.join(schema)}}})"
-    return f"select {', '.join(selected)} from {source}"  # noqa: S608 - names of the schema

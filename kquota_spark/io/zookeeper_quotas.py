@@ -21,6 +21,7 @@ from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.formats.znode_json import read_config
 from kquota_spark.formats.znode_writes import EMPTY_NODE, with_quotas
 from kquota_spark.formats.znodes import name_nodes
+from kquota_spark.io.quota_admin import Named
 from kquota_spark.io.zookeeper_calls import ZooKeeperCalls, refusal_of, zookeeper_calls
 from kquota_spark.io.zookeeper_entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero
 from kquota_spark.io.zookeeper_once import whole_view
@@ -43,10 +44,10 @@ class ZooKeeperQuotas:
     """
 
     def __init__(
-        self, quotas: Quotas, calls: ZooKeeperCalls, named: str, on_problem: Callable[[str], None]
+        self, quotas: Quotas, calls: ZooKeeperCalls, named: Named, on_problem: Callable[[str], None]
     ) -> None:
         self._quotas, self._calls, self._on_problem = quotas, calls, on_problem
-        self._nodes = EntityNodes(calls, "--bootstrap-server", named)
+        self._nodes = EntityNodes(calls, named.instead, named.servers)
 
     @property
     def origin(self) -> str:
@@ -150,13 +151,13 @@ class ZooKeeperQuotas:
 
 @contextmanager
 def zookeeper_quotas(
-    quotas: Quotas, *, named: str, on_problem: Callable[[str], None]
+    quotas: Quotas, *, named: Named, on_problem: Callable[[str], None]
 ) -> Iterator[ZooKeeperQuotas]:
     """A session to the ZooKeeper of a cluster.
 
     Args:
         quotas: address, login, TLS and time limits.
-        named: what gave the address, for errors.
+        named: what gave the address, and what to use if a KRaft controller owns the nodes; for errors.
         on_problem: told of each node that brokers make no quotas of.
 
     Raises:
@@ -166,7 +167,7 @@ def zookeeper_quotas(
         with zookeeper_calls(quotas, session_timeout=quotas.session_timeout) as calls:
             yield ZooKeeperQuotas(quotas, calls, named, on_problem)
     except UserError as error:
-        raise type(error)(str(error).replace("quotas.zookeeper_connect", named)) from error
+        raise type(error)(str(error).replace("quotas.zookeeper_connect", named.servers)) from error
 
 
 def _words(entity: AnyEntity, refused: Exception) -> str:

@@ -14,6 +14,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znode_writes import EMPTY_NODE, with_quotas
 from kquota_spark.io.cluster_quotas import ClusterQuotas
+from kquota_spark.io.quota_admin import Named
 from kquota_spark.io.zookeeper_calls import ZooKeeperCalls
 from kquota_spark.io.zookeeper_quotas import ZooKeeperQuotas, zookeeper_quotas
 from kquota_spark.model.entities import AnyEntity, Entity, IpEntity
@@ -37,7 +38,8 @@ def problems() -> list[str]:
 def quotas(settings: Settings, client: KazooClient, problems: list[str]) -> Iterator[ZooKeeperQuotas]:
     for path in ("changes", "ips"):
         client.ensure_path(f"/config/{path}")
-    with zookeeper_quotas(settings.quotas, named="--zookeeper", on_problem=problems.append) as opened:
+    named = Named("--zookeeper", instead="--bootstrap-server")
+    with zookeeper_quotas(settings.quotas, named=named, on_problem=problems.append) as opened:
         yield opened
 
 

@@ -1,0 +1,113 @@
+"""Columns of `kquota top`, and which of them fit into so many columns of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kquota_spark.cli.escape import cut, terminal_text, width
+from kquota_spark.cli.listing import bucket_text, rule_text
+from kquota_spark.cli.render import Row, Shown, or_dash, person_ms, person_percent
+from kquota_spark.cli.sparkline import BARS, sparkline
+from kquota_spark.cli.units import broker_text, rate_text, type_text
+from kquota_spark.reports.top_buckets import SortBy
+
+GAP = "  "
+SPARK_TITLE = "last 60 s"
+_SPARK_CELLS = (60, 30, 20, 15, 12)
+"""Parts of a minute that are equally long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column.
+
+    Attributes:
+        title: its heading.
+        text: the cell of a row; may hold names of clients, so it is escaped when drawn.
+        rank: the larger, the earlier it is left out of a narrow terminal.
+        least: columns that it needs at the least.
+        sort: the order that it stands for.
+        is_text: at the left, and may be cut.
+    """
+
+    title: str
+    text: Callable[[Row], str]
+    rank: int
+    least: int
+    sort: SortBy | None = None
+    is_text: bool = False
+
+
+COLUMNS = (
+    Column("broker", lambda row: broker_text(row["broker_id"]), 5, 6, SortBy.BROKER),
+    Column("type", lambda row: type_text(row["quota_type"]), 4, 7, is_text=True),
+    Column("bucket", bucket_text, 0, 18, SortBy.NAME, is_text=True),
+    Column("rule", rule_text, 9, 8, is_text=True),
+    Column("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), 3, 8),
+    Column("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), 2, 8, SortBy.RATE),
+    Column("10 s mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), 8, 9),
+    Column("used", lambda row: person_percent(row["quota_used_percent"]), 1, 7, SortBy.USED),
+    Column("throttled", lambda row: person_ms(row["throttled_ms"]), 6, 9, SortBy.THROTTLED),
+    Column("reqs", lambda row: or_dash(row["requests"], str), 10, 4),
+    Column("clients", lambda row: str(row["clients"]), 11, 7),
+)
+_SPARK_RANK = 7
+
+
+class Fitted(NamedTuple):
+    """Columns that are shown with their widths, and how many bars follow; 0 for none."""
+
+    columns: tuple[tuple[Column, int], ...]
+    spark_cells: int
+
+
+def fitted(rows: Sequence[Row], columns: int) -> Fitted:
+    """The columns that fit, the least important left out first; then names get what is left, then the bars."""
+    shown, has_spark = list(COLUMNS), True
+    while len(shown) > 1 and _needed(shown, has_spark=has_spark) > columns:
+        last = max(shown, key=lambda column: column.rank)
+        if has_spark and last.rank < _SPARK_RANK:
+            has_spark = False
+        else:
+            shown.remove(last)
+    spare = columns - _needed(shown, has_spark=has_spark)
+    widths = {column.title: min(column.least, columns) for column in shown}
+    # Numbers first: they are never cut. Names next, the shortest first; bars take what remains.
+    for column in sorted(shown, key=lambda column: (column.is_text, column.rank)):
+        natural = max([width(column.title), *(width(terminal_text(column.text(row))) for row in rows)])
+        more = min(max(natural - widths[column.title], 0), max(spare, 0))
+        widths[column.title] += more
+        spare -= more
+    least = _SPARK_CELLS[-1]
+    cells = next(cells for cells in _SPARK_CELLS if cells <= least + max(spare, 0)) if has_spark else 0
+    return Fitted(tuple((column, widths[column.title]) for column in shown), cells)
+
+
+def _needed(shown: Sequence[Column], *, has_spark: bool) -> int:
+    spark = len(GAP) + _SPARK_CELLS[-1] if has_spark else 0
+    return sum(column.least for column in shown) + len(GAP) * (len(shown) - 1) + spark
+
+
+def cell(column: Column, row: Row, columns: int) -> str:
+    """The text of a cell, escaped, in exactly so many columns."""
+    return padded(terminal_text(column.text(row)), columns, is_text=column.is_text)
+
+
+def padded(text: str, columns: int, *, is_text: bool) -> str:
+    """Escaped text, cut and filled up to so many columns."""
+    fitting = cut(text, columns)
+    blanks = " " * (columns - width(fitting))
+    return fitting + blanks if is_text else blanks + fitting
+
+
+def table_columns(rows: Sequence[Row], columns: int, bars: str = BARS) -> tuple[Shown, ...]:
+    """The same columns for a plain table."""
+    found = fitted(rows, columns)
+    shown = [
+        Shown(column.title, column.text, column.is_text, keep=column.least) for column, _ in found.columns
+    ]
+    if found.spark_cells:
+        shown.append(Shown(SPARK_TITLE, lambda row: sparkline(row["used_percents"], found.spark_cells, bars)))
+    return tuple(shown)

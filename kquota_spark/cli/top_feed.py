@@ -1,0 +1,154 @@
+"""Reads for `kquota top`, again and again: only what was committed since, and on after an error."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from kquota_spark.cli.listing import bucket_conditions
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.tables import Tables
+from kquota_spark.reports.top_buckets import (
+    WINDOW_S,
+    BucketKey,
+    SortBy,
+    TopBuckets,
+    Where,
+    bucket_clients,
+    bucket_seconds,
+    top_buckets,
+)
+
+_WINDOW_MS = WINDOW_S * 1_000
+_OPEN_ANEW_S = 30.0
+_MOST_CLIENTS = 20
+_NAMES = "lower(concat_ws(chr(10), {}))".format(
+    "bucket_user, bucket_client_id, bucket_tags, array_to_string(users, chr(10)), array_to_string(client_ids, chr(10))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to show.
+
+    Attributes:
+        user, client, broker, type: as the options of the same names.
+        text: part of a name of the bucket, or of a user or client id inside.
+        near: a bucket to be looked at from near.
+        limit: at most so many buckets; None for all.
+    """
+
+    user: str | None = None
+    client: str | None = None
+    broker: int | None = None
+    type: str | None = None
+    text: str = ""
+    sort: SortBy = SortBy.USED
+    is_reversed: bool = False
+    near: BucketKey | None = None
+    limit: int | None = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """One bucket: who was in it, and its seconds, newest first."""
+
+    clients: list[dict[str, Any]]
+    seconds: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was found, and to what question; `newest_ms` is None for an empty table."""
+
+    question: Question
+    newest_ms: int | None = None
+    top: TopBuckets = field(default_factory=lambda: TopBuckets([]))
+    near: Near | None = None
+
+
+class Feed:
+    """The tables, kept open between questions; one question at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tables: Tables | None = None
+        self._opened_s = 0.0
+        self._last: Answer | None = None
+
+    def read(self, question: Question, *, is_frozen: bool = False) -> Answer:
+        """The answer as of now.
+
+        Args:
+            question: what to show.
+            is_frozen: of what was read before, where there is something.
+
+        Raises:
+            UserError: the tables cannot be read; the next call opens them anew.
+        """
+        try:
+            return self._read(question, is_frozen=is_frozen)
+        except UserError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Free memory and temporary files."""
+        if self._tables is not None:
+            self._tables.close()
+            self._tables = None
+
+    def _read(self, question: Question, *, is_frozen: bool) -> Answer:
+        is_same = (is_frozen and self._tables is not None) or not self._is_newer()
+        if self._last is None or not is_same or self._last.question != question:
+            assert self._tables is not None
+            self._last = _answer(self._tables, question)
+        return self._last
+
+    def _is_newer(self) -> bool:
+        """Follow the table; whether there is another version of it than before."""
+        if self._tables is not None and time.monotonic() - self._opened_s > _OPEN_ANEW_S:
+            # A table that was deleted and made anew has lower versions, which following would never see.
+            self.close()
+        if self._tables is None:
+            self._tables, self._opened_s = Tables(self._settings), time.monotonic()
+        is_newer = self._tables.follow("decisions", _WINDOW_MS)
+        if is_newer:
+            self._opened_s = time.monotonic()
+        return is_newer
+
+
+def _answer(tables: Tables, question: Question) -> Answer:
+    newest_ms = tables.newest_ms("decisions")
+    if newest_ms is None:
+        return Answer(question)
+    top = top_buckets(
+        tables,
+        newest_ms,
+        _where(question),
+        question.sort,
+        is_reversed=question.is_reversed,
+        limit=question.limit,
+    )
+    near = None if question.near is None else _near(tables, question.near, newest_ms)
+    return Answer(question, newest_ms, top, near)
+
+
+def _where(question: Question) -> Where:
+    conditions = bucket_conditions(
+        argparse.Namespace(
+            user=question.user, client=question.client, broker=question.broker, type=question.type
+        )
+    )
+    if question.text:
+        conditions.add(f"contains({_NAMES}, lower(?))", question.text)
+    return Where(conditions.sql, tuple(conditions.values))
+
+
+def _near(tables: Tables, key: BucketKey, newest_ms: int) -> Near:
+    # `usage` is ahead of `decisions` by the time that judging takes.
+    tables.follow("usage", 2 * _WINDOW_MS)
+    return Near(bucket_clients(tables, key, newest_ms, _MOST_CLIENTS), bucket_seconds(tables, key, newest_ms))

@@ -1,0 +1,119 @@
+"""Files of a snapshot of a Delta table, and the SQL with which DuckDB reads them under the declared schema."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from kquota_spark.schema.columns import Column, Table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_SQL_TYPES = {
+    "string": "VARCHAR",
+    "boolean": "BOOLEAN",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMPTZ",
+}
+
+_READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A file of a snapshot; its path as the Delta log has it."""
+
+    path: str
+    newest_ms: int | None
+    """From the statistics of the Delta log; None where they are missing."""
+
+
+def files_of(delta: DeltaTable, time_column: str | None) -> list[TableFile]:
+    """The files of a snapshot, with the newest time that each holds."""
+    actions = delta.get_add_actions(flatten=True)
+    paths = actions.column("path").to_pylist()
+    statistic = f"max.{time_column}"
+    if time_column is None or statistic not in actions.schema.names:
+        return [TableFile(path, None) for path in paths]
+    newest = actions.column(statistic).to_pylist()
+    return [TableFile(path, _epoch_ms(time)) for path, time in zip(paths, newest, strict=True)]
+
+
+def dataset_of(delta: DeltaTable, paths: Collection[str]) -> Any:
+    """Some files of a snapshot, as pyarrow reads them from an object store."""
+    from pyarrow.dataset import FileSystemDataset
+
+    whole: Any = delta.to_pyarrow_dataset()
+    wanted = {unquote(path) for path in paths}
+    parts = [part for part in whole.get_fragments() if unquote(part.path) in wanted]
+    return FileSystemDataset(parts, whole.schema, whole.format, whole.filesystem)
+
+
+def unreadable_features(delta: DeltaTable) -> str:
+    """What only Spark can read of how a table is written; empty if nothing."""
+    unknown = set(delta.protocol().reader_features or ()) - _READABLE_FEATURES
+    if not unknown and "delta.columnMapping.mode" in delta.metadata().configuration:
+        return "columnMapping"
+    return ", ".join(sorted(unknown))
+
+
+def _epoch_ms(time: datetime | int | None) -> int | None:
+    if time is None or isinstance(time, int):
+        return time
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def file_path(table: Path, path: str) -> str:
+    """Delta writes paths URL-encoded, relative to the table unless it is a clone."""
+    return unquote(urlsplit(path).path) if path.startswith("file:") else str(table / unquote(path))
+
+
+def glob_escaped(path: str) -> str:
+    """A path in which DuckDB sees no pattern."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in path)
+
+
+def _flat(columns: Iterable[Column]) -> list[Column]:
+    return [column for column in columns if "struct<" not in column.type]
+
+
+def _sql_type(ddl: str) -> str:
+    if ddl.startswith("array<"):
+        return _sql_type(ddl[len("array<") : -1]) + "[]"
+    return _SQL_TYPES[ddl]
+
+
+def empty_sql(table: Table) -> str:
+    """No rows, with the columns of the table."""
+    columns = [f'null::{_sql_type(column.type)} as "{column.name}"' for column in _flat(table.columns)]
+    return f"select {', '.join(columns)} where false"
+
+
+def dataset_sql(table: Table) -> str:
+    """Reads `dataset_NAME`, which pyarrow reads."""
+    columns = ", ".join(f'"{column.name}"' for column in _flat(table.columns))
+    return f"select {columns} from dataset_{table.name}"  # noqa: S608 - names of the schema
+
+
+def files_sql(table: Table) -> str:
+    """Reads `files_NAME`; partition columns stand in the path only, which Spark and delta-rs write alike."""
+    schema, selected = [], []
+    for column in _flat(table.columns):
+        name, sql_type = column.name, _sql_type(column.type)
+        if name in table.partition_by:
+            value = f"regexp_extract(filename, '.*/{name}=([^/]*)/', 1)"
+            selected.append(f'try_cast({value} as {sql_type}) as "{name}"')
+        else:
+            schema.append(f"'{name}': {{'name': '{name}', 'type': '{sql_type}', 'default_value': NULL}}")
+            selected.append(f'"{name}"')
+    files = f"getvariable('files_{table.name}')"
+    source = f"read_parquet({files}, filename = true, schema = MAP {{{', '.join(schema)}}})"
+    return f"select {', '.join(selected)} from {source}"  # noqa: S608 - names of the schema
