@@ -54,7 +54,10 @@ def _loaded_by(code: str, *arguments: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 
 
-@pytest.mark.parametrize("module", ["kquota_spark", "kquota_spark.io.enforcement_input", *COMMANDS])
+@pytest.mark.parametrize(
+    "module",
+    ["kquota_spark", "kquota_spark.io.enforcement_input", "kquota_spark.reports.gathering", *COMMANDS],
+)
 def test_no_command_loads_spark(module: str) -> None:
     assert not _loaded_by(f"import {module}") & SPARK
 
