@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from kquota_spark.cli.render import FORMATS, Format
+from kquota_spark.cli.render import FORMATS
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
@@ -61,12 +61,12 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return settings if tables is None else dataclasses.replace(settings, tables=tables)
 
 
-def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[Format] = FORMATS) -> None:
+def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
     """Add --output; alone for what is never cut to a number of rows."""
     parser.add_argument("--output", choices=forms, default="table", help="form of the output (default table)")
 
 
-def add_output_options(parser: argparse.ArgumentParser, forms: Sequence[Format] = FORMATS) -> None:
+def add_output_options(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
     """Add --output and --limit."""
     add_form_option(parser, forms)
     parser.add_argument(

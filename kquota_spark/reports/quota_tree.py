@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
 from kquota_spark.io.stored_quota_set import of_cluster, stored_quota_set
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity, parse_entity
@@ -63,10 +62,7 @@ def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> Tre
 def tree_of(settings: Settings, origin: str, quotas: QuotaSet, since_ms: int | None) -> TreeFound:
     """Other quotas, with what rules of the same name governed by the tables; without tables no hits."""
     with Tables(settings) as tables:
-        try:
-            return _with_hits(tables, settings, origin, quotas, since_ms, is_stored=False)
-        except UserError:
-            return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {})
+        return _with_hits(tables, settings, origin, quotas, since_ms, is_stored=False)
 
 
 def _with_hits(
@@ -78,8 +74,13 @@ def _with_hits(
     *,
     is_stored: bool,
 ) -> TreeFound:
-    tables.open("decisions", since_ms)
-    to_ms = tables.newest_ms("decisions")
+    to_ms = None
+    if tables.location("decisions") is not None:
+        if since_ms is None:
+            tables.follow("decisions", _WEEK_MS)
+        else:
+            tables.open("decisions", since_ms)
+        to_ms = tables.newest_ms("decisions")
     if to_ms is None:
         return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {})
     from_ms = to_ms - _WEEK_MS if since_ms is None else since_ms
@@ -110,7 +111,7 @@ def _rule_key(rule: str | None, quota_type: str) -> RuleKey | None:
 
 def _idle(tables: Tables, cluster: str, quotas: QuotaSet, from_ms: int, *, is_stored: bool) -> Idle:
     """Rules that limit nobody, by the clients that usage saw."""
-    tables.open("usage", from_ms)
+    tables.open_if_there("usage", from_ms)
     clients = clients_seen(tables, cluster, from_ms)
     if not clients:
         return Idle()

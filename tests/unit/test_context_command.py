@@ -88,7 +88,10 @@ def test_the_environment_names_the_file(home: Path) -> None:
             ("add", "a", "--zookeeper", "z", "--command-config", "login.properties"),
             "contexts.a.command_config: only with bootstrap_server; the login of ZooKeeper is in config",
         ),
-        (("add", "a", "--bootstrap-server", "b", "--command-config", "x"), "x: cannot be read: No such file or directory"),
+        (
+            ("add", "a", "--bootstrap-server", "b", "--command-config", "x"),
+            "x: cannot be read: No such file or directory",
+        ),
         (("add", "b", "--zookeeper", "z"), "context b is there already: kquota context delete b first"),
         (("use", "c"), "context c: not in contexts.yaml, which has b: add it by kquota context add"),
         (("delete", "c"), "context c: not in contexts.yaml, which has b: add it by kquota context add"),
