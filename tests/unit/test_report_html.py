@@ -221,6 +221,7 @@ def test_every_chart_has_its_table_and_says_in_words_what_it_shows(page: str, pa
     figures = [one for one in parsed.attributes("div") if one.get("class") == "chart"]
     assert [one["id"] for one in figures] == list(charts)
     assert all(one["role"] == "img" and one["aria-label"] for one in figures)
+    assert page.count("<table>") == page.count("<details")
     after = [part.partition("</figure>")[2].lstrip()[:8] for part in page.split("<figure>")[1:]]
     assert after == ["<details"] * len(charts)
 

@@ -11,6 +11,7 @@ from kquota_spark.reports.sections.words import (
     counted,
     of_the_stretch,
     rate_cell,
+    sentence,
     share_text,
     type_word,
     used_cell,
@@ -41,6 +42,7 @@ def hurt_section(report: AuditReport) -> Section:
         title="How long were you held back?" if is_own else "Who was held back?",
         lead=_lead(report, ordered),
         tone=Tone.OVER if ordered else Tone.GOOD,
+        reasons=tuple(map(sentence, report.notes)) if is_own else (),
         blocks=(_bars(report, ordered),) if ordered else (),
     )
 

@@ -103,6 +103,7 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
         f"{amount_text(of_type.quota_type, of_type.total)} in all{bars}.",
         Chart(f"chart-talkers-{of_type.quota_type}", "pareto", label, data) if len(ordered) > 1 else None,
         table,
+        is_table_open=len(ordered) == 1,
     )
 
 
@@ -192,4 +193,5 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
         "What the limits are on the whole cluster",
         "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use.",
         table=table_of("Limit on a broker and on the cluster", columns, rows),
+        is_table_open=True,
     )
