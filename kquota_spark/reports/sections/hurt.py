@@ -85,12 +85,14 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
         ],
     }
     label = f"Time in throttle as share of the stretch, {counted(len(shown), 'bucket')}, longest first"
-    rows = [_row(report, one) for one in ordered]
+    rows = (_row(report, one) for one in ordered)
     return Block(
         "Time in throttle",
         "Seconds in which a broker delayed at least one answer, as share of the stretch.",
         Chart("chart-hurt", "bars", label, data),
-        table_of("Buckets that were throttled", _COLUMNS, rows, report.hurt_left_out, "buckets"),
+        table_of(
+            "Buckets that were throttled", _COLUMNS, rows, len(ordered) + report.hurt_left_out, "buckets"
+        ),
         is_table_open=True,
     )
 

@@ -106,7 +106,7 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
         Column("differing", is_number=True),
         Column("uncertain", is_number=True),
     )
-    rows = [
+    rows = (
         (
             Cell(type_word(one.quota_type)),
             Cell(
@@ -118,5 +118,5 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
         )
         for one in sorted(agreement, key=lambda one: in_order(one.quota_type))
         for percent in (agreement_percent((one,)),)
-    ]
-    return Block("", table=table_of("Agreement by quota type", columns, rows))
+    )
+    return Block("", table=table_of("Agreement by quota type", columns, rows, len(agreement)))
