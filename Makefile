@@ -20,7 +20,8 @@ setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minut
 demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n, SOURCE=jmx, KIND=kraft, ENFORCE=1)
 	@$(BIN)/python -m kquota_spark.embedded.demo
 
-test: setup ## every test, the real broker's too
+test: setup ## every test, the real broker's and the browser's too
+	@$(BIN)/python -m tests.tools
 	@$(BIN)/python -m pytest
 
 lint: setup ## ruff: style and format
@@ -32,6 +33,7 @@ types: setup ## mypy, strict
 
 bench: setup ## lines per second of the whole audit (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.bench.reading
 
 clean: ## remove what was built or run here (.kquota too); .venv and the jars of all checkouts stay
 	@if [ -x $(BIN)/kquota ] && [ -f .kquota/cluster/cluster.json ]; then $(BIN)/kquota cluster down; fi

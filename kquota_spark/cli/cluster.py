@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota_spark.cli.options import add_form_option
+from kquota_spark.cli.render import print_answer
 from kquota_spark.embedded import detached
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     down = commands.add_parser("down", help="stop it; its topics and logs stay in the directory")
     down.set_defaults(run=run_down)
     status = commands.add_parser("status", help="say what runs; exit code 1 if not all of it does")
-    status.add_argument("--output", choices=("text", "json"), default="text", help="form (default text)")
+    add_form_option(status, ("table", "json", "yaml"))
     status.set_defaults(run=run_status)
     for command in (up, down, status):
         command.add_argument(
@@ -59,8 +60,9 @@ def run_status(options: argparse.Namespace) -> int:
     cluster = detached.read_cluster(options.dir)
     running = {} if cluster is None else {name: cluster.is_running(name) for name in cluster.pids}
     state = "down" if not any(running.values()) else "up" if all(running.values()) else "degraded"
-    if options.output == "json":
-        print(json.dumps({"state": state, **({} if cluster is None else _facts(cluster, running))}, indent=1))
+    if options.output != "table":
+        facts = {} if cluster is None else _facts(cluster, running)
+        print_answer("kquota cluster status", {"state": state, **facts}, options.output)
     else:
         print(state)
         if cluster is not None and state != "down":

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from kquota_spark.cli.options import add_settings_options, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.render import Report, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
@@ -42,12 +42,7 @@ def add_command(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = subparsers.add_parser("tables", help=about, description=about)
     names = [table.name for table in TABLES]
     parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
-    parser.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
+    add_form_option(parser)
     parser.add_argument(
         "--sql", choices=tuple(_STATEMENTS), help="statements that make the tables known to a SQL engine"
     )

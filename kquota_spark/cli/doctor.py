@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
-from kquota_spark.cli.options import DEFAULT_CONFIG, add_settings_options, now_ms, settings_of
-from kquota_spark.cli.render import Colour, Report, Row, Shown, show
+from kquota_spark.cli.options import (
+    DEFAULT_CONFIG,
+    add_form_option,
+    add_settings_options,
+    now_ms,
+    settings_of,
+)
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show_as_found
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, Status, fail, ok, warn
@@ -25,12 +32,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         action="store_true",
         help="ahead of the first run: settings, servers, the log topic, this machine",
     )
-    parser.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
+    add_form_option(parser)
     parser.set_defaults(run=run_doctor)
 
 
@@ -44,29 +46,36 @@ def run_doctor(options: argparse.Namespace) -> int:
         from kquota_spark.io.checks import run_checks
 
         checks = run_checks(settings_of(options), now_ms())
-    rows = [
-        {"status": check.status.value, "what": check.what, "evidence": check.evidence, "advice": check.advice}
-        for check in checks
-    ]
-    show(Report(command, _COLUMNS, rows, shown=_SHOWN, colour=_colour, is_cut=False), options.output)
-    return _FINDINGS if any(check.status is Status.FAIL for check in checks) else 0
+    report = Report(command, _COLUMNS, (), shown=_SHOWN, colour=_colour, is_cut=False)
+    rows = show_as_found(report, map(_row, checks), options.output)
+    return _FINDINGS if any(row["status"] == Status.FAIL.value for row in rows) else 0
 
 
-def _before(options: argparse.Namespace) -> list[Check]:
+def _row(check: Check) -> Row:
+    return {
+        "status": check.status.value,
+        "what": check.what,
+        "evidence": check.evidence,
+        "advice": check.advice,
+    }
+
+
+def _before(options: argparse.Namespace) -> Iterator[Check]:
     from kquota_spark.io.preflight import before_checks
 
     path = options.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
     try:
         settings: Settings = settings_of(options)
     except UserError as error:
-        return [fail("settings", line, "correct the file") for line in str(error).splitlines()]
+        yield from (fail("settings", line, "correct the file") for line in str(error).splitlines())
+        return
     if path is None:
-        first = warn(
+        yield warn(
             "settings", f"no {DEFAULT_CONFIG}: built-in defaults", "copy conf/kquota.yaml and adapt it"
         )
     else:
-        first = ok("settings", f"{path} is valid")
-    return [first, *before_checks(settings, now_ms())]
+        yield ok("settings", f"{path} is valid")
+    yield from before_checks(settings, now_ms())
 
 
 def _finding(row: Row) -> str:
@@ -74,8 +83,8 @@ def _finding(row: Row) -> str:
 
 
 _SHOWN = (
-    Shown("check", lambda row: row["status"], is_text=True),
-    Shown("what", lambda row: row["what"], is_text=True),
+    Shown("check", lambda row: row["status"], is_text=True, keep=5),
+    Shown("what", lambda row: row["what"], is_text=True, keep=17),
     Shown("evidence -> what to do", _finding, is_text=True),
 )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kquota_spark.cli import enforce_status, simulate
 from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.escape import terminal_text
-from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, now_ms, settings_of
 from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.plan_page import event_line, last_entries, print_plan, steps_report
 from kquota_spark.cli.render import show
@@ -62,16 +62,6 @@ def _add(
     add_form_option(parser)
     parser.set_defaults(run=run)
     return parser
-
-
-def add_form_option(parser: argparse.ArgumentParser) -> None:
-    """Add --output, for what is never cut to a number of rows."""
-    parser.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
 
 
 def add_yes_option(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,8 +41,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 class _Status:
     policies: Policies
     frozen: Frozen | None
-    holder: Holder | None
-    holder_problem: str
     live: Sequence[LogEntry]
     waiting: Sequence[LogEntry]
     refused: Sequence[LogEntry]
@@ -58,12 +57,9 @@ def run_status(options: argparse.Namespace) -> int:
     state = LogState.of(log)
     limit = limit_of(options)
     refused = [entry for entry in log if entry.event is Event.REFUSED]
-    holder, problem = _holder(settings)
     found = _Status(
         policies=policies,
         frozen=FreezeSwitch(settings).frozen(),
-        holder=holder,
-        holder_problem=problem,
         live=[step.last for steps in state.live.values() for step in steps][:limit],
         waiting=[
             step.last
@@ -73,10 +69,15 @@ def run_status(options: argparse.Namespace) -> int:
         refused=refused[: -_REFUSALS - 1 : -1],
     )
     if options.output == "table":
-        _print(found, time_ms, Page())
+        page = Page()
+        _print(found, time_ms, page)
+        # Last, because the cluster may let us wait.
+        sys.stdout.flush()
+        _print_holder(*_holder(settings), time_ms, page)
     else:
         rows = [*found.live, *found.waiting, *found.refused]
-        show(replace(steps_report("kquota enforce status", rows), envelope=_envelope(found)), options.output)
+        envelope = _envelope(found, *_holder(settings))
+        show(replace(steps_report("kquota enforce status", rows), envelope=envelope), options.output)
     return 0
 
 
@@ -90,8 +91,8 @@ def _holder(settings: Settings) -> tuple[Holder | None, str]:
         return None, str(error)
 
 
-def _envelope(found: _Status) -> dict[str, Any]:
-    frozen, holder = found.frozen, found.holder
+def _envelope(found: _Status, holder: Holder | None, holder_problem: str) -> dict[str, Any]:
+    frozen = found.frozen
     return {
         "mode": found.policies.mode.name.lower(),
         "policies": {
@@ -100,7 +101,7 @@ def _envelope(found: _Status) -> dict[str, Any]:
         },
         "frozen": None if frozen is None else frozen._asdict(),
         "enforcer": None if holder is None else holder._asdict(),
-        "enforcer_problem": found.holder_problem or None,
+        "enforcer_problem": holder_problem or None,
     }
 
 
@@ -110,7 +111,6 @@ def _print(found: _Status, time_ms: int, page: Page) -> None:
         page.paragraph("switch", "not frozen")
     else:
         page.paragraph("switch", f"FROZEN: {frozen_text(found.frozen)}", Tone.BAD)
-    page.paragraph("enforcer", _holder_text(found, time_ms), Tone.BAD if found.holder_problem else None)
     _print_steps("in force", found.live, time_ms, page)
     _print_steps("waiting", found.waiting, time_ms, page)
     _print_steps("refused, newest first", found.refused, time_ms, page)
@@ -121,13 +121,16 @@ def _mode_text(policies: Policies) -> str:
     return f"{policies.mode.name.lower()} ({', '.join(own) or 'no policies'})"
 
 
-def _holder_text(found: _Status, time_ms: int) -> str:
-    if found.holder_problem:
-        return terminal_text(found.holder_problem)
-    if found.holder is None:
-        return "none has ever looked"
-    ago = f"looked {person_ms(max(0, time_ms - found.holder.since_ms))} ago"
-    return f"{terminal_text(found.holder.name)}, {'at work now' if found.holder.is_holding else ago}"
+def _print_holder(holder: Holder | None, problem: str, time_ms: int, page: Page) -> None:
+    page.line()
+    if problem:
+        page.paragraph("enforcer", terminal_text(problem), Tone.BAD)
+        return
+    if holder is None:
+        page.paragraph("enforcer", "none has ever looked")
+        return
+    ago = f"looked {person_ms(max(0, time_ms - holder.since_ms))} ago"
+    page.paragraph("enforcer", f"{terminal_text(holder.name)}, {'at work now' if holder.is_holding else ago}")
 
 
 def _print_steps(title: str, entries: Sequence[LogEntry], time_ms: int, page: Page) -> None:

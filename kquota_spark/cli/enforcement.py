@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.listing import counted
-from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, now_ms, settings_of
 from kquota_spark.cli.plan_page import value_text
 from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, show
 from kquota_spark.config.settings import Settings
@@ -75,12 +75,7 @@ def _add(
     client = whose.add_mutually_exclusive_group()
     client.add_argument("--client-id", metavar="ID", help="this client id, of any user or none")
     client.add_argument("--client-default", action="store_true", help="the default client id, likewise")
-    parser.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
+    add_form_option(parser)
     parser.set_defaults(run=run)
     return parser
 

@@ -15,6 +15,7 @@ from kquota_spark.cli.explanation import (
     notes,
     validity_words,
 )
+from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.page import Page, Tone
 from kquota_spark.cli.question import (
     UNITS,
@@ -28,7 +29,7 @@ from kquota_spark.cli.question import (
     shown_name,
     who_text,
 )
-from kquota_spark.cli.render import iso_time, print_json
+from kquota_spark.cli.render import iso_time, print_answer
 from kquota_spark.cli.resolve import finite, step_row, step_rule
 from kquota_spark.cli.worked_example import Example, worked_example
 from kquota_spark.config.windows import rate_config
@@ -62,7 +63,7 @@ def add_commands(commands: Any) -> None:
         default=QuotaType.PRODUCE.value,
         help="quota type (default produce)",
     )
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="form (default text)")
+    add_form_option(parser, ("table", "json", "yaml"))
     add_question_options(parser)
     parser.set_defaults(run=run_explain)
 
@@ -74,8 +75,8 @@ def run_explain(options: argparse.Namespace) -> int:
         sharers = _sharers(question, answer, options)
     config = rate_config(question.settings)
     example = None if answer.limit is None else worked_example(answer.quota_type, answer.limit, config)
-    if options.output == "json":
-        print_json(_as_json(question, answer, sharers, example, options))
+    if options.output != "table":
+        print_answer("kquota explain", _as_json(question, answer, sharers, example, options), options.output)
         return 0
     page = Page()
     page.paragraph("", f"{answer.quota_type.value} quota of {who_text(question)}", Tone.TITLE, indent=0)
@@ -168,8 +169,6 @@ def _as_json(
     head["notes"] = [*head["notes"], *notes(answer, example)]
     bucket = answer.governed.bucket
     return {
-        "command": "kquota explain",
-        "version": 1,
         **head,
         "quota_type": answer.quota_type.value,
         "limit": finite(answer.limit),

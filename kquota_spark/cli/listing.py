@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import filter_text, limit_of
-from kquota_spark.cli.render import Row, Shown, iso_time, person_name
+from kquota_spark.cli.render import Row, Shown, iso_time
 from kquota_spark.cli.units import broker_text, type_text
+from kquota_spark.formats.person_units import bucket_text as person_bucket
 from kquota_spark.io.tables import Result, Tables, utc_text
 
 RULE_LEGEND = "rule: u/ user, c/ client id, * the default"
 JMX_LEGEND = "jmx: the broker's own rate, sampled; the throttle is a mean of its last minute"
-ONE_SOURCE = """(source = 'log' or not exists (
-  select 1 from usage as told where told.source = 'log' and told.cluster_id = usage.cluster_id
-    and told.broker_id = usage.broker_id and told.quota_type = usage.quota_type
-))"""
-"""Condition on usage: rows from JMX only of what no log tells, so that nothing is added up twice."""
 _DAY_MS = 86_400_000
 
 
@@ -123,13 +118,7 @@ def spans_days(rows: Sequence[Row], time: str) -> bool:
 
 def bucket_text(row: Row) -> str:
     """`user alice`, `client etl` or `alice / etl`; with a callback its own tags, `group pay`."""
-    if row["bucket_tags"] is not None:
-        tags: dict[str, str] = json.loads(row["bucket_tags"])
-        return ", ".join(f"{name} {value}" for name, value in tags.items()) or "no tags"
-    user, client = row["bucket_user"], row["bucket_client_id"]
-    if user and client:
-        return f"{user} / {client}"
-    return f"user {user}" if user else f"client {person_name(client)}"
+    return person_bucket(row["bucket_user"], row["bucket_client_id"], row["bucket_tags"])
 
 
 def bucket_columns() -> tuple[Shown, ...]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, now_ms, settings_of
 from kquota_spark.cli.render import Report, Row, Shown, show
 
 _COLUMNS = ("table", "action", "date", "files", "note")
@@ -22,12 +22,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_settings_options(command)
     command.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
-    command.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
+    add_form_option(command)
     command.set_defaults(run=run_maintain)
 
 

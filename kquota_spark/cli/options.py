@@ -6,10 +6,12 @@ import argparse
 import dataclasses
 import re
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from kquota_spark.cli.render import FORMATS
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
@@ -31,17 +33,22 @@ class Since(NamedTuple):
 
 def add_settings_options(parser: argparse.ArgumentParser) -> None:
     """Add --config and --tables."""
+    add_config_option(parser)
+    parser.add_argument("--tables", metavar="PATH", help="root of the tables, instead of the settings' own")
+
+
+def add_config_option(parser: argparse.ArgumentParser) -> None:
+    """Add --config."""
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         help=f"settings (default {DEFAULT_CONFIG} if it is there, else the built-in defaults)",
     )
-    parser.add_argument("--tables", metavar="PATH", help="root of the tables, instead of the settings' own")
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """The settings that --config and --tables ask for.
+    """The settings that --config and, of commands that have it, --tables ask for.
 
     Raises:
         UserError: the file cannot be read or is not valid.
@@ -50,22 +57,23 @@ def settings_of(options: argparse.Namespace) -> Settings:
     if path is None and DEFAULT_CONFIG.exists():
         path = DEFAULT_CONFIG
     settings = Settings() if path is None else load_settings(path)
-    return settings if options.tables is None else dataclasses.replace(settings, tables=options.tables)
+    tables: str | None = getattr(options, "tables", None)
+    return settings if tables is None else dataclasses.replace(settings, tables=tables)
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
+def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
+    """Add --output; alone for what is never cut to a number of rows."""
+    parser.add_argument("--output", choices=forms, default="table", help="form of the output (default table)")
+
+
+def add_output_options(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
     """Add --output and --limit."""
-    parser.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
+    add_form_option(parser, forms)
     parser.add_argument(
         "--limit",
         type=whole_number,
         metavar="N",
-        help=f"at most N rows, 0 for all (default {_TABLE_LIMIT} in a table, all in json and csv)",
+        help=f"at most N rows, 0 for all (default {_TABLE_LIMIT} in a table, all in the other forms)",
     )
 
 

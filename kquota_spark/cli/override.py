@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.enforce import (
     acted,
-    add_form_option,
     add_yes_option,
     exit_code_of,
     only_shown,
@@ -21,6 +20,7 @@ from kquota_spark.cli.enforce import (
 )
 from kquota_spark.cli.options import (
     Since,
+    add_form_option,
     add_settings_options,
     length_argument,
     now_ms,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota_spark.cli.cluster_choice import chosen_address
 from kquota_spark.cli.options import add_settings_options, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -28,6 +29,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     sources.add_argument("--quotas", type=Path, metavar="FILE", help="a quotas.yaml with validity")
     sources.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="a running ZooKeeper: as of now")
     sources.add_argument("--bootstrap-server", metavar="HOST:PORT", help="a running Kafka: as of now")
+    sources.add_argument("--context", metavar="NAME", help="a running cluster saved by kquota context add")
     sources.add_argument(
         "--command-config",
         type=Path,
@@ -114,9 +116,8 @@ def read_quotas(
         UserError: several sources, or one that cannot be read.
     """
     from kquota_spark.io import quota_sources
-    from kquota_spark.io.client_properties import read_properties
 
-    named = ("quotas", "zookeeper", "bootstrap_server", "tables")
+    named = ("quotas", "zookeeper", "bootstrap_server", "context", "tables")
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(options, name) is not None]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)}: quotas come from one source, name one of them")
@@ -124,13 +125,14 @@ def read_quotas(
         raise UserError("--command-config: only with --bootstrap-server")
     if options.quotas is not None:
         return quota_sources.from_file(options.quotas, apply_lag_ms=apply_lag_ms)
-    if options.zookeeper is not None:
-        quotas = dataclasses.replace(settings.quotas, zookeeper_connect=options.zookeeper)
-        return quota_sources.from_zookeeper(quotas, of, named="--zookeeper")
-    if options.bootstrap_server is not None:
-        properties = {} if options.command_config is None else read_properties(options.command_config)
-        timeout_ms = settings.quotas.connect_timeout
-        return quota_sources.from_admin(options.bootstrap_server, properties, of, timeout_ms=timeout_ms)
+    if given and options.tables is None:
+        address = chosen_address(options)
+        if not address.bootstrap_servers:
+            return quota_sources.from_zookeeper(address.quotas, of, named=address.named.servers)
+        timeout_ms = address.quotas.connect_timeout
+        return quota_sources.from_admin(
+            address.bootstrap_servers, address.properties, of, timeout_ms=timeout_ms, named=address.named
+        )
     if options.tables is not None:
         return quota_sources.from_tables(settings)
     return quota_sources.from_settings(settings, of)

@@ -1,7 +1,7 @@
-"""Rows as a table for people, JSON for programs, or CSV for spreadsheets.
+"""Rows as a table for people, JSON or YAML for programs, or CSV for spreadsheets.
 
-Tables show human units and fit the terminal: texts are cut, numbers never. JSON and CSV carry raw numbers
-and every column; `version` of the JSON envelope changes when a key changes its name or meaning.
+Tables show human units and fit the terminal: texts are cut, numbers never. The other forms carry raw numbers and every
+column; `version` of the envelope of JSON and YAML changes when a key changes its name or meaning.
 """
 
 from __future__ import annotations
@@ -12,24 +12,55 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
-from kquota_spark.cli.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
+from kquota_spark.formats.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
+from kquota_spark.formats.person_units import (
+    clock_time,
+    iso_time,
+    or_dash,
+    person_bytes,
+    person_ms,
+    person_name,
+    person_percent,
+    person_rate,
+)
 
-Format = Literal["table", "json", "csv"]
+__all__ = [
+    "Colour",
+    "Format",
+    "Report",
+    "Row",
+    "Shown",
+    "clock_time",
+    "csv_report",
+    "iso_time",
+    "json_report",
+    "or_dash",
+    "person_bytes",
+    "person_ms",
+    "person_name",
+    "person_percent",
+    "person_rate",
+    "print_answer",
+    "show",
+    "table_report",
+    "yaml_report",
+    "yaml_text",
+]
+
+Format = Literal["table", "json", "yaml", "csv"]
+FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")
 Row = Mapping[str, Any]
 
-_JSON_VERSION = 1
+_VERSION = 1
 TABLE_COLUMNS = 100
 """Columns that a table fits into, whatever the terminal."""
 _GAP = "  "
 _SMALLEST_TEXT = 6
-_RATE_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
-_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 class Colour(Enum):
@@ -68,7 +99,7 @@ class Report:
     is_cut: bool = True
     """Whether texts are cut to fit; not where the text is the point."""
     envelope: Mapping[str, Any] = field(default_factory=dict)
-    """What the JSON form says beside its rows."""
+    """What JSON and YAML say beside the rows."""
 
 
 def show(report: Report, form: Format) -> None:
@@ -77,20 +108,67 @@ def show(report: Report, form: Format) -> None:
     if form == "json":
         _write_json(json_report(report))
         return
+    if form == "yaml":
+        sys.stdout.write(yaml_report(report))
+        return
     if form == "csv":
         text = csv_report(report, is_for_terminal=is_terminal)
     else:
         columns = max(TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else TABLE_COLUMNS
-        has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        text = table_report(report, columns, has_colour=has_colour)
+        text = table_report(report, columns, has_colour=_has_colour())
     # A terminal in an old encoding must not turn a name into a traceback.
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON value on a line of its own."""
-    _write_json(json_text(value) + "\n")
+def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence[Row]:
+    """`show` for rows that take a while to find: a table shows each at once, in columns as wide as they `keep`."""
+    if form != "table":
+        report = replace(report, rows=list(rows))
+        show(report, form)
+        return report.rows
+    found: list[Row] = []
+    _write_now(_uncut_line(report, [column.title for column in report.shown]))
+    for row in rows:
+        found.append(row)
+        line = _uncut_line(report, [terminal_text(column.text(row)) for column in report.shown])
+        _write_now(_coloured(line, report.colour(row) if _has_colour() else None))
+    return found
+
+
+def _uncut_line(report: Report, texts: Sequence[str]) -> str:
+    pairs = zip(report.shown, texts, strict=True)
+    return _line(report.shown, texts, [max(column.keep, width(text)) for column, text in pairs])
+
+
+def _write_now(line: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stdout.flush()
+
+
+def _coloured(line: str, colour: Colour | None) -> str:
+    return f"\x1b[{colour.value}m{line}\x1b[0m" if colour else line
+
+
+def _has_colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def print_answer(command: str, answer: Mapping[str, Any], form: Format) -> None:
+    """Print an answer that is no list of rows, in the versioned envelope: JSON on one line, or YAML."""
+    whole = {"command": command, "version": _VERSION, **answer}
+    if form == "yaml":
+        sys.stdout.write(yaml_text(whole))
+    else:
+        _write_json(json_text(whole) + "\n")
+
+
+def yaml_text(value: Any) -> str:
+    """YAML in ASCII: what a terminal would act on is an escape, as in JSON."""
+    import yaml
+
+    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=TABLE_COLUMNS)
 
 
 def _write_json(text: str) -> None:
@@ -99,11 +177,22 @@ def _write_json(text: str) -> None:
 
 def json_report(report: Report) -> str:
     """The versioned envelope, one row a line."""
-    rows = [json_text({name: _plain(report, row, name) for name in report.columns}) for row in report.rows]
-    body = "".join(f"\n{row}," for row in rows)[:-1]
-    beside = "".join(f"{json_text(name)}: {json_text(value)}, " for name, value in report.envelope.items())
-    head = f'{{"command": {json_text(report.command)}, "version": {_JSON_VERSION}, {beside}"rows": ['
-    return f"{head}{body}\n]}}\n" if rows else f"{head}]}}\n"
+    body = "".join(f"\n{json_text(row)}," for row in _plain_rows(report))[:-1]
+    head = f'{json_text(_envelope(report))[:-1]}, "rows": ['
+    return f"{head}{body}\n]}}\n" if body else f"{head}]}}\n"
+
+
+def yaml_report(report: Report) -> str:
+    """The same envelope as that of JSON."""
+    return yaml_text(_envelope(report) | {"rows": list(_plain_rows(report))})
+
+
+def _envelope(report: Report) -> dict[str, Any]:
+    return {"command": report.command, "version": _VERSION, **report.envelope}
+
+
+def _plain_rows(report: Report) -> Iterator[dict[str, Any]]:
+    return ({name: _plain(report, row, name) for name in report.columns} for row in report.rows)
 
 
 def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
@@ -126,9 +215,9 @@ def table_report(report: Report, columns: int = TABLE_COLUMNS, *, has_colour: bo
     widths = _fitted_widths(report.shown, [titles, *cells], columns if report.is_cut else sys.maxsize)
     lines = [_line(report.shown, titles, widths)]
     for row, texts in zip(report.rows, cells, strict=True):
-        colour = report.colour(row) if has_colour else None
-        line = _line(report.shown, texts, widths)
-        lines.append(f"\x1b[{colour.value}m{line}\x1b[0m" if colour else line)
+        lines.append(
+            _coloured(_line(report.shown, texts, widths), report.colour(row) if has_colour else None)
+        )
     return "\n".join([*lines, *([report.footer] if report.footer else [])]) + "\n"
 
 
@@ -168,62 +257,3 @@ def _csv_cell(value: Any) -> str:
     if value is None:
         return ""
     return json_text(value) if isinstance(value, bool | list | tuple) else str(value)
-
-
-def iso_time(time_ms: int) -> str:
-    """`2026-11-21T05:40:48Z`; milliseconds only where there are some."""
-    time = datetime.fromtimestamp(time_ms / 1_000, UTC)
-    form = "%Y-%m-%dT%H:%M:%S" if time_ms % 1_000 == 0 else "%Y-%m-%dT%H:%M:%S.%f"
-    text = time.strftime(form)
-    return (text if time_ms % 1_000 == 0 else text[:-3]) + "Z"
-
-
-def clock_time(time_ms: int, *, with_day: bool) -> str:
-    """`05:40:48`, or `11-21 05:40:48` in a table of several days."""
-    form = "%m-%d %H:%M:%S" if with_day else "%H:%M:%S"
-    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime(form)
-
-
-def _scaled(value: float, units: Sequence[str]) -> str:
-    """Three or four characters and a unit: `950 B/s`, `1.2 MB/s`, `12.3 MB/s`, `123 MB/s`."""
-    unit = 0
-    # 999.5 would round to 1000 of the smaller unit.
-    while abs(value) >= 999.5 and unit < len(units) - 1:
-        value /= 1_000
-        unit += 1
-    is_whole = unit == 0 or abs(value) >= 99.95
-    return f"{value:.0f} {units[unit]}" if is_whole else f"{value:.1f} {units[unit]}"
-
-
-def person_rate(bytes_per_s: float | None) -> str:
-    """`1.2 MB/s`, in powers of 1,000; `none` where there is no limit."""
-    return "none" if bytes_per_s is None else _scaled(bytes_per_s, _RATE_UNITS)
-
-
-def or_dash(value: float | None, text: Callable[[Any], str]) -> str:
-    """The text of a value; `-` for one that the source does not tell."""
-    return "-" if value is None else text(value)
-
-
-def person_bytes(amount: int) -> str:
-    """`1.2 MB`, in powers of 1,000."""
-    return _scaled(amount, _BYTE_UNITS)
-
-
-def person_ms(duration_ms: float) -> str:
-    """`95 ms`, `12.3 s` or `5.0 min`."""
-    if duration_ms < 10_000:
-        return f"{duration_ms:.0f} ms"
-    return f"{duration_ms / 1_000:.1f} s" if duration_ms < 600_000 else f"{duration_ms / 60_000:.1f} min"
-
-
-def person_percent(percent: float | None) -> str:
-    """`103.2 %`; `-` where there is no limit. Digits count near the limit only."""
-    if percent is None:
-        return "-"
-    return f"{percent:.1f} %" if percent < 200 else f"{percent:.0f} %"
-
-
-def person_name(name: str | None) -> str:
-    """A user or client id; an empty one must not look like a missing column."""
-    return "-" if name is None else name or '""'

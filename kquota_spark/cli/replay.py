@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from kquota_spark.cli.escape import terminal_text
-from kquota_spark.cli.options import limit_of, settings_of, whole_number
+from kquota_spark.cli.options import add_form_option, limit_of, settings_of, whole_number
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_source import (
     add_broker_options,
@@ -21,7 +21,7 @@ from kquota_spark.cli.quota_source import (
     read_quotas,
     with_broker_options,
 )
-from kquota_spark.cli.render import iso_time, print_json
+from kquota_spark.cli.render import iso_time, print_answer
 from kquota_spark.cli.replay_rows import bucket_rows, request_rows, wrong_line, wrong_rows
 from kquota_spark.cli.replay_summary import print_summary, summary_of
 from kquota_spark.cli.replay_tables import show_buckets, show_requests
@@ -60,12 +60,12 @@ def add_commands(commands: Any) -> None:
         metavar="NUMxSECONDS",
         help="what another quota.window.num and .size.seconds would have let through, e.g. 30x1",
     )
-    parser.add_argument("--output", choices=["table", "json"], default="table", help="form (default table)")
+    add_form_option(parser, ("table", "json", "yaml"))
     parser.add_argument(
         "--limit",
         type=whole_number,
         metavar="N",
-        help="with --by: at most N lines, 0 for all (default 50 in a table, all in json)",
+        help="with --by: at most N lines, 0 for all (default 50 in a table, all otherwise)",
     )
     add_source_options(parser)
     add_broker_options(parser)
@@ -86,7 +86,7 @@ def run_replay(options: argparse.Namespace) -> int:
         of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker
         found = replay_files(files, governor, config, time_zone, of_brokers, mutation_config(settings))
     answer: dict[str, Any] = {
-        "command": "kquota replay", "version": 1, **summary_of(found),
+        **summary_of(found),
         "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),
     }  # fmt: skip
     ring = likely_variant(found.stretches.values(), config)
@@ -101,8 +101,8 @@ def run_replay(options: argparse.Namespace) -> int:
         answer[f"{options.by}s"], has_more = _first(rows, limit_of(options))
     if options.compare_window:
         answer["compare_window"] = compared(found, config, options.compare_window)
-    if options.output == "json":
-        print_json(answer)
+    if options.output != "table":
+        print_answer("kquota replay", answer, options.output)
     else:
         _print(answer, has_more=has_more)
     return 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from kquota_spark.cli.explanation import hole_notes
 from kquota_spark.cli.listing import RULE_LEGEND, rule_text
+from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.question import (
     UNITS,
@@ -23,7 +24,7 @@ from kquota_spark.cli.question import (
     limit_text,
     who_text,
 )
-from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, print_json, show
+from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, print_answer, show
 from kquota_spark.model.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import Standing, Step
@@ -47,7 +48,7 @@ def add_commands(commands: Any) -> None:
     values.add_argument(
         "--omit-overridden", action="store_true", help="leave out the values that a governing rule overrides"
     )
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="form (default table)")
+    add_form_option(parser, ("table", "json", "yaml"))
     add_question_options(parser)
     parser.set_defaults(run=run_resolve)
 
@@ -57,11 +58,11 @@ def run_resolve(options: argparse.Namespace) -> int:
     types = [QuotaType(options.type)] if options.type else list(QuotaType)
     with asked(options) as question:
         answers = [question.answer(quota_type) for quota_type in types]
-    if options.output == "json":
+    if options.output != "table":
         head = question.as_dict(options)
         head["notes"] += chain.from_iterable(map(hole_notes, answers))
         rows = [_row(answer, options) for answer in answers]
-        print_json({"command": "kquota resolve", "version": 1, **head, "rows": rows})
+        print_answer("kquota resolve", {**head, "rows": rows}, options.output)
         return 0
     page = Page()
     page.paragraph("", f"{who_text(question)}, {as_of_text(question)}", indent=0)

@@ -7,7 +7,7 @@ import sys
 import time
 
 from kquota_spark.cli.escape import terminal_text
-from kquota_spark.cli.options import whole_number
+from kquota_spark.cli.options import add_form_option, whole_number
 from kquota_spark.cli.render import Report, Shown, show
 from kquota_spark.enforce.closed_loop import run
 
@@ -32,12 +32,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--seed", type=whole_number, default=1, metavar="N", help="the only source of chance (default 1)"
     )
-    parser.add_argument(
-        "--output",
-        choices=("table", "json", "csv"),
-        default="table",
-        help="form of the output (default table)",
-    )
+    add_form_option(parser)
     parser.set_defaults(run=run_simulate)
 
 

@@ -1,30 +1,7 @@
-"""Limits, rates and amounts for people, in the unit of their quota type."""
+"""The units of `formats.person_units` under the name that commands know."""
 
 from __future__ import annotations
 
-from kquota_spark.cli.render import person_bytes, person_ms, person_rate
-from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.formats.person_units import amount_text, broker_text, rate_text, type_text
 
-
-def rate_text(quota_type: str, rate: float | None) -> str:
-    """`1.2 MB/s`, `25.5 %` of a thread, `5/s`; `none` where there is no limit."""
-    if rate is None or quota_type in BANDWIDTH:
-        return person_rate(rate)
-    return f"{rate:,.4g} %" if quota_type == QuotaType.REQUEST else f"{rate:,.4g}/s"
-
-
-def amount_text(quota_type: str, amount: int) -> str:
-    """`1.2 MB`, `95 ms` of threads, or a number of partitions."""
-    if quota_type in BANDWIDTH:
-        return person_bytes(amount)
-    return person_ms(amount / 1_000) if quota_type == QuotaType.REQUEST else f"{amount:,}"
-
-
-def type_text(quota_type: str) -> str:
-    """The type in few letters."""
-    return quota_type.removeprefix("controller_")
-
-
-def broker_text(broker_id: int) -> str:
-    """The id, or `ctl` for the active controller."""
-    return "ctl" if broker_id < 0 else str(broker_id)
+__all__ = ["amount_text", "broker_text", "rate_text", "type_text"]

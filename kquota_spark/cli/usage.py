@@ -6,7 +6,6 @@ import argparse
 
 from kquota_spark.cli.agreement_line import with_agreement
 from kquota_spark.cli.listing import (
-    ONE_SOURCE,
     add_since,
     client_conditions,
     counted,
@@ -33,14 +32,21 @@ from kquota_spark.cli.units import amount_text, broker_text, rate_text, type_tex
 from kquota_spark.io.tables import Tables, open_tables, utc_text
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
-# A busy second is split over several rows (tiles): they are put together before anything else.
-_SECONDS = f"""
+_AMOUNTS = "amount, requests, duplicates, rate_per_s, observed_throttle_ms"
+# A second of more than 10,000 requests is split over several rows (tiles), which are put together before anything else.
+# Where there is no such second, and no JMX beside the log, both would only cost time: half of it or more.
+_ROWS = f"select {_CLIENT}, epoch_ms(usage.second) as second, {_AMOUNTS}, source from usage"  # noqa: S608 - names of ours
+_TILED = f"""
 select {_CLIENT}, epoch_ms(usage.second) as second, sum(amount)::bigint as amount,
        sum(requests)::bigint as requests, sum(duplicates)::bigint as duplicates,
        sum(rate_per_s) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
        any_value(source) as source
 from usage
 """  # noqa: S608 - names of ours
+_ONE_SOURCE = """(source = 'log' or (cluster_id, broker_id, quota_type) not in (
+  select distinct cluster_id, broker_id, quota_type from usage where source = 'log'
+))"""
+"""Rows from JMX only of what no log tells, so that nothing is added up twice."""
 _TOTALS = f"""
 select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
        sum(duplicates)::bigint as duplicates, coalesce(sum(amount) * 1000.0 / ?, avg(rate_per_s)) as mean_rate_per_s,
@@ -48,7 +54,6 @@ select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as reques
        count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
        any_value(source) as source
 """
-_THROTTLED = " having sum(observed_throttle_ms) > 0 "
 
 
 def run_usage(options: argparse.Namespace) -> int:
@@ -61,9 +66,9 @@ def run_usage(options: argparse.Namespace) -> int:
 
 
 def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
-    seconds, values = _seconds(options)
-    throttled = _THROTTLED if options.throttled else " "
-    sql = f"{seconds}{throttled}order by second desc, {_CLIENT}"
+    seconds, values = _seconds(tables, options)
+    throttled = " where observed_throttle_ms > 0 " if options.throttled else " "
+    sql = f"select * from ({seconds}){throttled}order by second desc, {_CLIENT}"  # noqa: S608 - names of ours
     found, has_more = limited(tables, sql, values, options)
     rows = found.dicts()
     with_day = spans_days(rows, "second")
@@ -86,8 +91,8 @@ def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
 
 
 def _totals(tables: Tables, options: argparse.Namespace) -> Report:
-    seconds, values = _seconds(options)
-    throttled = _THROTTLED if options.throttled else " "
+    seconds, values = _seconds(tables, options)
+    throttled = " having sum(observed_throttle_ms) > 0 " if options.throttled else " "
     from_ms, to_ms = _span(tables, options)
     sql = f"{_TOTALS}from ({seconds}) group by {_CLIENT}{throttled}order by amount desc nulls last, {_CLIENT}"
     found, has_more = limited(tables, sql, [max(to_ms - from_ms, 1), *values], options)
@@ -114,11 +119,19 @@ def _totals(tables: Tables, options: argparse.Namespace) -> Report:
     )
 
 
-def _seconds(options: argparse.Namespace) -> tuple[str, list[object]]:
+def _seconds(tables: Tables, options: argparse.Namespace) -> tuple[str, list[object]]:
     where = client_conditions(options)
-    where.add(ONE_SOURCE)
     add_since(where, options, "usage.second")
-    return f"{_SECONDS}{where.sql}group by all", where.values
+    if _has(tables, "source = 'jmx'"):
+        where.add(_ONE_SOURCE)
+    if _has(tables, "tile > 0"):
+        return f"{_TILED}{where.sql}group by all", where.values
+    return f"{_ROWS}{where.sql}", where.values
+
+
+def _has(tables: Tables, condition: str) -> bool:
+    """Whether there is such a row; the statistics of the files mostly tell."""
+    return bool(tables.query(f"select 1 from usage where {condition} limit 1").rows)  # noqa: S608 - text of ours
 
 
 def _span(tables: Tables, options: argparse.Namespace) -> tuple[int, int]:

@@ -7,7 +7,6 @@ keys); then a sequential node under `/config/changes`, because brokers watch not
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,7 +19,7 @@ from kquota_spark.formats.znode_writes import (
     with_quotas,
 )
 from kquota_spark.model.entities import DEFAULT, Default, Entity, IpEntity
-from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
+from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey, parse_key
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -115,7 +114,7 @@ def _change_node(client: KazooClient, entity: Entity | IpEntity, values: Mapping
     client.ensure_path(path)
     for _ in range(_ATTEMPTS):
         data, status = client.get(path)
-        changed = _changed(entity, data, values)
+        changed = with_quotas(entity, data, {parse_key(key): value for key, value in values.items()})
         try:
             client.set(path, EMPTY_NODE if changed is None else changed, version=status.version)
         except BadVersionError:
@@ -125,18 +124,6 @@ def _change_node(client: KazooClient, entity: Entity | IpEntity, values: Mapping
         return
     msg = f"{path} is changed by others all the time"
     raise RuntimeError(msg)
-
-
-def _changed(
-    entity: Entity | IpEntity, data: bytes | None, values: Mapping[str, float | None]
-) -> bytes | None:
-    if isinstance(entity, Entity):
-        return with_quotas(entity, data, {QuotaKey(key): value for key, value in values.items()})
-    limit = values[IP_QUOTA_KEY]
-    # Values are strings: a JSON number makes the broker's decoder throw (kafka.utils.json.DecodeJson).
-    return (
-        None if limit is None else json.dumps({"version": 1, "config": {IP_QUOTA_KEY: str(limit)}}).encode()
-    )
 
 
 def _remove_empty(client: KazooClient, path: str) -> None:

@@ -7,7 +7,6 @@ not sanitised. `from_ms` null means always, `to_ms` null until further notice.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import Any
 import yaml
 
 from kquota_spark.errors import UserError
+from kquota_spark.formats.quota_values import expected_value, finite_number
 from kquota_spark.model.entities import DEFAULT, Entity, IpEntity, Name
 from kquota_spark.model.ip_quotas import by_address
 from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey, parse_key
@@ -24,18 +24,6 @@ from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000
 _KEYS = ("user", "client_id", "ip", "type", "value", "from_ms", "to_ms")
-WHOLE_TYPES = {
-    QuotaKey.PRODUCER_BYTE_RATE.value: "bytes per second",
-    QuotaKey.CONSUMER_BYTE_RATE.value: "bytes per second",
-    IP_QUOTA_KEY: "connections per second",
-}
-"""Types whose values are whole numbers, with their units."""
-LARGEST = {
-    QuotaKey.PRODUCER_BYTE_RATE.value: 2**63,
-    QuotaKey.CONSUMER_BYTE_RATE.value: 2**63,
-    IP_QUOTA_KEY: 2**31 - 1,
-}
-"""Largest values of those types: brokers hold a long, whose largest is 2^63 as a double, and an int."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,48 +66,60 @@ def read_quota_file(path: Path) -> list[QuotaChange]:
 def read_quotas(path: Path) -> QuotaFile:
     """Read a file of quotas.
 
-    The version of a change is its time, so it differs wherever the quotas of an entity do.
-
     Raises:
         UserError: the file cannot be read, or one line per problem found in it.
     """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected a list of quotas")
+        return parse_quotas(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not YAML in UTF-8") from error
+    except ValueError as error:
+        raise UserError("\n".join(f"{path}: {problem}" for problem in str(error).split("\n"))) from error
+
+
+def parse_quotas(text: str) -> QuotaFile:
+    """The quotas in the text of a file.
+
+    The version of a change is its time, so it differs wherever the quotas of an entity do.
+
+    Raises:
+        ValueError: one line per problem.
+    """
     problems: list[str] = []
     items = []
-    for index, node in enumerate(_entries(path)):
+    for index, node in enumerate(_entries(text)):
         item = _read_item(index, node, problems)
         if item is not None:
             items.append(item)
     in_order = _in_order(items, problems)
     if problems:
-        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+        raise ValueError("\n".join(problems))
     of_ips = [isinstance(items[0].entity, IpEntity) for items in in_order]
     users = [items for items, is_ip in zip(in_order, of_ips, strict=True) if not is_ip]
     ips = [items for items, is_ip in zip(in_order, of_ips, strict=True) if is_ip]
     return QuotaFile(_changes(users), _ip_limits(in_order), _changes(ips))
 
 
-def _entries(path: Path) -> list[yaml.Node]:
+def _entries(text: str) -> list[yaml.Node]:
     """The nodes of the list. Nodes and not values, for the duplicate keys that values would hide."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise _error(path, f"larger than {_MAX_BYTES} bytes, expected a list of quotas")
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise _error(path, f"cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
-        raise _error(path, f"{where}{problem}") from error
+        msg = f"{where}{problem}"
+        raise ValueError(msg) from error
     if root is None:
         return []
     if not isinstance(root, yaml.SequenceNode):
-        raise _error(path, "not a list, expected a list of quotas such as - {user: alice, ...}")
+        msg = "not a list, expected a list of quotas such as - {user: alice, ...}"
+        raise ValueError(msg)
     return list(root.value)
-
-
-def _error(path: Path, problem: str) -> UserError:
-    return UserError(f"{path}: {problem}")
 
 
 def _read_item(index: int, node: yaml.Node, problems: list[str]) -> _Item | None:
@@ -213,25 +213,12 @@ def _type(given: dict[str, Any], where: str, problems: list[str]) -> str | None:
 def _value(given: dict[str, Any], kind: str | None, where: str, problems: list[str]) -> float | None:
     if "value" not in given:
         return None
-    value = _number(given["value"])
-    is_too_large = value is not None and kind in LARGEST and value > LARGEST[kind]
-    if value is None or value < 0 or (kind in WHOLE_TYPES and not value.is_integer()) or is_too_large:
-        expected = f"a whole number of {WHOLE_TYPES[kind]}" if kind in WHOLE_TYPES else "a number"
-        bound = f"{LARGEST[kind]} or less" if is_too_large and kind else "0 or more"
-        problems.append(f"{where}.value: {_shown(given['value'])}, expected {expected}, {bound}")
+    value = finite_number(given["value"])
+    expected = expected_value(kind, value)
+    if expected is not None:
+        problems.append(f"{where}.value: {_shown(given['value'])}, expected {expected}")
         return None
     return value
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or a text of one: `1e6` is a text in YAML 1.1, and ZooKeeper's values are texts anyway."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _time_ms(given: dict[str, Any], part: str, where: str, problems: list[str]) -> int | None:

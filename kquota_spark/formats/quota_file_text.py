@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from kquota_spark.formats.quota_file import LARGEST, WHOLE_TYPES, IpLimit
+from kquota_spark.formats.quota_file import IpLimit
+from kquota_spark.formats.quota_values import expected_value
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
 from kquota_spark.model.quota_types import IP_QUOTA_KEY, AnyKey
 from kquota_spark.model.rules import BEGINNING_MS, RuleStretch
@@ -77,11 +78,9 @@ def _name(entry: _Entry, name: Name) -> str | None:
 
 
 def _value(entry: _Entry) -> float:
-    is_whole = math.isfinite(entry.value) and entry.value == int(entry.value)
-    is_in_range = 0 <= entry.value < math.inf and entry.value <= LARGEST.get(entry.type, math.inf)
-    if not is_in_range or (entry.type in WHOLE_TYPES and not is_whole):
+    if expected_value(entry.type, entry.value) is not None:
         raise _refusal(entry, f"a quota file cannot hold the value {entry.value}")
-    return int(entry.value) if is_whole else entry.value
+    return int(entry.value) if entry.value == int(entry.value) else entry.value
 
 
 def _refusal(entry: _Entry, problem: str) -> ValueError:

@@ -7,18 +7,13 @@ that comes in between is overwritten, and only reading the value afterwards show
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Held, Outcome, Written
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io.kafka_lease import KafkaLease
 from kquota_spark.io.quota_admin import QuotaAdmin
-
-_UNSURE = (-1, 7, 13)
-"""UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION: the controller may have done it."""
-_FOLLOWED_WITHIN_S, _PAUSE_S = 1.0, 0.01
 
 
 class AdminTarget:
@@ -85,18 +80,9 @@ class AdminTarget:
         except UserError as error:
             return Written(Outcome.REFUSED, str(error))
         if refusal is None:
-            self._wait(lambda: self._value(quota) == value)
+            self._admin.wait_for(quota.entity, {quota.key: value})
             return Written(Outcome.DONE)
-        return Written(Outcome.UNKNOWN if refusal.code in _UNSURE else Outcome.REFUSED, refusal.words)
-
-    def _wait(self, is_followed: Callable[[], bool]) -> None:
-        """A KRaft broker follows its controller some milliseconds behind: who reads next shall see what was written."""
-        until_s = time.monotonic() + _FOLLOWED_WITHIN_S
-        try:
-            while not is_followed() and time.monotonic() < until_s:
-                time.sleep(_PAUSE_S)
-        except UserError:
-            return  # it was done, and the reader will hear of this
+        return Written(Outcome.UNKNOWN if refusal.is_unsure else Outcome.REFUSED, refusal.words)
 
     def _value(self, quota: Quota) -> float | None:
         return self.read([quota])[quota].value

@@ -6,7 +6,7 @@ an earlier one, and what it has more is "not yet measured" or "not yet judged", 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kquota_spark.config.settings import Settings
@@ -83,11 +83,12 @@ group by cluster_id order by cluster_id
 """
 
 
-def run_checks(settings: Settings, now_ms: int) -> list[Check]:
-    """All checks after a run; a missing table is a finding, and what needs it is left out."""
+def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
+    """All checks after a run, each as it is done; a missing table is a finding, and what needs it is left out."""
     with Tables(settings) as tables:
         names = _LAST_TO_FIRST + (_OF_JMX if settings.kafka.jmx_topic else ())
         missing = [check for name in names if (check := _missing(tables, name)) is not None]
+        yield from missing
         opened = set(names) - {check.what.removeprefix("table ") for check in missing}
         steps: Sequence[tuple[tuple[str, ...], Callable[[], list[Check]]]] = (
             (("requests",), lambda: line_checks(tables) if settings.kafka.has_log else []),
@@ -101,8 +102,10 @@ def run_checks(settings: Settings, now_ms: int) -> list[Check]:
             (("violations", "decisions"), lambda: _episodes(tables, settings)),
             (("jmx_samples", "decisions"), lambda: jmx_checks(tables, settings, now_ms)),
         )
-        found = [check for needs, run in steps if opened.issuperset(needs) for check in run()]
-    return [*missing, *found, *stored_checks(settings)]
+        for needs, run in steps:
+            if opened.issuperset(needs):
+                yield from run()
+    yield from stored_checks(settings)
 
 
 def _missing(tables: Tables, name: str) -> Check | None:

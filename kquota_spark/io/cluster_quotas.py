@@ -1,6 +1,7 @@
 """The quotas of a running cluster, read and altered by a person: what `describe`, `alter`, `import` and `kfk` work on.
 
-Enforcement has a port of its own (`enforce.ports`), with lease and fencing; here a person is asked, and sees the answer.
+Enforcement has a port of its own (`enforce.ports`), with lease and fencing; here a person is asked, and sees the
+answer.
 """
 
 from __future__ import annotations

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Lease, Ledger, QuotaTarget, Switch
-from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.errors import UserError
 from kquota_spark.io.enforcement_log import EnforcementLog
 from kquota_spark.io.freeze_switch import FreezeSwitch
-
-_quiet = logging.getLogger(__name__)
-_quiet.setLevel(logging.CRITICAL)  # kazoo logs every payload at DEBUG, SCRAM credentials included
 
 
 class Edges(NamedTuple):
@@ -48,27 +43,14 @@ def enforcement_edges(settings: Settings) -> Iterator[Edges]:
 
 @contextmanager
 def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
-    from kquota_spark.io.zookeeper_calls import ZooKeeperCalls
-    from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
+    from kquota_spark.io.zookeeper_calls import zookeeper_calls
     from kquota_spark.io.zookeeper_lease import EnforcementNodes, ZooKeeperLease
     from kquota_spark.io.zookeeper_target import ZooKeeperTarget
 
-    quotas = dataclasses.replace(settings.quotas, session_timeout=settings.enforcement.lease_time)
-    within_s = quotas.connect_timeout / 1_000
-    client = zookeeper_client(quotas, _quiet)
-    try:
-        if not client.start_async().wait(within_s):
-            reason = tls_problem(quotas)
-            raise UnreachableError(
-                f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s"
-                f"{f' ({reason})' if reason else ''}: check quotas.zookeeper_connect and that the server runs"
-            )
-        calls = ZooKeeperCalls(client, quotas.zookeeper_connect, within_s)
+    quotas = settings.quotas
+    with zookeeper_calls(quotas, session_timeout=settings.enforcement.lease_time) as calls:
         nodes = EnforcementNodes.of(settings.cluster_id, quotas)
-        yield ZooKeeperTarget(calls, nodes, client.chroot), ZooKeeperLease(calls, nodes)
-    finally:
-        client.stop()
-        client.close()
+        yield ZooKeeperTarget(calls, nodes), ZooKeeperLease(calls, nodes)
 
 
 @contextmanager

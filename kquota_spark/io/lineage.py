@@ -15,14 +15,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, TARGETS, file_system
+from kquota_spark.io.delta_commits import newest_ms_of
 from kquota_spark.io.delta_tables import has_rows
 from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
@@ -192,16 +192,9 @@ def _commits(settings: Settings, name: str, column: str) -> Iterator[tuple[int, 
             actions = [json.loads(line) for line in stream.read().splitlines()]
         added = [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
         if added:
-            times = [_newest_ms(add, column) for add in added]
+            times = [newest_ms_of(add, column) for add in added]
             known = [time_ms for time_ms in times if time_ms is not None]
             yield version, max(known) if len(known) == len(times) else None
-
-
-def _newest_ms(add: dict[str, Any], column: str) -> int | None:
-    newest = json.loads(add.get("stats") or "{}").get("maxValues", {}).get(column)
-    if isinstance(newest, str):
-        return round(datetime.fromisoformat(newest).timestamp() * 1_000)
-    return newest if isinstance(newest, int) else None
 
 
 def _path(settings: Settings, hop: str) -> str:

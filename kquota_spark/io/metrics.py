@@ -54,13 +54,16 @@ def _number(value: float) -> str:
 
 
 @contextlib.contextmanager
-def metrics_endpoint(address: str, port: int, scrape: Callable[[], str]) -> Iterator[int]:
+def metrics_endpoint(
+    address: str, port: int, scrape: Callable[[], str], setting: str = "metrics.port"
+) -> Iterator[int]:
     """Answer `GET /metrics` with what `scrape` returns, from threads of its own.
 
     Args:
         address: to listen on, e.g. `127.0.0.1`, or `0.0.0.0` for all.
         port: to listen on.
         scrape: makes the text; called once per request, must be quick and safe to call from any thread.
+        setting: where the port comes from, for the message.
 
     Yields:
         The port.
@@ -72,8 +75,8 @@ def metrics_endpoint(address: str, port: int, scrape: Callable[[], str]) -> Iter
         server = _Server((address, port), scrape)
     except OSError as error:
         raise UserError(
-            f"metrics.port: {address}:{port} cannot be listened on ({error.strerror or error}): "
-            "give metrics.port another port, or 0 for no metrics"
+            f"{setting}: {address}:{port} cannot be listened on ({error.strerror or error}): "
+            f"give {setting} another port"
         ) from error
     threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True).start()
     try:

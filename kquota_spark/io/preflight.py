@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,14 @@ where cluster_id = ? and topic is not null group by all
 """
 
 
-def before_checks(settings: Settings, now_ms: int) -> list[Check]:
-    """All checks ahead of a run."""
-    checks = [_java(), _spark(), _writable("tables", settings.tables)]
-    checks.append(_writable("checkpoints", settings.checkpoints))
-    checks += _quota_source(settings)
-    return checks + kafka_checks(settings, _consumed(settings), now_ms)
+def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
+    """All checks ahead of a run, each as it is done."""
+    yield _java()
+    yield _spark()
+    yield _writable("tables", settings.tables)
+    yield _writable("checkpoints", settings.checkpoints)
+    yield from _quota_source(settings)
+    yield from kafka_checks(settings, _consumed(settings), now_ms)
 
 
 def _java() -> Check:
@@ -93,9 +96,7 @@ def _described_quotas(settings: Settings) -> list[Check]:
 
     kafka, timeout_ms = settings.kafka, min(settings.quotas.connect_timeout, _KAFKA_MOST_MS)
     try:
-        found = from_admin(
-            kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms, is_from_settings=True
-        )
+        found = from_admin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms)
     except UserError as error:
         evidence, _, advice = str(error).partition(": ")
         return [fail("described quotas", evidence, advice)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ _CLIENT_ID = "kquota"
 _BOOTSTRAP_LOG = "kafka.net.manager"
 _CLUSTER_AUTHORIZATION_FAILED = 31
 _UPDATE_METADATA = 6
+_UNSURE = (-1, 7, 13)
+"""UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION."""
+_FOLLOWED_WITHIN_S, _PAUSE_S = 1.0, 0.01
 _MATCH_EXACT, _MATCH_DEFAULT = 0, 1
 _Filter = list[tuple[str, int, str | None]]
 _PARTS = {"user": "user", "client-id": "client_id"}
@@ -23,10 +27,11 @@ _KEYS: Mapping[str, AnyKey] = {key.value: key for key in (*QuotaKey, *IpQuotaKey
 
 
 class Named(NamedTuple):
-    """What errors call the address and the login by."""
+    """What errors call the address and the login by, and what to use where the cluster is of the other kind."""
 
     servers: str = "kafka.bootstrap_servers"
     login: str = "kafka.options"
+    instead: str = "quotas.source: zookeeper"
 
 
 class Refusal(NamedTuple):
@@ -35,6 +40,11 @@ class Refusal(NamedTuple):
     code: int
     """Of `org.apache.kafka.common.protocol.Errors`."""
     words: str
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the controller may have done it nevertheless."""
+        return self.code in _UNSURE
 
 
 class QuotaAdmin:
@@ -80,7 +90,7 @@ class QuotaAdmin:
         if client is not None:
             client.close()
 
-    def describe(self, entities: Iterable[Entity] | None = None) -> list[tuple[AnyEntity, AnyKey, float]]:
+    def describe(self, entities: Iterable[AnyEntity] | None = None) -> list[tuple[AnyEntity, AnyKey, float]]:
         """The quotas in force now.
 
         Args:
@@ -144,6 +154,21 @@ class QuotaAdmin:
             return None
         return Refusal(entry.error_code, entry.error_message or _error_name(entry.error_code))
 
+    def wait_for(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> None:
+        """Wait up to a second until a broker tells what was altered, so that who asks next sees it.
+
+        A KRaft broker follows its controller some milliseconds behind.
+        """
+        until_s = time.monotonic() + _FOLLOWED_WITHIN_S
+        while time.monotonic() < until_s:
+            try:
+                found = {key: value for _, key, value in self.describe([entity])}
+            except UserError:
+                return  # it was done, and who asks next will hear of this
+            if all(found.get(key) == value for key, value in values.items()):
+                return
+            time.sleep(_PAUSE_S)
+
     def _check(self, answer: Any) -> None:
         if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
             # Rights come and go, as brokers do: who has quotas from before goes on with them.
@@ -170,7 +195,7 @@ class QuotaAdmin:
                 raise UserError(f"{self._where} refused the login: check {self._named.login}") from error
             except IncompatibleBrokerVersion as error:
                 raise UserError(
-                    f"{self._where} is older than 2.6 and has no calls for quotas: use ZooKeeper"
+                    f"{self._where} is older than 2.6 and has no calls for quotas: use {self._named.instead}"
                 ) from error
             except ValueError as error:
                 raise UserError(
@@ -203,13 +228,10 @@ def _request(parts: _Filter, *, is_strict: bool) -> Any:
     )
 
 
-def _filter(entity: Entity) -> _Filter:
+def _filter(entity: AnyEntity) -> _Filter:
     """The parts of an entity as DescribeClientQuotas matches them."""
-    parts = (("user", entity.user), ("client-id", entity.client_id))
     return [
-        (kind, _MATCH_DEFAULT, None) if name is DEFAULT else (kind, _MATCH_EXACT, str(name))
-        for kind, name in parts
-        if name is not None
+        (kind, _MATCH_DEFAULT if name is None else _MATCH_EXACT, name) for kind, name in _named_parts(entity)
     ]
 
 

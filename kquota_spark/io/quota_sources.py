@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any, NamedTuple
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.formats.znodes import REQUIRED_ROOTS, View, name_nodes
+from kquota_spark.formats.znodes import REQUIRED_ROOTS, name_nodes
+from kquota_spark.io.quota_admin import Named, QuotaAdmin
 from kquota_spark.io.storage import local_path, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.model.entities import AnyEntity, Entity
@@ -20,7 +20,6 @@ from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, RuleStretch, stretches
 
-_RETRY_S = 0.1
 _KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
 _RULES = f"""
 select cluster_id, level, entity, {_KEY_COLUMNS}, epoch_ms(valid_from) as valid_from,
@@ -82,8 +81,10 @@ def from_zookeeper(
     Raises:
         UserError: it does not answer within `connect_timeout`, or hides its quotas.
     """
+    from kquota_spark.io.zookeeper_once import view_of_client, whole_view
+
     try:
-        view = _whole_view(quotas) if of is None else _view_of(quotas, of)
+        view = whole_view(quotas) if of is None else view_of_client(quotas, of.user, of.client_id)
     except UserError as error:
         raise UserError(str(error).replace("quotas.zookeeper_connect", named)) from error
     where = f"ZooKeeper {quotas.zookeeper_connect}"
@@ -109,7 +110,7 @@ def from_admin(
     of: Client | None = None,
     *,
     timeout_ms: int,
-    is_from_settings: bool = False,
+    named: Named = Named(),  # noqa: B008 - a tuple
 ) -> QuotaHistory:
     """What a running cluster's Admin API (KIP-546) describes now.
 
@@ -118,15 +119,12 @@ def from_admin(
         properties: client properties for the login.
         of: only what can govern this client; None for all.
         timeout_ms: limit of connecting, and again of each request.
-        is_from_settings: errors name the settings instead of options of a command.
+        named: what errors call them by.
 
     Raises:
         UserError: no broker answers in time, or it refuses us.
     """
-    from kquota_spark.io.quota_admin import Named, QuotaAdmin
-
     entities = None if of is None else candidates(*of)
-    named = Named() if is_from_settings else Named("--bootstrap-server", "--command-config")
     admin = QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)
     try:
         found = admin.describe(entities)
@@ -143,16 +141,8 @@ def from_tables(settings: Settings) -> QuotaHistory:
         UserError: there is no such table, or it has nothing of the cluster.
     """
     rows = query(settings, ["quota_rules"], _RULES).dicts()
-    clusters = sorted({row["cluster_id"] for row in rows})
     where = f"table quota_rules under {settings.tables}"
-    if not clusters:
-        raise UserError(f"{where} is empty: start the audit or kquota watch, or name another source")
-    cluster_id = clusters[0] if len(clusters) == 1 else settings.cluster_id
-    if cluster_id not in clusters:
-        held = ", ".join(clusters)
-        raise UserError(
-            f"{where} has nothing of cluster {cluster_id}, only {held}: set cluster_id (--config)"
-        )
+    cluster_id = cluster_in({row["cluster_id"] for row in rows}, settings, where)
     mine = [row for row in rows if row["cluster_id"] == cluster_id]
     known = [row["known_through"] for row in mine if row["known_through"] is not None]
     known_through_ms = max(known, default=BEGINNING_MS)
@@ -163,6 +153,23 @@ def from_tables(settings: Settings) -> QuotaHistory:
         cluster_id=cluster_id,
         leaders=_leaders(replace(settings, cluster_id=cluster_id)),
     )
+
+
+def cluster_in(clusters: Iterable[str], settings: Settings, where: str) -> str:
+    """Which of the clusters of a table is meant: the only one, else that of the settings.
+
+    Raises:
+        UserError: there is none, or not that one.
+    """
+    held = sorted(set(clusters))
+    if not held:
+        raise UserError(f"{where} is empty: start the audit or kquota watch, or name another source")
+    cluster_id = held[0] if len(held) == 1 else settings.cluster_id
+    if cluster_id not in held:
+        raise UserError(
+            f"{where} has nothing of cluster {cluster_id}, only {', '.join(held)}: set cluster_id (--config)"
+        )
+    return cluster_id
 
 
 def _leaders(settings: Settings) -> LeaderBook:
@@ -210,7 +217,6 @@ def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
             kafka.options,
             of,
             timeout_ms=quotas.connect_timeout,
-            is_from_settings=True,
         )
     raise UserError("quotas.source: a file is no cluster: expected zookeeper or admin")
 
@@ -223,31 +229,6 @@ def _in_force(entity: AnyEntity, key: AnyKey, value: float, version: int | None)
 def _of_now(origin: str, changes: Iterable[QuotaChange], problems: Mapping[str, str]) -> QuotaHistory:
     shown = tuple(f"{path}: {problem}" for path, problem in sorted(problems.items()))
     return QuotaHistory(origin, RuleBook(stretches(changes)), has_history=False, problems=shown)
-
-
-def _view_of(quotas: Quotas, of: Client) -> View:
-    from kquota_spark.io.zookeeper_once import view_of_client
-
-    return view_of_client(quotas, of.user, of.client_id)
-
-
-def _whole_view(quotas: Quotas) -> View:
-    from kquota_spark.io.zookeeper import QuotaTree
-
-    deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
-    tree = QuotaTree(quotas)
-    try:
-        tree.start(connect_timeout_ms=quotas.connect_timeout)
-        while (view := tree.read()) is None:
-            if time.monotonic() > deadline_s:
-                within_s = quotas.connect_timeout / 1_000
-                raise UserError(
-                    f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s: try again"
-                )
-            tree.changed.wait(_RETRY_S)
-    finally:
-        tree.stop()
-    return view
 
 
 def stretch_of(row: Mapping[str, Any]) -> RuleStretch:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kquota_spark.schema.columns import Column, Table
@@ -23,6 +23,8 @@ _SQL_TYPES = {
     "date": "DATE",
     "timestamp": "TIMESTAMPTZ",
 }
+
+_READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,24 @@ def files_of(delta: DeltaTable, time_column: str | None) -> list[TableFile]:
         return [TableFile(path, None) for path in paths]
     newest = actions.column(statistic).to_pylist()
     return [TableFile(path, _epoch_ms(time)) for path, time in zip(paths, newest, strict=True)]
+
+
+def dataset_of(delta: DeltaTable, paths: Collection[str]) -> Any:
+    """Some files of a snapshot, as pyarrow reads them from an object store."""
+    from pyarrow.dataset import FileSystemDataset
+
+    whole: Any = delta.to_pyarrow_dataset()
+    wanted = {unquote(path) for path in paths}
+    parts = [part for part in whole.get_fragments() if unquote(part.path) in wanted]
+    return FileSystemDataset(parts, whole.schema, whole.format, whole.filesystem)
+
+
+def unreadable_features(delta: DeltaTable) -> str:
+    """What only Spark can read of how a table is written; empty if nothing."""
+    unknown = set(delta.protocol().reader_features or ()) - _READABLE_FEATURES
+    if not unknown and "delta.columnMapping.mode" in delta.metadata().configuration:
+        return "columnMapping"
+    return ", ".join(sorted(unknown))
 
 
 def _epoch_ms(time: datetime | int | None) -> int | None:

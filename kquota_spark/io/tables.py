@@ -9,7 +9,7 @@ epoch milliseconds (`epoch_ms(second)`): DuckDB's own values with a zone need py
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io import table_files
 from kquota_spark.io.storage import local_path, storage_options
-from kquota_spark.io.table_files import dataset_sql, empty_sql, file_path, files_of, files_sql, glob_escaped
+from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
 
 if TYPE_CHECKING:
@@ -29,10 +30,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _DECLARED = {table.name: table for table in TABLES}
-_TIME_COLUMN = {"requests": "record_time_ms", "usage": "second", "decisions": "second"}
+_TIME_COLUMN = {
+    "requests": "record_time_ms",
+    "usage": "second",
+    "decisions": "second",
+    "jmx_samples": "sample_time_ms",
+}
 """Tables that are append-only in time: whole files older than asked for are left out by their statistics."""
 _MEMORY_LIMIT = "2GB"
-_READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _RUN_FIRST = (
     "run the audit first (spark-submit jobs/audit.py --config conf/kquota.yaml) "
     "or check tables: in conf/kquota.yaml"
@@ -125,25 +130,43 @@ class Tables:
         self, name: str, delta: DeltaTable, newer_than_ms: int | None, last_ms: int | None = None
     ) -> None:
         table = _DECLARED[name]
-        files = files_of(delta, _TIME_COLUMN.get(name))
+        files = table_files.files_of(delta, _TIME_COLUMN.get(name))
         newest_ms = max((f.newest_ms for f in files if f.newest_ms is not None), default=None)
         self._newest_ms[name] = newest_ms
         if last_ms is not None and newest_ms is not None:
             newer_than_ms = newest_ms - last_ms
         if newer_than_ms is not None:
             files = [f for f in files if f.newest_ms is None or f.newest_ms >= newer_than_ms]
+        self._show(table, [f.path for f in files], delta.to_pyarrow_dataset)
+
+    def open_files(self, name: str, paths: Collection[str]) -> None:
+        """Make some files of a table visible to `query`, under its name.
+
+        Args:
+            name: a table of `schema.tables`.
+            paths: as the Delta log names them; one that is not there any more is an error of the query, or, on an
+                object store, left out.
+
+        Raises:
+            UserError: the table is missing or cannot be read.
+        """
+        self._show(_DECLARED[name], paths, lambda: table_files.dataset_of(self._delta_table(name), paths))
+
+    def _show(self, table: Table, paths: Collection[str], dataset: Callable[[], Any]) -> None:
         local = local_path(self._root)
-        if not files:
-            source = empty_sql(table)
+        if not paths:
+            source = table_files.empty_sql(table)
         elif local is None:
             # Object stores: slower, but with deltalake's own credentials and file system.
-            self._duckdb.register(f"dataset_{name}", delta.to_pyarrow_dataset())
-            source = dataset_sql(table)
+            self._duckdb.register(f"dataset_{table.name}", dataset())
+            source = table_files.dataset_sql(table)
         else:
-            paths = [glob_escaped(file_path(local / name, f.path)) for f in files]
-            self._duckdb.execute(f'set variable "files_{name}" = ?', [paths])
-            source = files_sql(table)
-        self._executed(f'create or replace view "{name}" as {source}')
+            files = [
+                table_files.glob_escaped(table_files.file_path(local / table.name, path)) for path in paths
+            ]
+            self._duckdb.execute(f'set variable "files_{table.name}" = ?', [files])
+            source = table_files.files_sql(table)
+        self._executed(f'create or replace view "{table.name}" as {source}')
 
     def open_if_there(self, name: str, newer_than_ms: int | None = None) -> bool:
         """`open`, unless it was opened before; without the table an empty view, and False."""
@@ -152,7 +175,7 @@ class Tables:
         if self.location(name) is not None:
             self.open(name, newer_than_ms)
             return True
-        self._duckdb.execute(f'create or replace view "{name}" as {empty_sql(_DECLARED[name])}')
+        self._duckdb.execute(f'create or replace view "{name}" as {table_files.empty_sql(_DECLARED[name])}')
         return False
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> Result:
@@ -192,11 +215,13 @@ class Tables:
             raise UserError(msg) from error
 
     def newest_ms(self, name: str) -> int | None:
-        """Newest second of an opened `usage` or `decisions`, epoch ms; None if it holds nothing."""
+        """Newest event time of an opened table that is append-only in time, epoch ms; None if it holds nothing."""
         newest_ms = self._newest_ms.get(name)
         if newest_ms is not None:
             return newest_ms
-        sql = f'select epoch_ms(max("{_TIME_COLUMN[name]}")) from "{name}"'  # noqa: S608 - names of ours
+        column = _TIME_COLUMN[name]
+        newest = f'max("{column}")' if column.endswith("_ms") else f'epoch_ms(max("{column}"))'
+        sql = f'select {newest} from "{name}"'  # noqa: S608 - names of ours
         found = self.query(sql).rows[0][0]
         return None if found is None else int(found)
 
@@ -237,9 +262,8 @@ class Tables:
             raise UserError(f"table {name} is missing under {self._root}: {_RUN_FIRST}") from error
         except (DeltaError, OSError) as error:
             raise self._unreadable(name, error) from error
-        unknown = set(delta.protocol().reader_features or ()) - _READABLE_FEATURES
-        if unknown or "delta.columnMapping.mode" in delta.metadata().configuration:
-            features = ", ".join(sorted(unknown)) or "columnMapping"
+        features = table_files.unreadable_features(delta)
+        if features:
             raise UserError(
                 f"table {name} under {self._root} uses {features}, which only Spark can read: "
                 "keep these table features off, and rewrite the table without them"

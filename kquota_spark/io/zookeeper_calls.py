@@ -6,8 +6,11 @@ the connection gone, and only the next one is answered.
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kazoo.client import KazooClient, TransactionRequest
@@ -23,13 +26,17 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL
 
+from kquota_spark.config.settings import Duration, Quotas
 from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
 
 _PAUSE_S = 0.05
+_quiet = logging.getLogger(__name__)
+_quiet.setLevel(logging.CRITICAL)  # kazoo logs every payload at DEBUG, SCRAM credentials included
 
 
 class ZooKeeperCalls:
-    """What enforcement asks of ZooKeeper.
+    """What is asked of ZooKeeper by who writes quotas there.
 
     Reads raise UnreachableError when the time is up, and UserError without the right to read.
 
@@ -46,6 +53,11 @@ class ZooKeeperCalls:
     def session(self) -> int | None:
         """The id of the session, as nodes name their owner; None before there is one."""
         return None if self._client.client_id is None else int(self._client.client_id[0])
+
+    @property
+    def chroot(self) -> str:
+        """What stands in front of each path on the server; empty for none."""
+        return str(self._client.chroot)
 
     def get(self, path: str) -> tuple[bytes | None, ZnodeStat] | None:
         """Data and stat; None where there is no such node."""
@@ -127,6 +139,28 @@ class ZooKeeperCalls:
             f"ZooKeeper {self._address} did not answer within {self._within_s:g} s: check quotas.zookeeper_connect "
             "and that the server runs"
         )
+
+
+@contextmanager
+def zookeeper_calls(quotas: Quotas, *, session_timeout: Duration) -> Iterator[ZooKeeperCalls]:
+    """Calls over a session of their own, which ends with the block.
+
+    Raises:
+        UserError: the settings are none to connect by, or no server answers within `connect_timeout`.
+    """
+    within_s = quotas.connect_timeout / 1_000
+    client = zookeeper_client(dataclasses.replace(quotas, session_timeout=session_timeout), _quiet)
+    try:
+        if not client.start_async().wait(within_s):
+            reason = tls_problem(quotas)
+            raise UnreachableError(
+                f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s"
+                f"{f' ({reason})' if reason else ''}: check quotas.zookeeper_connect and that the server runs"
+            )
+        yield ZooKeeperCalls(client, quotas.zookeeper_connect, within_s)
+    finally:
+        client.stop()
+        client.close()
 
 
 def refusal_of(results: Sequence[Any]) -> tuple[int, Exception] | None:

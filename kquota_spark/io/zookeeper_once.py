@@ -1,11 +1,12 @@
-"""The quota nodes that can matter to one client, read once: a few requests however many users there are.
+"""The quota nodes of a ZooKeeper, read once: all of them, or those that can matter to one client.
 
-`io.zookeeper` mirrors all nodes, which takes seconds with thousands of users.
+The latter takes a few requests however many users there are; all of them take seconds with thousands of users.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -16,12 +17,38 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kquota_spark.config.settings import Quotas
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, Node, View, decode_node, name_nodes
+from kquota_spark.io.zookeeper import QuotaTree
 from kquota_spark.io.zookeeper_client import zookeeper_client
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.resolve import candidates
 
 _quiet = logging.getLogger(__name__)
 _quiet.setLevel(logging.CRITICAL)  # kazoo logs every payload at DEBUG, SCRAM credentials included
+
+
+_RETRY_S = 0.1
+
+
+def whole_view(quotas: Quotas) -> View:
+    """All nodes.
+
+    Raises:
+        UserError: the address is none, or ZooKeeper does not answer in time.
+    """
+    deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
+    tree = QuotaTree(quotas)
+    try:
+        tree.start(connect_timeout_ms=quotas.connect_timeout)
+        while (view := tree.read()) is None:
+            if time.monotonic() > deadline_s:
+                within_s = quotas.connect_timeout / 1_000
+                raise UserError(
+                    f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s: try again"
+                )
+            tree.changed.wait(_RETRY_S)
+    finally:
+        tree.stop()
+    return view
 
 
 def view_of_client(quotas: Quotas, user: str, client_id: str) -> View:

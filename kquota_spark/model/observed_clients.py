@@ -43,6 +43,9 @@ class Observed:
     quotas: dict[Entity, Mapping[QuotaKey, float]] = field(init=False, repr=False)
     of_user: dict[str, list[Seen]] = field(init=False, repr=False)
     of_client_id: dict[str, list[Seen]] = field(init=False, repr=False)
+    _answers: dict[tuple[str, str, QuotaKey], Resolution] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         """Index what is looked up once for each rule and client."""
@@ -61,7 +64,11 @@ class Observed:
 
     def answer(self, user: str, client_id: str, key: QuotaKey) -> Resolution:
         """What governs any name now."""
-        return resolve(user, client_id, key, self.quotas.get)
+        asked = (user, client_id, key)
+        answer = self._answers.get(asked)
+        if answer is None:
+            answer = self._answers[asked] = resolve(*asked, self.quotas.get)
+        return answer
 
     def named_by(self, entity: Entity) -> Sequence[Seen]:
         """Clients that an entity might name, by the rarer of its names."""

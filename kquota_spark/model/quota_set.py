@@ -12,7 +12,7 @@ from kquota_spark.model.entities import AnyEntity
 from kquota_spark.model.quota_types import AnyKey
 
 QuotaSet = Mapping[AnyEntity, Mapping[AnyKey, float]]
-"""The values of each entity that has any: bytes per second, percent of a thread, mutations or connections per second."""
+"""The values of each entity that has any: bytes, mutations or connections per second, or percent of a thread."""
 
 
 class QuotaEdit(NamedTuple):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from kquota_spark.model.enabled_types import EnabledTypes
@@ -78,6 +79,8 @@ CLIENT_ONLY_LEVELS = (7, 8)
 _PAIR_LEVELS = (1, 2, 4, 5)
 
 
+# A resolution asks for them three times, and callers ask for one client among several sets of quotas.
+@lru_cache(maxsize=256)
 def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
     """The entities that could govern (user, client id), most specific first; none has an empty name."""
     users: dict[str, Name] = {"named": user, "default": DEFAULT, "absent": None}

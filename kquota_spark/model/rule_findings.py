@@ -1,25 +1,22 @@
 """Rules held against the clients that were seen: who has no limit, which rules do nothing, and which names are wrong.
 
-Clients are resolved as brokers do it, among the rules of now. A rule is judged by the clients that it names only when
-a day or more of usage was seen since it was set: until then a nightly job may just not have run.
+Clients are resolved as brokers do it, among the rules of now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kquota_spark.model.entities import DEFAULT, Default
 from kquota_spark.model.findings import Finding, Kind, Severity, client_text
-from kquota_spark.model.misencoded_entities import misencoded, misnamed
-from kquota_spark.model.observed_clients import Observed, Rule, Seen
-from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey, QuotaType
+from kquota_spark.model.idle_rules import ANY_NAME, LEAST_OBSERVED_MS, dead, shadowed
+from kquota_spark.model.misencoded_entities import misencoded
+from kquota_spark.model.observed_clients import Observed, Seen
+from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS, Resolution
 
 LEAST_UNMETERED_PERCENT = 1.0
 """Of the bytes of a quota type: less is not worth a rule."""
-LEAST_OBSERVED_MS = 86_400_000
 _MOST_ROWS = 100
-_PROBE = "kquota-any-name-without-a-rule"
 
 
 def rule_findings(observed: Observed) -> list[Finding]:
@@ -65,7 +62,7 @@ def _empty_client_ids(observed: Observed) -> Iterator[Finding]:
         for one in seen:
             if one.client_id:
                 continue
-            named = observed.answer(one.user, _PROBE, quota_type.key)
+            named = observed.answer(one.user, ANY_NAME, quota_type.key)
             empty = observed.resolved(one)
             if named.limit is None or empty.limit == named.limit:
                 continue
@@ -107,54 +104,31 @@ def _shared_buckets(observed: Observed) -> Iterator[Finding]:
 
 
 def _shadowed(observed: Observed) -> Iterator[Finding]:
-    for rule in observed.rules:
-        user, client_id = (_probe(part) for part in (rule.entity.user, rule.entity.client_id))
-        # A default is a net: nobody in it now is no fault.
-        has_default = DEFAULT in (rule.entity.user, rule.entity.client_id)
-        for key in rule.quotas:
-            always = observed.answer(user, client_id, key).entity
-            named = _named_by(rule, key, observed)
-            entities = [observed.resolved(one).entity for one in named]
-            if rule.entity in entities:
-                continue
-            if always is not None and always != rule.entity:
-                yield _shadow(rule, key, {str(always)}, f"{always} comes before it for all that it names", ())
-            elif named and not has_default and _is_old_enough(rule, observed):
-                by = set(map(str, entities))
-                rows = tuple(map(_row, named[:_MOST_ROWS]))
-                why = f"all {len(named)} clients that it names have a rule of their own"
-                yield _shadow(rule, key, by, why, rows)
-
-
-def _shadow(
-    rule: Rule, key: QuotaKey, by: set[str], why: str, rows: tuple[dict[str, str | int], ...]
-) -> Finding:
-    return Finding(
-        Kind.SHADOWED_RULE,
-        Severity.WARNING,
-        str(rule.entity),
-        f"{key.value} {rule.quotas[key]:,.0f} limits nobody: {why}",
-        f"remove it, or what is more specific ({', '.join(sorted(by)[:3])}{', ...' if len(by) > 3 else ''})",
-        rows,
-    )
+    for rule, key, by, named in shadowed(observed):
+        why = f"all {len(named)} clients that it names have a rule of their own"
+        if not named:
+            why = f"{by[0]} comes before it for all that it names"
+        yield Finding(
+            Kind.SHADOWED_RULE,
+            Severity.WARNING,
+            str(rule.entity),
+            f"{key.value} {rule.quotas[key]:,.0f} limits nobody: {why}",
+            f"remove it, or what is more specific ({', '.join(by[:3])}{', ...' if len(by) > 3 else ''})",
+            tuple(map(_row, named[:_MOST_ROWS])),
+        )
 
 
 def _dead(observed: Observed) -> Iterator[Finding]:
-    names = misnamed(observed)
-    for rule in observed.rules:
-        is_named = isinstance(rule.entity.user, str) or isinstance(rule.entity.client_id, str)
-        if not is_named or rule.entity in names or not _is_old_enough(rule, observed):
-            continue
-        dead = [key.value for key in rule.quotas if not _named_by(rule, key, observed)]
-        if dead:
-            days = (observed.to_ms - observed.from_ms) / LEAST_OBSERVED_MS
-            yield Finding(
-                Kind.DEAD_RULE,
-                Severity.INFO,
-                str(rule.entity),
-                f"{' and '.join(dead)}: nobody that it names was seen in {days:.1f} days of usage (reported from 1 on)",
-                "remove it if the client is gone",
-            )
+    for rule, keys in dead(observed):
+        days = (observed.to_ms - observed.from_ms) / LEAST_OBSERVED_MS
+        names = " and ".join(key.value for key in keys)
+        yield Finding(
+            Kind.DEAD_RULE,
+            Severity.INFO,
+            str(rule.entity),
+            f"{names}: nobody that it names was seen in {days:.1f} days of usage (reported from 1 on)",
+            "remove it if the client is gone",
+        )
 
 
 def _mixed(observed: Observed) -> Iterator[Finding]:
@@ -180,25 +154,6 @@ def _mixed(observed: Observed) -> Iterator[Finding]:
 def _users(seen: Iterable[Seen]) -> str:
     names = sorted({one.user for one in seen})
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _probe(part: str | Default | None) -> str:
-    return part if isinstance(part, str) else _PROBE
-
-
-def _named_by(rule: Rule, key: QuotaKey, observed: Observed) -> list[Seen]:
-    """The clients that the rule's entity names, of the type that the key limits; any type for other keys."""
-    types = [quota_type for quota_type in BANDWIDTH if quota_type.key is key] or list(BANDWIDTH)
-    user = rule.entity.user
-    return [
-        one
-        for one in observed.named_by(rule.entity)
-        if one.quota_type in types and (not isinstance(user, str) or one.user == user)
-    ]
-
-
-def _is_old_enough(rule: Rule, observed: Observed) -> bool:
-    return observed.to_ms - max(rule.valid_from_ms, observed.from_ms) >= LEAST_OBSERVED_MS
 
 
 def _row(one: Seen) -> dict[str, str | int]:

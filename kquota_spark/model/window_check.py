@@ -14,13 +14,13 @@ from itertools import product
 from typing import NamedTuple
 
 from kquota_spark.model.decision import Stretch
-from kquota_spark.model.govern import Governed, Governor
-from kquota_spark.model.points import Point, PointKind
-from kquota_spark.model.principals import Principal
+from kquota_spark.model.govern import Governor
+from kquota_spark.model.points import PointKind
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.ring_check import Comparison, compare, is_worth_a_look, sample_of, verdicts_of
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant, SampleRing
+from kquota_spark.model.traffic import Traffic, stretches_of
 
 WINDOW_SIZES_MS = (1_000, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000)
 WINDOW_NUMS = (2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, 20, 21, 30, 31, 60, 61)
@@ -32,59 +32,12 @@ _SAME_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """A row of `usage`: one second of one client."""
-
-    broker_id: int
-    quota_type: QuotaType
-    principal: Principal
-    client_id: str
-    second_ms: int
-    points: Sequence[Point]
-
-
-@dataclass(frozen=True, slots=True)
 class Fit:
     """What the log looks like instead."""
 
     config: RateConfig
     clock_ahead_ms: int
     comparison: Comparison
-
-
-def stretches_of(
-    traffic: Sequence[Traffic], governor: Governor, *, clock_ahead_ms: int = 0
-) -> dict[tuple[int, QuotaType, Bucket], list[Stretch]]:
-    """Traffic by bucket, governed as of its time.
-
-    Args:
-        traffic: rows of usage.
-        governor: the quotas over time.
-        clock_ahead_ms: so far the broker's clock is ahead of the one that stamped the quotas.
-    """
-    kept: dict[tuple[int, QuotaType, Principal, str], Governed] = {}
-    found: dict[tuple[int, QuotaType, Bucket], list[Stretch]] = {}
-    for row in traffic:
-        parts: dict[int, tuple[Governed, list[Point]]] = {}
-        identity = (row.broker_id, row.quota_type, row.principal, row.client_id)
-        for point in row.points:
-            time_ms = point.record_time_ms - clock_ahead_ms
-            governed = kept.get(identity)
-            if governed is None or not governed.holds_at(time_ms):
-                governed = kept[identity] = governor.govern(*identity, time_ms)
-            parts.setdefault(governed.governing.valid_from_ms, (governed, []))[1].append(point)
-        for governed, points in parts.values():
-            end_ms = governed.governing.valid_to_ms
-            governing = governed.governing._replace(
-                valid_from_ms=governed.governing.valid_from_ms + clock_ahead_ms,
-                valid_to_ms=None if end_ms is None else end_ms + clock_ahead_ms,
-            )
-            stretch = Stretch(
-                row.second_ms, row.principal.name, row.client_id, governing, governed.level, governed.rule,
-                governed.rule_version, points,
-            )  # fmt: skip
-            found.setdefault((row.broker_id, row.quota_type, governed.bucket), []).append(stretch)
-    return found
 
 
 def likely_settings(

@@ -1,8 +1,8 @@
 """What the report says, as data: gathered from the tables by `reports`, drawn as HTML, Markdown, CSV or JSON.
 
-The parts stand in the order in which they are read. Texts hold names as clients sent them: escaping is for whoever draws.
-Amounts are in the unit of their `quota_type`; rates per second; every time epoch ms; lists are cut to the largest, with
-the count and the sum of what was left out beside them.
+The parts stand in the order in which they are read. Texts hold names as clients sent them: escaping is for whoever
+draws. Amounts are in the unit of their `quota_type`; rates per second; every time epoch ms; lists
+are cut to the largest, with the count and the sum of what was left out beside them.
 """
 
 from __future__ import annotations
@@ -87,9 +87,10 @@ class HurtBucket:
     """The smallest of the stretch, on one broker."""
     throttled_ms: int
     """Sum of all throttles; from JMX 0."""
-    throttled_requests: int
+    throttled_requests: int | None
+    """None where only the time is told: from JMX, or of a bucket that a tenant shares."""
     throttled_seconds: int
-    """Seconds with a throttle on any broker."""
+    """Seconds in which a throttle began or still ran, on any broker."""
     time_in_throttle_percent: float
     """Those seconds as share of the stretch that the tables cover."""
     worst_broker_id: int
@@ -97,6 +98,8 @@ class HurtBucket:
     peak_quota_used_percent: float | None
     clients: tuple[str, ...]
     """`user / client id` inside, at most 5."""
+    shared_with: int = 0
+    """On a tenant's page: other users in the bucket. Where there are any, the numbers are the tenant's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +240,7 @@ class AuditReport:
     unprotected: Sequence[Unprotected] = ()
     unprotected_left_out: int = 0
     recommendations: Sequence[Recommendation] = ()
+    recommendations_left_out: int = 0
     capacity: Sequence[Capacity] = ()
     notes: tuple[str, ...] = field(default=())
     """What else has to be known to read it, one sentence each."""

@@ -13,11 +13,8 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.client_id_findings import IdSeen, unstable_client_ids
-from kquota_spark.model.entities import Entity
 from kquota_spark.model.findings import Finding, Kind, Severity
-from kquota_spark.model.observed_clients import Observed, Rule, Seen
 from kquota_spark.model.quota_edit_findings import EditRequest, QuotaEdit, quota_edits
-from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.rule_findings import rule_findings
 from kquota_spark.model.throttle_findings import (
     BEFORE_END_MS,
@@ -31,7 +28,7 @@ from kquota_spark.model.throttle_findings import (
     starved_consumers,
     throttle_findings,
 )
-from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.reports.seen_clients import clients_seen, observed
 
 _DAY_MS = 86_400_000
 _MOST_ENDS = 100
@@ -39,22 +36,6 @@ _ORDER = (Severity.HIGH, Severity.WARNING, Severity.INFO)
 _DELIVERED_BYTES = 200
 """A fetch response with less, or without a topic, brought no record: its headers are as long."""
 
-_SEEN = f"""
-select "user", client_id, quota_type, sum(amount)::bigint as amount,
-       sum(observed_throttle_ms)::bigint as throttled_ms, epoch_ms(min(usage.second)) as first_ms,
-       epoch_ms(max(usage.second)) as last_ms
-from usage where cluster_id = ? and usage.second >= make_timestamptz(?) and quota_type in ('produce', 'fetch')
-  and {FROM_LOG}
-group by all order by amount desc, "user", client_id, quota_type
-"""  # noqa: S608 - a condition of ours
-_RULES = f"""
-select entity, epoch_ms(valid_from) as valid_from_ms, {", ".join(key.value for key in QuotaKey)}
-from quota_rules where cluster_id = ? and level > 0 and valid_to is null order by level, entity
-"""  # noqa: S608 - names of ours
-_PROBLEMS = """
-select entity, arg_max(problem, version) as problem from quota_changes where cluster_id = ?
-group by entity having problem is not null order by entity
-"""
 _HOST = r"regexp_extract(connection, '^.*?:\d+-(.+?):\d+-', 1)"
 _OF_CLIENTS = """
 with lines as (
@@ -66,21 +47,29 @@ with lines as (
     and not coalesce(is_from_follower, false)
 )
 """
-_CLIENTS = f"""{_OF_CLIENTS}
-select "user", client_id, {_HOST} as host, max(software) as software, count(*) as throttles
-from lines where throttle_ms >= {SHORTEST_THROTTLE_MS} group by all order by all
-"""  # noqa: S608 - text and numbers of ours
 _VERSIONS = f"""{_OF_CLIENTS}
-select "user", client_id, {_HOST} as host, api_key, api_version, count(*) as throttled
-from lines where throttle_ms > 0 group by all order by all
+, throttled as (
+  select "user", client_id, {_HOST} as host, api_key, api_version, sum(requests)::bigint as throttled,
+         sum(long_ones) as long_ones, max(software) as software
+  from (
+    select "user", client_id, connection, api_key, api_version, count(*) as requests,
+           count(*) filter (throttle_ms >= {SHORTEST_THROTTLE_MS}) as long_ones,
+           max(software) filter (throttle_ms >= {SHORTEST_THROTTLE_MS}) as software
+    from lines where throttle_ms > 0 group by all
+  ) group by all
+)
+select *, (sum(long_ones) over client)::bigint as throttles, max(software) over client as software_of_client
+from throttled window client as (partition by "user", client_id, host) order by all
 """  # noqa: S608 - text and numbers of ours
 # The mute runs from the moment the request was recorded; a response goes out at the time of its line.
 _ENDS = f"""{_OF_CLIENTS}
 , connections as (
-  select broker_id, "user", client_id, connection, {_HOST} as host, min(record_time_ms) as started_ms,
-         max(log_time_ms) as ended_ms, arg_max(record_time_ms, log_time_ms) as recorded_ms,
-         arg_max(throttle_ms, log_time_ms) as throttle_ms
-  from lines group by all
+  select *, {_HOST} as host from (
+    select broker_id, "user", client_id, connection, min(record_time_ms) as started_ms,
+           max(log_time_ms) as ended_ms, arg_max(record_time_ms, log_time_ms) as recorded_ms,
+           arg_max(throttle_ms, log_time_ms) as throttle_ms
+    from lines group by all
+  )
 )
 , followed as (
 select ended.*, min(next.started_ms) as next_ms, arg_min(next.connection, next.started_ms) as next_connection
@@ -105,10 +94,11 @@ with fetches as (
          point_kind = 1 and charged_bytes > {_DELIVERED_BYTES} and len(topics) > 0 as is_delivery
   from requests
   where cluster_id = ? and kind = 'request' and record_time_ms >= ? and quota_type = 'fetch'
-), runs as (
+), starving as (select distinct broker_id, "user", client_id from fetches where point_kind = 2),
+runs as (
   select *, count(*) filter (is_delivery) over (
     partition by broker_id, "user", client_id order by record_time_ms rows unbounded preceding) as deliveries
-  from fetches
+  from fetches semi join starving using (broker_id, "user", client_id)
 )
 select "user", client_id, broker_id, count(*) as fetches, min(record_time_ms) as first_ms,
        max(record_time_ms + observed_throttle_ms) as until_ms, max(observed_throttle_ms) as longest_throttle_ms
@@ -176,18 +166,16 @@ def _clients(tables: Tables, recent: tuple[str, int]) -> list[ThrottledClient]:
     names = ("user", "client_id", "host")
     versions = _grouped(tables.query(_VERSIONS, recent).dicts(), names)
     ends = _grouped(tables.query(_ENDS, recent).dicts(), (*names, "is_escape"))
-    throttled = {_key(row, names): row for row in tables.query(_CLIENTS, recent).dicts()}
     found = []
     for key, of_client in versions.items():
         escapes, timeouts = (ends.get((*key, is_escape), ()) for is_escape in (True, False))
-        long_ones = throttled.get(key)
         found.append(
             ThrottledClient(
                 user=key[0],
                 client_id=key[1],
                 host=key[2],
-                software="unknown" if long_ones is None else long_ones["software"],
-                throttles=0 if long_ones is None else long_ones["throttles"],
+                software=of_client[0]["software_of_client"] or "unknown",
+                throttles=of_client[0]["throttles"],
                 escapes=escapes[0]["times"] if escapes else 0,
                 escape_ends=list(map(_end, escapes)),
                 timeouts=timeouts[0]["times"] if timeouts else 0,
@@ -221,29 +209,15 @@ def _runs(tables: Tables, recent: tuple[str, int]) -> list[EmptyRun]:
 
 
 def _of_usage(tables: Tables, cluster: str, since_ms: int) -> list[Finding]:
-    rows = tables.query(_SEEN, [cluster, since_ms * 1_000]).dicts()
-    if not rows:
+    clients = clients_seen(tables, cluster, since_ms)
+    if not clients:
         return []
-    from_ms, to_ms = min(row["first_ms"] for row in rows), max(row["last_ms"] for row in rows) + 1_000
-    seen = [
-        Seen(row["user"], row["client_id"], QuotaType(row["quota_type"]), row["amount"], row["throttled_ms"])
-        for row in rows
-    ]
-    problems = dict(tables.query(_PROBLEMS, [cluster]).rows)
-    observed = Observed(seen, _rules(tables, cluster), from_ms, to_ms, problems)
+    beside = observed(tables, cluster, clients)
     ids = [
-        IdSeen(row["user"], row["client_id"], row["first_ms"], row["last_ms"], row["amount"]) for row in rows
+        IdSeen(one.seen.user, one.seen.client_id, one.first_ms, one.last_ms, one.seen.amount)
+        for one in clients
     ]
-    return [*rule_findings(observed), *unstable_client_ids(ids, from_ms, to_ms)]
-
-
-def _rules(tables: Tables, cluster: str) -> list[Rule]:
-    found = []
-    for row in tables.query(_RULES, [cluster]).dicts():
-        quotas = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
-        if quotas:
-            found.append(Rule(Entity.parse(row["entity"]), quotas, row["valid_from_ms"]))
-    return found
+    return [*rule_findings(beside), *unstable_client_ids(ids, beside.from_ms, beside.to_ms)]
 
 
 def _edits(tables: Tables, recent: tuple[str, int]) -> list[EditRequest]:

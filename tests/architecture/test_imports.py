@@ -24,7 +24,7 @@ OURS = {
     "formats": {"model", "errors"},
     "pipeline": {"schema", "formats", "model", "config", "errors"},
     "enforce": {"schema", "formats", "model", "config", "errors"},
-    "reports": {"schema", "formats", "model", "config", "errors", "io"},
+    "reports": {"schema", "formats", "model", "config", "errors", "io", "enforce"},
     "io": {"schema", "formats", "model", "config", "errors", "pipeline", "enforce"},
     "embedded": {"schema", "formats", "model", "config", "errors", "io"},
     "cli": {

@@ -54,7 +54,7 @@ def test_a_lost_answer(  # a short name: the chroot is cut from it
     nodes = EnforcementNodes.of(enforced.cluster_id, enforced.quotas)
     cut = KazooClient(enforced.quotas.zookeeper_connect)
     cut.start()
-    target = ZooKeeperTarget(CutCalls(cut, "it", 0.5), nodes, client.chroot)
+    target = ZooKeeperTarget(CutCalls(cut, "it", 0.5), nodes)
     found, fencing = edges.target.read([QUOTA])[QUOTA], edges.lease.acquire()
     assert fencing is not None
     try:

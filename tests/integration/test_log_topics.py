@@ -172,7 +172,7 @@ def command_lines() -> str:
 
 def doctor(config: Path) -> list[tuple[str, str]]:
     """What `kquota doctor --before` says of the topics, the lag of the old lines left out."""
-    checks = before_checks(load_settings(config), time.time_ns() // 1_000_000)
+    checks = list(before_checks(load_settings(config), time.time_ns() // 1_000_000))
     return [
         (check.what, check.evidence.partition(", ingest is")[0])
         for check in checks

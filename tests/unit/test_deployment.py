@@ -89,12 +89,12 @@ def _command_lines() -> list[str]:
         (CONF / name).read_text(encoding="utf-8")
         for name in (
             "crontab.example",
-            *(f"systemd/kquota-{one}.service" for one in ("audit", "enforce", "maintain")),
+            *(f"systemd/kquota-{one}.service" for one in ("audit", "enforce", "exporter", "maintain")),
         )
     ]
     manifests = [
         manifest
-        for name in ("kquota-audit.yaml", "kquota-enforce.yaml")
+        for name in ("kquota-audit.yaml", "kquota-enforce.yaml", "kquota-exporter.yaml")
         for manifest in yaml.safe_load_all((CONF / "kubernetes" / name).read_text(encoding="utf-8"))
     ]
     for manifest in manifests:
@@ -105,13 +105,16 @@ def _command_lines() -> list[str]:
         elif manifest["kind"] == "CronJob":
             [container] = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"]
             texts.append(" ".join(container["command"]))
+        elif manifest["kind"] == "Deployment":
+            [container] = spec["template"]["spec"]["containers"]
+            texts.append(" ".join(container["command"]))
     lines = [line for text in texts for line in text.splitlines() if not line.startswith("#")]
     return [line for line in lines if COMMAND.search(line) and "--" in line]
 
 
 def test_what_the_units_manifests_and_cron_lines_start_is_there_and_takes_their_arguments() -> None:
     lines = _command_lines()
-    assert len(lines) == 11, lines
+    assert len(lines) == 13, lines
     known: dict[str, set[str]] = {}
     for line in lines:
         script, arguments = COMMAND.findall(line)[-1]

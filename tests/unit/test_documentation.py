@@ -1,9 +1,8 @@
-"""What README, example files and notebook say is true: commands parse, paths exist, queries run."""
+"""What README, pages and example files say is true: commands parse, paths exist, queries run."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "kquota_spark" / "docs").glob("*.md"))]
 EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-NOTEBOOK = ROOT / "notebooks" / "violations.ipynb"
 _BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(
     r"(?<![\w./-])(?:(?:conf|jobs|kquota_spark|notebooks|tests|\.ci)/[\w./*-]*[\w*]"
@@ -236,35 +234,3 @@ def test_every_public_name_of_the_model_is_there_and_documented() -> None:
     for module, name in names:
         public = getattr(importlib.import_module(f"kquota_spark.{module}"), name)
         assert name in {"DEFAULT"} or public.__doc__, name
-
-
-def notebook_cells() -> list[str]:
-    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-
-
-def test_the_notebook_runs_from_top_to_bottom(
-    tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tables)
-    monkeypatch.delenv("KQUOTA_TABLES", raising=False)
-    names: dict[str, object] = {}
-    for index, code in enumerate(notebook_cells()):
-        exec(compile(code, f"cell {index}", "exec"), names)
-    shown = capsys.readouterr().out
-    assert "<td>clients/etl</td>" in shown
-    assert "<svg" in shown and "broker 1, produce, alice" in shown
-
-
-def test_the_notebook_runs_on_empty_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("usage", "decisions", "violations"):
-        write_table(tmp_path, name)
-    monkeypatch.setenv("KQUOTA_TABLES", str(tmp_path))
-    names: dict[str, object] = {}
-    for index, code in enumerate(notebook_cells()):
-        exec(compile(code, f"cell {index}", "exec"), names)
-
-
-def test_the_notebook_is_stored_without_outputs() -> None:
-    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in cells)

@@ -132,13 +132,14 @@ def test_status_tells_mode_switch_enforcer_what_is_in_force_waits_and_was_refuse
         == """\
 mode     approve (repeat-offenders approve)
 switch   not frozen
-enforcer none has ever looked
 
 in force: none
 
 waiting: none
 
 refused, newest first: none
+
+enforcer none has ever looked
 """
     )
     plan = planned(cluster)

@@ -76,7 +76,7 @@ def test_a_used_port_is_one_line() -> None:
             pass
     assert str(raised.value) == (
         f"metrics.port: 127.0.0.1:{port} cannot be listened on (Address already in use): "
-        "give metrics.port another port, or 0 for no metrics"
+        "give metrics.port another port"
     )
 
 

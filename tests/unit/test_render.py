@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from kquota_spark.cli.escape import csv_text, cut, json_text, terminal_text, width
 from kquota_spark.cli.render import (
@@ -19,6 +20,7 @@ from kquota_spark.cli.render import (
     person_percent,
     person_rate,
     table_report,
+    yaml_report,
 )
 
 
@@ -142,6 +144,15 @@ def test_json_is_an_envelope_with_raw_numbers() -> None:
         "]}\n"
     )
     assert json.loads(text)["rows"][0]["client"] == "=1+1\n\x1b[2J"
+
+
+def test_yaml_is_the_envelope_of_json_in_characters_that_no_terminal_acts_on() -> None:
+    bidi_and_c1 = {"client": "a\u202eb\x9b2J: [no", "bytes": 7, "time": None, "share": float("nan")}
+    report = _report(*_ROWS, bidi_and_c1)
+    text = yaml_report(report)
+    assert yaml.safe_load(text) == json.loads(json_report(report))
+    assert text.isascii() and all(char.isprintable() or char == "\n" for char in text)
+    assert text.startswith("command: kquota test\nversion: 1\nrows:\n- client: ")
 
 
 def test_csv_defuses_formulas_and_on_a_terminal_controls_too() -> None:

@@ -1,6 +1,9 @@
 """Quota files of other tools, each read into a `QuotaSet` and written from one: import, export and diff use them.
 
 One module a format with `read(text: str) -> QuotaSet` and `write(quotas: QuotaSet) -> str`; `read` raises ValueError
-with one line a problem, each naming its place in the text. What a format cannot say, `write` refuses (ValueError) rather
-than leaving it out.
+with one line a problem, each naming its place in the text. What a format cannot say, `write` refuses (ValueError)
+rather than leaving it out. `registry` has them all.
 """
+
+NAMES = ("declared", "kfk", "rpk", "kafka-configs", "strimzi", "terraform", "znode-tree")
+"""The names in the registry, here for those who do not need the formats themselves."""

@@ -1,0 +1,141 @@
+"""`kquota alter`: sets and removes quotas of one entity in place, and says what governs where one is removed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+
+from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
+from kquota_spark.cli.entity_options import add_entity_options, asked_entity
+from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.page import Page
+from kquota_spark.cli.quota_edits import add_edit_options, carry_out
+from kquota_spark.cli.units import rate_text
+from kquota_spark.errors import UserError
+from kquota_spark.model.entities import AnyEntity, IpEntity
+from kquota_spark.model.entity_filter import parts_of
+from kquota_spark.model.quota_diff import Identity, governs, one_spelling
+from kquota_spark.model.quota_set import QuotaEdit, QuotaSet
+from kquota_spark.model.quota_tree import quota_type_of
+from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
+
+_Values = Mapping[AnyKey, float | None]
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `alter`."""
+    about = "set and remove quotas of one entity in place; its other quotas stay"
+    parser = subparsers.add_parser(
+        "alter",
+        help=about,
+        description=f"{about}. Values are checked before anything is sent, and shown before and after. Exit codes: "
+        "0 done, 1 an error or refused by the cluster, 2 wrong usage.",
+    )
+    add_entity_options(parser, is_filter=False)
+    values = parser.add_argument_group("values", "in Kafka's units: bytes/s, percent of a thread, 1/s")
+    values.add_argument("--add", "--add-config", action="append", default=[], metavar="KEY=VALUE,...",
+                        help="set a key; may be repeated")  # fmt: skip
+    values.add_argument("--delete", "--delete-config", action="append", default=[], metavar="KEY,...",
+                        help="remove a key; may be repeated")  # fmt: skip
+    add_cluster_options(parser)
+    add_edit_options(parser)
+    parser.set_defaults(run=run_alter)
+
+
+def run_alter(options: argparse.Namespace) -> int:
+    """Show, ask, alter, tell.
+
+    Raises:
+        UserError: a key or value that no cluster takes, a key to remove that is not set, or no answer.
+    """
+    entity = asked_entity(options)
+    wanted = _wanted(entity, options)
+    with chosen_cluster(options) as cluster:
+        quotas = cluster.read()
+        has = quotas.get(entity, {})
+        missing = [key.value for key, value in wanted.items() if value is None and key not in has]
+        if missing:
+            raise UserError(
+                f"{entity}: {', '.join(missing)} cannot be removed, not set there; nothing was sent "
+                f"({cluster.origin})"
+            )
+        edits = [QuotaEdit(entity, key, has.get(key), to) for key, to in wanted.items() if has.get(key) != to]
+        left = {key: value for key, value in {**has, **wanted}.items() if value is not None}
+        page = Page(sys.stdout if options.output == "table" else sys.stderr)
+        for note in fall_backs(edits, {**quotas, entity: left}):
+            page.paragraph("", terminal_text(note), indent=0)
+        return carry_out(cluster, edits, options, command="kquota alter", unchanged=0 if edits else 1)
+
+
+def fall_backs(edits: list[QuotaEdit], after: QuotaSet) -> Iterator[str]:
+    """What governs whom an entity names once its key is removed, a sentence each."""
+    after = one_spelling(after)
+    for edit in edits:
+        if edit.after is not None:
+            continue
+        found = governs(after, Identity.of(edit.entity), edit.key)
+        who = _who(edit.entity)
+        if found.rule is None:
+            yield f"{edit.key.value}: nothing limits {who} then"
+        else:
+            limit = rate_text(quota_type_of(edit.key), found.limit)
+            yield f"{edit.key.value}: {who} now falls to {found.rule}: {limit}"
+
+
+def _who(entity: AnyEntity) -> str:
+    """Whom an entity names, in words."""
+    words = [
+        f"{kind.value} {name}" if isinstance(name, str) else f"any {kind.value} without a rule of its own"
+        for kind, name in parts_of(entity).items()
+    ]
+    return " with ".join(words)
+
+
+def _wanted(entity: AnyEntity, options: argparse.Namespace) -> _Values:
+    """The values to be; what is said twice is wrong usage.
+
+    Raises:
+        UserError: a key that such an entity has not, or a value that no cluster takes.
+    """
+    pairs: list[tuple[str, str | None]] = []
+    for text in (part for given in options.add for part in given.split(",")):
+        key, equals, value = text.strip().partition("=")
+        if not equals:
+            options.usage(f"--add: {text!r}, expected KEY=VALUE, e.g. producer_byte_rate=1000000")
+        pairs.append((key.strip(), value.strip()))
+    pairs += [(part.strip(), None) for given in options.delete for part in given.split(",")]
+    if not pairs:
+        options.usage("nothing to alter: give --add KEY=VALUE or --delete KEY")
+    names = [key for key, _ in pairs]
+    for key in names:
+        if names.count(key) > 1:
+            options.usage(f"{key} is named twice, expected once")
+    has_empty_name = "" in parts_of(entity).values()
+    if has_empty_name and options.add:
+        raise UserError(f"{entity}: nobody has an empty name; the default is named by --default")
+    return {_key(entity, key): None if value is None else _value(entity, key, value) for key, value in pairs}
+
+
+def _key(entity: AnyEntity, text: str) -> AnyKey:
+    keys: Mapping[str, AnyKey] = {
+        key.value: key for key in (IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey)
+    }
+    if text not in keys:
+        raise UserError(
+            f"{entity}: no key {text!r}, expected {'one of ' if len(keys) > 1 else ''}{', '.join(keys)}"
+        )
+    return keys[text]
+
+
+def _value(entity: AnyEntity, key: str, text: str) -> float:
+    """A value that every cluster takes: KRaft refuses the others, and ZooKeeper's brokers would misread them."""
+    from kquota_spark.formats.quota_values import expected_value, finite_number
+
+    number = finite_number(text)
+    expected = expected_value(key, number)
+    if number is None or expected is not None or number <= 0:
+        # A quota of 0 is a number to the formats of files, but KRaft takes none.
+        expected = (expected or expected_value(key, None) or "").replace("0 or more", "above 0")
+        raise UserError(f"{entity}: {key}={text}: expected {expected}; nothing was sent")
+    return number

@@ -1,0 +1,276 @@
+"""Edits of a cluster's quotas as a person meets them: shown, asked about, made, and what became of each.
+
+`import` and `alter` share it. `carry_out` is the whole way, from the edits to the exit code:
+
+    add_edit_options(parser)                        # --dry-run, --yes, --output
+    edits = list(edits_between(cluster.read(), wanted, keep_others=True))
+    return carry_out(cluster, edits, options, command="kquota import")
+
+Its steps can be taken one by one: `show_edits` before the question; `confirmed` asks it on a terminal (without one
+--yes is needed, else it exits with 2); `apply_edits` makes the edits in place, all those of an entity at once, or
+with `validate_only` only asks the cluster whether it would take them; `show_results` tells; `exit_code` is 0 if all is
+done and 1 if an entity was refused or failed. In JSON, YAML and CSV standard output holds one answer only: the question
+and what it is about go to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
+
+from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.options import add_form_option
+from kquota_spark.cli.page import COLUMNS, say, wrapped
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show, table_report
+from kquota_spark.errors import UserError
+from kquota_spark.io.cluster_quotas import ClusterQuotas
+from kquota_spark.model.entities import AnyEntity
+from kquota_spark.model.quota_set import QuotaEdit
+
+_COLUMNS = ("entity", "key", "before", "after", "change", "status", "detail")
+_PROGRESS_EVERY_S = 2.0
+
+
+class Status(Enum):
+    """What became of the edits of an entity; the value is what tables and JSON say."""
+
+    PLANNED = "planned"
+    APPLIED = "applied"
+    ACCEPTED = "would be applied"
+    REFUSED = "refused"
+    FAILED = "failed"
+    NOT_TRIED = "not tried"
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is left to do, or would be."""
+        return self in (Status.APPLIED, Status.ACCEPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityResult:
+    """What became of all edits of one entity, which stand or fall together; `detail` is the cluster's words."""
+
+    entity: AnyEntity
+    edits: tuple[QuotaEdit, ...]
+    status: Status
+    detail: str = ""
+
+
+def add_edit_options(parser: argparse.ArgumentParser) -> None:
+    """Add --dry-run, --yes and --output."""
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="change nothing: show the edits, and whether the cluster would take them",
+    )
+    ways.add_argument(
+        "--yes", action="store_true", help="do it without asking; needed where there is no terminal"
+    )
+    add_form_option(parser)
+
+
+def carry_out(
+    cluster: ClusterQuotas,
+    edits: Sequence[QuotaEdit],
+    options: argparse.Namespace,
+    *,
+    command: str,
+    unchanged: int = 0,
+) -> int:
+    """Show, ask, apply and tell; returns the exit code.
+
+    Args:
+        cluster: whose quotas.
+        edits: by entity; empty if there is nothing to change, which is said.
+        options: of `add_edit_options`.
+        command: for the envelope, e.g. `kquota import`.
+        unchanged: how many entities that were asked for are already as wanted.
+    """
+    if options.dry_run:
+        results = apply_edits(cluster, edits, validate_only=True)
+    else:
+        if edits and not options.yes:
+            show_edits(edits, options, command=command, origin=cluster.origin)
+            question = f"Change {_counted({edit.entity for edit in edits})} of {cluster.origin}?"
+            if not confirmed(options, question):
+                say("nothing was changed", sys.stderr)
+                return 1
+        results = apply_edits(cluster, edits)
+    show_results(results, options, command=command, origin=cluster.origin, unchanged=unchanged)
+    return exit_code(results)
+
+
+def show_edits(edits: Sequence[QuotaEdit], options: argparse.Namespace, *, command: str, origin: str) -> None:
+    """Print edits that are not made yet: the question is about them."""
+    results = [EntityResult(entity, of_one, Status.PLANNED) for entity, of_one in _by_entity(edits)]
+    report = _report(results, command, origin, f"to be changed: {_sum_text(edits)}")
+    if options.output == "table" or not _can_ask():
+        show(report, options.output)
+    else:
+        say(table_report(report).rstrip("\n"), sys.stderr)
+
+
+def confirmed(options: argparse.Namespace, question: str) -> bool:
+    """Whether the person agrees, which --yes says beforehand.
+
+    Raises:
+        SystemExit: with 2, as for wrong usage: there is nobody to ask.
+    """
+    if options.yes:
+        return True
+    if not _can_ask():
+        say("kquota: there is no terminal to ask on, and nothing was changed: --yes does it", sys.stderr)
+        raise SystemExit(2)
+    sys.stdout.flush()
+    sys.stderr.write(f"{terminal_text(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def apply_edits(
+    cluster: ClusterQuotas, edits: Iterable[QuotaEdit], *, validate_only: bool = False
+) -> list[EntityResult]:
+    """Make edits in place, one request an entity; with `validate_only` only ask whether the cluster would take them.
+
+    What the cluster refuses does not stop the others. After no answer the rest is not tried: it would wait as long.
+    """
+    waiting = list(_by_entity(edits))
+    done = Status.ACCEPTED if validate_only else Status.APPLIED
+    results: list[EntityResult] = []
+    told_s = time.monotonic()
+    failed = False
+    for entity, of_one in waiting:
+        if failed:
+            results.append(EntityResult(entity, of_one, Status.NOT_TRIED))
+            continue
+        try:
+            refusal = cluster.alter(
+                entity, {edit.key: edit.after for edit in of_one}, validate_only=validate_only
+            )
+        except UserError as error:
+            results.append(EntityResult(entity, of_one, Status.FAILED, str(error)))
+            failed = True
+            continue
+        status = done if refusal is None else Status.REFUSED
+        results.append(EntityResult(entity, of_one, status, refusal or ""))
+        if time.monotonic() - told_s > _PROGRESS_EVERY_S and sys.stderr.isatty():
+            say(f"{len(results):,} of {len(waiting):,} entities", sys.stderr)
+            told_s = time.monotonic()
+    return results
+
+
+def show_results(
+    results: Sequence[EntityResult],
+    options: argparse.Namespace,
+    *,
+    command: str,
+    origin: str,
+    unchanged: int = 0,
+) -> None:
+    """Print what became of the edits."""
+    show(_report(results, command, origin, _told(results, unchanged), unchanged), options.output)
+
+
+def _told(results: Sequence[EntityResult], unchanged: int) -> str:
+    """`entities: 3 applied, 1 refused, 12 unchanged`."""
+    if not results:
+        return f"nothing to change: {unchanged:,} as wanted" if unchanged else "nothing to change"
+    counts = [(sum(result.status is status for result in results), status.value) for status in Status]
+    counts.append((unchanged, "unchanged"))
+    return f"entities: {', '.join(f'{count:,} {word}' for count, word in counts if count)}"
+
+
+def exit_code(results: Iterable[EntityResult]) -> int:
+    """0 if all is done, or would be; 1 if an entity was refused or failed."""
+    return 0 if all(result.status.is_done for result in results) else 1
+
+
+def _report(
+    results: Sequence[EntityResult], command: str, origin: str, said: str, unchanged: int = 0
+) -> Report:
+    rows = [_row(result, edit) for result in results for edit in result.edits]
+    # The cluster's words stand below the table, whole: in a column they would be cut.
+    lines = [
+        f"{result.entity}: {result.status.value}: {result.detail}" for result in results if result.detail
+    ]
+    footer = "\n".join(
+        part for line in [*lines, f"{said} ({origin})"] for part in wrapped(terminal_text(line), COLUMNS)
+    )
+    return Report(
+        command, _COLUMNS, rows, _shown(), footer=footer, when_empty=footer, colour=_colour,
+        envelope={"cluster": origin, "unchanged": unchanged},
+    )  # fmt: skip
+
+
+def _row(result: EntityResult, edit: QuotaEdit) -> Row:
+    return {
+        "entity": str(edit.entity),
+        "key": edit.key.value,
+        "before": edit.before,
+        "after": edit.after,
+        "change": _change(edit),
+        "status": result.status.value,
+        "detail": result.detail or None,
+    }
+
+
+def _shown() -> tuple[Shown, ...]:
+    return (
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+        Shown("key", lambda row: row["key"], is_text=True, keep=18),
+        Shown("before", lambda row: exact_text(row["before"])),
+        Shown("after", lambda row: exact_text(row["after"])),
+        Shown("change", lambda row: row["change"], is_text=True, keep=7),
+        Shown("status", lambda row: row["status"], is_text=True, keep=16),
+    )
+
+
+def exact_text(value: float | None) -> str:
+    """A value in Kafka's unit, every digit: who agrees to an edit must not see 1,000,001 as 1.0 MB/s."""
+    if value is None:
+        return "-"
+    return f"{int(value):,}" if value == value // 1 else repr(value)
+
+
+def _change(edit: QuotaEdit) -> str:
+    """The words of an edit. What is removed falls to the next level, which may be higher or lower."""
+    if edit.after is None:
+        return "removed"
+    if edit.before is None:
+        return "set"
+    return "raised" if edit.after > edit.before else "lowered"
+
+
+def _sum_text(edits: Sequence[QuotaEdit]) -> str:
+    """`3 entities; values: 2 raised, 1 removed`."""
+    words = [_change(edit) for edit in edits]
+    counts = [
+        f"{words.count(word):,} {word}" for word in ("set", "raised", "lowered", "removed") if word in words
+    ]
+    return f"{_counted({edit.entity for edit in edits})}; values: {', '.join(counts)}"
+
+
+def _counted(entities: Set[AnyEntity]) -> str:
+    return f"{len(entities):,} {'entity' if len(entities) == 1 else 'entities'}"
+
+
+def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:
+    for entity, of_one in groupby(edits, key=lambda edit: edit.entity):
+        yield entity, tuple(of_one)
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty()
+
+
+def _colour(row: Row) -> Colour | None:
+    if row["status"] in (Status.REFUSED.value, Status.FAILED.value, Status.NOT_TRIED.value):
+        return Colour.RED
+    return Colour.YELLOW if row["change"] == "removed" else None

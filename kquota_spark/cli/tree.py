@@ -1,0 +1,197 @@
+"""`kquota tree`: the quota tree, with what each rule governed and which rules limit nobody."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.options import (
+    add_output_options,
+    add_settings_options,
+    limit_of,
+    now_ms,
+    settings_of,
+    time_argument,
+)
+from kquota_spark.cli.page import COLUMNS, Page, Tone
+from kquota_spark.cli.render import Report, Row, Shown, iso_time, or_dash, person_name, show, table_report
+from kquota_spark.cli.units import amount_text, rate_text, type_text
+from kquota_spark.model.entities import Default, Entity, IpEntity
+from kquota_spark.model.quota_tree import Hits, KeyUse, Line, Mark, Node, lines, quota_type_of
+from kquota_spark.reports.quota_tree import TreeFound, tree_of_tables
+
+_COLUMNS = (
+    "entity", "level", "user", "client_id", "ip", "key", "quota_type", "limit", "requests", "amount",
+    "bucket_seconds", "throttled_seconds", "throttled_ms", "marks", "shadowed_by",
+)  # fmt: skip
+_PAIR_LEVELS = (1, 2, 4, 5)
+_LEGEND = (
+    "dead: nobody that it names was seen; shadowed: others come before it (both from a day of usage on); "
+    "no hit: it governed nothing"
+)
+_TONES = {Mark.DEAD: Tone.BAD, Mark.SHADOWED: Tone.BAD, Mark.REMOVED: Tone.BAD, Mark.NO_HIT: Tone.FAINT}
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `tree`."""
+    about = "the quota tree: each rule with what it governed, and those that limit nobody"
+    parser = subparsers.add_parser(
+        "tree",
+        help=about,
+        description=f"{about}. A table shows the rules of the most requests, up to --limit.",
+    )
+    add_settings_options(parser)
+    parser.add_argument(
+        "--since",
+        type=time_argument,
+        metavar="T",
+        help="count from then on: 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds "
+        "(default the last 7 days that the tables hold)",
+    )
+    add_output_options(parser)
+    parser.set_defaults(run=run_tree)
+
+
+def run_tree(options: argparse.Namespace) -> int:
+    """Show the tree."""
+    since_ms = None if options.since is None else options.since.time_ms
+    found = tree_of_tables(settings_of(options), since_ms, now_ms())
+    if options.output == "table":
+        _print(found, limit_of(options))
+        return 0
+    stretch = {"from": found.from_ms, "to": found.to_ms}
+    envelope: dict[str, Any] = {
+        "source": found.origin,
+        **{name: None if time_ms is None else iso_time(time_ms) for name, time_ms in stretch.items()},
+        "without_rule": [
+            {"rule": rule, "quota_type": kind, **_hits_row(hits)}
+            for (rule, kind), hits in found.others.items()
+        ],
+    }
+    limit = limit_of(options)
+    rows = [
+        row for line in lines(found.tree, limit) if line.node is not None for row in _rows(line.node, found)
+    ]
+    show(Report("kquota tree", _COLUMNS, rows, (), envelope=envelope), options.output)
+    return 0
+
+
+def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
+    """A row a key; hits are null where nothing is known of them."""
+    entity = node.entity
+    if entity is None:
+        return
+    is_ip = isinstance(entity, IpEntity)
+    parts = {"ip": entity.ip} if is_ip else {"user": entity.user, "client_id": entity.client_id}  # type: ignore[union-attr]
+    names = {name: None if isinstance(part, Default) else part for name, part in parts.items()}
+    for use in node.keys:
+        hits = _hits_row(use.hits)
+        yield {
+            "user": None,
+            "client_id": None,
+            "ip": None,
+            **names,
+            "entity": str(entity),
+            "level": entity.level,
+            "key": use.key.value,
+            "quota_type": quota_type_of(use.key),
+            "limit": use.value,
+            **(hits if found.from_ms is not None else dict.fromkeys(hits)),
+            "marks": [mark.value for mark in use.marks],
+            "shadowed_by": list(use.shadowed_by),
+        }
+
+
+def _hits_row(hits: Hits) -> dict[str, int]:
+    return {
+        "requests": hits.requests,
+        "amount": hits.amount,
+        "bucket_seconds": hits.bucket_seconds,
+        "throttled_seconds": hits.throttled_seconds,
+        "throttled_ms": hits.throttled_ms,
+    }
+
+
+def _print(found: TreeFound, limit: int | None) -> None:
+    page = Page()
+    if not found.tree:
+        page.line(f"no quotas are set, by {terminal_text(found.origin)}")
+        return
+    shown = list(lines(found.tree, limit))
+    rows = [row for line in shown for row in _table_rows(line)]
+    rows += [_other_row(rule, kind, hits) for (rule, kind), hits in found.others.items()]
+    report = Report("kquota tree", (), rows, _shown(has_hits=found.from_ms is not None))
+    title, *texts = table_report(report, COLUMNS).splitlines()
+    page.line(title)
+    for row, text in zip(rows, texts, strict=True):
+        page.line(text, next((tone for mark, tone in _TONES.items() if mark in row["marks"]), None))
+    for note in _notes(found):
+        page.paragraph("", note, indent=0)
+
+
+def _table_rows(line: Line) -> Iterator[Row]:
+    """A line a key; the name stands in the first only."""
+    stem, below = _stems(line)
+    if line.node is None:
+        yield _row(f"{stem}... and {line.more:,} more: --limit 0", None)
+        return
+    name = line.node.name
+    text = terminal_text(name.value if isinstance(name, Default) else person_name(name))
+    if isinstance(line.node.entity, Entity) and line.node.entity.level in _PAIR_LEVELS:
+        text = f"client {text}"
+    first, *others = line.node.keys or (None,)
+    yield _row(f"{stem}{text}", first)
+    for use in others:
+        yield _row(below + ("│" if line.node.children else ""), use)
+
+
+def _row(text: str, use: KeyUse | None) -> Row:
+    return {"name": text, "use": use, "hits": use.hits if use else None, "marks": use.marks if use else (),
+            "type": quota_type_of(use.key) if use else None, "limit": use.value if use else None,
+            "note": _note(use) if use else ""}  # fmt: skip
+
+
+def _other_row(rule: str | None, quota_type: str, hits: Hits) -> Row:
+    return {"name": "(no rule)" if rule is None else terminal_text(rule), "use": None, "hits": hits, "marks": (),
+            "type": quota_type, "limit": None, "note": "no limit" if rule is None else ""}  # fmt: skip
+
+
+def _note(use: KeyUse) -> str:
+    return ", ".join(
+        f"shadowed by {use.shadowed_by[0]}" if mark is Mark.SHADOWED else mark.value for mark in use.marks
+    )
+
+
+def _stems(line: Line) -> tuple[str, str]:
+    """What stands left of a name, and left of the lines below it."""
+    if not line.is_last:
+        return "", ""
+    before = "".join("   " if is_last else "│  " for is_last in line.is_last[:-1])
+    return before + ("└─ " if line.is_last[-1] else "├─ "), before + ("   " if line.is_last[-1] else "│  ")
+
+
+def _shown(*, has_hits: bool) -> tuple[Shown, ...]:
+    rule = (
+        Shown("rule", lambda row: row["name"], is_text=True, keep=28),
+        Shown("type", lambda row: type_text(row["type"]) if row["type"] else "", is_text=True, keep=10),
+        Shown(
+            "limit", lambda row: or_dash(row["limit"], partial(rate_text, row["type"])) if row["use"] else ""
+        ),
+    )
+    hits = (
+        Shown("requests", lambda row: f"{row['hits'].requests:,}" if row["hits"] else ""),
+        Shown("used", lambda row: amount_text(row["type"], row["hits"].amount) if row["hits"] else ""),
+        Shown("throttled", lambda row: f"{row['hits'].throttled_seconds:,} s" if row["hits"] else ""),
+    )
+    return (*rule, *(hits if has_hits else ()), Shown("marks", lambda row: row["note"], is_text=True, keep=8))
+
+
+def _notes(found: TreeFound) -> Sequence[str]:
+    origin = terminal_text(found.origin)
+    if found.from_ms is None or found.to_ms is None:
+        return [f"by {origin}; nothing is known of what the rules governed: the tables hold no decisions"]
+    stretch = f"{iso_time(found.from_ms // 1_000 * 1_000)} to {iso_time(found.to_ms)}"
+    return [f"by {origin}; hits from {stretch}; throttled: seconds of a bucket of a broker", _LEGEND]

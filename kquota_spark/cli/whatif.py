@@ -1,0 +1,180 @@
+"""`kquota whatif`: the throttles that other quotas would have given to the traffic that was."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kquota_spark.cli.listing import bucket_text, counted
+from kquota_spark.cli.options import (
+    add_output_options,
+    add_settings_options,
+    limit_of,
+    settings_of,
+    time_argument,
+)
+from kquota_spark.cli.quota_source import governor_of
+from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, person_ms, show
+from kquota_spark.cli.units import rate_text, type_text
+from kquota_spark.errors import UserError
+
+if TYPE_CHECKING:
+    from kquota_spark.config.settings import Settings
+    from kquota_spark.reports.what_if import Difference, Side, WhatIf
+
+_STRETCH_MS = 3_600_000
+_SLOW_REQUESTS = 100_000
+"""Judged twice in about two seconds."""
+_NOTE = (
+    "the requests stay as they were: in truth who is throttled less sends more, and the other way round\n"
+    "limit: the last in force, on each broker; in seconds: those with a throttle; ?n: throttled fetches\n"
+    "of which nothing tells what another limit would have done"
+)
+_COLUMNS = (
+    "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "requests", "limit_before_per_s",
+    "limit_after_per_s", "throttled_requests_before", "throttled_requests_after",
+    "throttled_seconds_before", "throttled_seconds_after", "throttled_ms_before",
+    "throttled_ms_after", "more_throttled_ms", "unknown_before", "unknown_after",
+)  # fmt: skip
+
+
+def add_commands(commands: Any) -> None:
+    """Add `whatif`."""
+    about = "which throttles other quotas would have given to the traffic in the tables"
+    parser = commands.add_parser("whatif", help=about, description=about)
+    parser.add_argument(
+        "--quotas", type=Path, required=True, metavar="FILE", help="the quotas to try: a quotas.yaml"
+    )
+    for name, about in (
+        ("--since", "from then on (default: an hour before the end): 10m, 2h ago, an ISO time in UTC"),
+        ("--until", "up to then (default: the newest second of the table usage)"),
+    ):
+        parser.add_argument(name, type=time_argument, metavar="T", help=about)
+    add_settings_options(parser)
+    add_output_options(parser)
+    parser.set_defaults(run=run_whatif)
+
+
+def run_whatif(options: argparse.Namespace) -> int:
+    """Judge a stretch of usage under the quotas that were and under those of the file."""
+    from kquota_spark.io.quota_sources import from_file, from_tables
+    from kquota_spark.reports.what_if import what_if
+
+    settings = settings_of(options)
+    history = from_tables(settings)
+    settings = dataclasses.replace(settings, cluster_id=history.cluster_id or settings.cluster_id)
+    tried = dataclasses.replace(from_file(options.quotas), leaders=history.leaders)
+    from_ms, to_ms = _stretch(settings, options)
+    with governor_of(settings, history) as before, governor_of(settings, tried) as after:
+        found = what_if(settings, before, after, from_ms, to_ms, progress=_say)
+    limit = limit_of(options)
+    rows = [_row(each) for each in found.differences]
+    show(_report(found, rows[:limit], len(rows)), options.output)
+    return 0
+
+
+def _stretch(settings: Settings, options: argparse.Namespace) -> tuple[int, int]:
+    """First second and end, epoch ms."""
+    from kquota_spark.io.tables import open_tables, utc_text
+
+    if options.until is not None:
+        to_ms = int(options.until.time_ms)
+    else:
+        with open_tables(settings, "usage") as tables:
+            newest_ms = tables.newest_ms("usage")
+        if newest_ms is None:
+            raise UserError(f"table usage under {settings.tables} is empty: there is nothing to judge")
+        to_ms = newest_ms + 1_000
+    from_ms = to_ms - _STRETCH_MS if options.since is None else int(options.since.time_ms)
+    if from_ms >= to_ms:
+        raise UserError(f"--since {utc_text(from_ms)}: not before the end, {utc_text(to_ms)}")
+    return from_ms, to_ms
+
+
+def _say(requests: int) -> None:
+    if requests > _SLOW_REQUESTS:
+        print(f"judging {requests:,} requests under both quotas", file=sys.stderr, flush=True)
+
+
+def _row(each: Difference) -> dict[str, Any]:
+    before, after = each.before, each.after
+    tags = dict(each.bucket.custom_tags)
+    return {
+        "quota_type": each.quota_type.value,
+        "bucket_user": each.bucket.user,
+        "bucket_client_id": each.bucket.client_id,
+        "bucket_tags": json.dumps(tags) if tags else None,
+        "requests": max(side.requests for side in (before, after) if side is not None),
+        **_columns("before", before),
+        **_columns("after", after),
+        "more_throttled_ms": each.more_ms,
+    }
+
+
+def _columns(when: str, side: Side | None) -> dict[str, Any]:
+    """Null where the rules do not make the bucket, and a limit of null where it has none."""
+    return {
+        f"limit_{when}_per_s": None if side is None else side.limit_per_s,
+        f"throttled_requests_{when}": None if side is None else side.throttled_requests,
+        f"throttled_seconds_{when}": None if side is None else side.throttled_seconds,
+        f"throttled_ms_{when}": None if side is None else side.throttled_ms,
+        f"unknown_{when}": None if side is None else side.unknown,
+    }
+
+
+def _report(found: WhatIf, rows: list[dict[str, Any]], count: int) -> Report:
+    before_ms, after_ms = (sum(each.throttled_ms[side] for each in found.differences) for side in (0, 1))
+    rest = "; there are more: --limit 0 shows all" if count > len(rows) else ""
+    summary = (
+        f"{counted(count, 'bucket')}, {found.requests:,} requests from {iso_time(found.from_ms)} to "
+        f"{iso_time(found.to_ms)}:\nthrottled {person_ms(before_ms)} -> {person_ms(after_ms)}{rest}"
+    )
+    return Report(
+        command="kquota whatif",
+        columns=_COLUMNS,
+        rows=rows,
+        shown=(
+            Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=7),
+            Shown("bucket", bucket_text, is_text=True, keep=16),
+            Shown("limit", _limits),
+            Shown("throttled reqs", _requests),
+            Shown("in seconds", lambda row: _pair(row, lambda when: str(row[f"throttled_seconds_{when}"]))),
+            Shown("throttled for", lambda row: _pair(row, lambda when: person_ms(row[f"throttled_ms_{when}"]))),
+        ),
+        footer=f"{summary}\n{_NOTE}",
+        when_empty=f"no produce or fetch of {iso_time(found.from_ms)} to {iso_time(found.to_ms)} in the table usage",
+        colour=_colour,
+        envelope={
+            "from": iso_time(found.from_ms), "to": iso_time(found.to_ms), "requests": found.requests,
+            "throttled_ms_before": before_ms, "throttled_ms_after": after_ms,
+        },
+    )  # fmt: skip
+
+
+def _pair(row: Row, text: Callable[[str], str]) -> str:
+    """Before and after; `-` where the rules do not make this bucket."""
+    sides = ("before", "after")
+    return " -> ".join("-" if row[f"throttled_ms_{when}"] is None else text(when) for when in sides)
+
+
+def _limits(row: Row) -> str:
+    return _pair(row, lambda when: rate_text(row["quota_type"], row[f"limit_{when}_per_s"]))
+
+
+def _requests(row: Row) -> str:
+    def text(when: str) -> str:
+        count, unknown = row[f"throttled_requests_{when}"], row[f"unknown_{when}"]
+        return f"{count} ?{unknown}" if unknown else str(count)
+
+    return _pair(row, text)
+
+
+def _colour(row: Row) -> Colour | None:
+    if row["more_throttled_ms"] == 0:
+        return None
+    return Colour.RED if row["more_throttled_ms"] > 0 else Colour.YELLOW

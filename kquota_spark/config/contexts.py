@@ -1,0 +1,137 @@
+"""Saved connections to clusters, by name: the file of contexts, read and written.
+
+It holds addresses and paths of other files, never a secret: a login stays in the property file or the settings that
+a context names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import yaml
+
+from kquota_spark.config.loader import read_yaml_as
+from kquota_spark.errors import UserError
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """How one cluster is reached: by its brokers, by its ZooKeeper, or as a settings file says."""
+
+    bootstrap_server: str = ""
+    command_config: str = ""
+    """Client properties for the brokers; an absolute path."""
+    zookeeper: str = ""
+    config: str = ""
+    """Settings: ZooKeeper's login and the time limits, and without an address the cluster; an absolute path."""
+
+    @property
+    def address(self) -> str:
+        """As people call it: `Kafka broker1:9092`, `ZooKeeper zk1:2181/kafka`, `the cluster of FILE`."""
+        if self.bootstrap_server:
+            return f"Kafka {self.bootstrap_server}"
+        return f"ZooKeeper {self.zookeeper}" if self.zookeeper else f"the cluster of {self.config}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """All of them, and the one that is meant where none is named; empty for none."""
+
+    in_use: str = ""
+    contexts: Mapping[str, Context] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """As `Contexts`, in the types that the loader reads."""
+
+    in_use: str = ""
+    contexts: dict[str, Context] = field(default_factory=dict)
+
+
+def contexts_file(environment: Mapping[str, str]) -> Path:
+    """$KQUOTA_CONTEXTS, else kquota/contexts.yaml below $XDG_CONFIG_HOME or ~/.config.
+
+    Raises:
+        UserError: nothing says where home is.
+    """
+    if named := environment.get("KQUOTA_CONTEXTS"):
+        return Path(named)
+    # The XDG specification: a path that is not absolute counts as none.
+    above = environment.get("XDG_CONFIG_HOME", "")
+    try:
+        return (
+            (Path(above) if Path(above).is_absolute() else Path.home() / ".config")
+            / "kquota"
+            / "contexts.yaml"
+        )
+    except RuntimeError as error:
+        raise UserError("no home directory: set KQUOTA_CONTEXTS to the file of contexts") from error
+
+
+def load_contexts(path: Path) -> Contexts:
+    """Those of a file; none where there is no file.
+
+    Raises:
+        UserError: the file cannot be read, or one line for each problem in it.
+    """
+    if not path.exists():
+        return Contexts()
+    found = read_yaml_as(_File, path)
+    problems = list(_problems(found))
+    if problems:
+        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+    return Contexts(in_use=found.in_use, contexts=found.contexts)
+
+
+def save_contexts(path: Path, contexts: Contexts) -> None:
+    """Write the file as a whole, for its owner alone.
+
+    Raises:
+        UserError: it cannot be written, or one line for each problem in what it would hold.
+    """
+    problems = list(_problems(contexts))
+    if problems:
+        raise UserError("\n".join(problems))
+    data = {
+        "in_use": contexts.in_use,
+        "contexts": {
+            name: {key: value for key, value in asdict(context).items() if value}
+            for name, context in sorted(contexts.contexts.items())
+        },
+    }
+    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")  # mode 600
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink()
+            raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _problems(found: Contexts | _File) -> Iterator[str]:
+    for name, context in found.contexts.items():
+        where = f"contexts.{name}"
+        if _NAME.fullmatch(name) is None:
+            yield f"{where[:80]}: expected a name of letters, digits, '.', '_' and '-'"
+        if context.bootstrap_server and context.zookeeper:
+            yield f"{where}: bootstrap_server and zookeeper, expected one of them"
+        if not (context.bootstrap_server or context.zookeeper or context.config):
+            yield f"{where}: expected bootstrap_server, zookeeper or config"
+        if context.command_config and not context.bootstrap_server:
+            yield f"{where}.command_config: only with bootstrap_server; the login of ZooKeeper is in config"
+    if found.in_use and found.in_use not in found.contexts:
+        yield f"in_use: {found.in_use!r:.60}, expected one of {', '.join(found.contexts) or 'contexts'}"

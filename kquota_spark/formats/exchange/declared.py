@@ -1,0 +1,55 @@
+"""Our own `quotas.yaml` as a set: what it says until further notice; written with no beginning and no end.
+
+Entries that end are history and are left out; one that begins later counts. `formats.quota_file` has the format.
+"""
+
+from __future__ import annotations
+
+from kquota_spark.formats.exchange.reading import checked_text
+from kquota_spark.formats.exchange.writing import writable
+from kquota_spark.formats.quota_file import IpLimit, parse_quotas
+from kquota_spark.formats.quota_file_text import quota_file_text
+from kquota_spark.model.entities import AnyEntity, IpEntity
+from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quota_types import AnyKey, IpQuotaKey
+from kquota_spark.model.rules import BEGINNING_MS, RuleStretch, stretches
+
+_IP_KEY = IpQuotaKey.CONNECTION_CREATION_RATE
+
+
+def read(text: str) -> QuotaSet:
+    """The quotas in force once all that is written down has happened.
+
+    Raises:
+        ValueError: one line a problem.
+    """
+    found = parse_quotas(checked_text(text))
+    quotas: dict[AnyEntity, dict[AnyKey, float]] = {
+        rule.entity: dict(rule.values)
+        for rule in stretches(found.changes)
+        if rule.valid_to_ms is None and rule.values
+    }
+    for limit in found.ip_limits:
+        if limit.to_ms is None:
+            quotas[limit.entity] = {_IP_KEY: float(limit.connections_per_s)}
+    return quotas
+
+
+def write(quotas: QuotaSet) -> str:
+    """The text of a quota file.
+
+    Raises:
+        ValueError: somebody is really called `<default>`, or a name or value that nothing can hold.
+    """
+    entries = writable(quotas)
+    rules = [
+        RuleStretch(entity, values, BEGINNING_MS, None, None)
+        for entity, values in entries
+        if not isinstance(entity, IpEntity)
+    ]
+    limits = [
+        IpLimit(entity, int(values[_IP_KEY]), BEGINNING_MS, None)
+        for entity, values in entries
+        if isinstance(entity, IpEntity)
+    ]
+    return quota_file_text(rules, limits)

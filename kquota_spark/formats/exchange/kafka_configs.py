@@ -1,0 +1,144 @@
+"""The sentences that `kafka-configs.sh --describe` prints for users, clients and ips: one entity a line.
+
+    Quota configs for user-principal 'u', client-id 'c' are producer_byte_rate=1024.0, request_percentage=200.0
+
+The tool escapes nothing. A name may hold quotes and commas as long as its line reads in one way only; one with a line
+feed, or that looks like a pair, cannot be said. Read too: the wording that goes straight to ZooKeeper, up to 2.5 and in
+Kafka's documentation (`Configs for ...`, `default user-principal`, commas without blanks), and what else the tool says
+about users: their SCRAM credentials, which are ignored and never quoted, since the old wording holds the keys.
+
+Source: Kafka's `ConfigCommand`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
+from kquota_spark.formats.exchange.writing import parts_of, refuse, writable
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Name
+from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quota_types import AnyKey
+
+_WORDS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+_HEADS = ("Quota configs for ", "Configs for ")
+_ABOUT_SCRAM = ("SCRAM credential configs for ", "Error retrieving SCRAM credential configs for ")
+_SCRAM_KEYS = re.compile(
+    r"SCRAM-SHA-(?:256|512)=salt=[^,]*,stored_key=[^,]*,server_key=[^,]*,iterations=\d+(?:,|$)"
+)
+_VALUE = re.compile(r"([A-Za-z_.]+)=([^\s,=']+)")
+_CLIENT_PART = re.compile(r", (?=client-id '|(?:the )?default client-id$)")
+
+
+def read(text: str) -> QuotaSet:
+    """The quotas of such sentences.
+
+    Raises:
+        ValueError: one line a problem, with the number of the line.
+    """
+    reading = Reading()
+    for number, line in enumerate(checked_text(text).split("\n"), start=1):
+        sentence = line.removesuffix("\r")
+        if sentence.strip() and not sentence.startswith(_ABOUT_SCRAM):
+            _read_sentence(f"line {number}", sentence, reading)
+    return reading.quotas()
+
+
+def _read_sentence(where: str, sentence: str, reading: Reading) -> None:
+    head = next((head for head in _HEADS if sentence.startswith(head)), None)
+    who, verb, values = sentence.removesuffix(" are").rpartition(" are ")
+    if sentence.endswith(" are"):
+        who, verb, values = sentence.removesuffix(" are"), " are", ""
+    if head is None or not verb:
+        reading.problem(where, "expected a sentence such as Quota configs for user-principal 'alice' are ...")
+        return
+    try:
+        parts = _parts(who.removeprefix(head))
+    except ValueError as error:
+        reading.problem(where, str(error))
+        return
+    entity = reading.entity(where, parts)
+    if entity is None:
+        return
+    for item in filter(None, re.split(", ?", _SCRAM_KEYS.sub("", values.strip()))):
+        value = _VALUE.fullmatch(item)
+        if value is None:
+            # Not quoted: it may be a part of a credential.
+            reading.problem(where, "expected key=value, key=value after are")
+            return
+        reading.add(where, entity, value[1], value[2])
+
+
+def _parts(who: str) -> list[tuple[str, Name]]:
+    """The parts of `user-principal 'u', the default client-id`; a pair wherever it reads as one."""
+    pairs: list[tuple[str, Name]] = []
+    for comma in _CLIENT_PART.finditer(who):
+        user, client_id = _part(who[: comma.start()]), _part(who[comma.end() :])
+        if user is None or client_id is None:
+            continue
+        if pairs:
+            msg = "names with quotes that read in several ways"
+            raise ValueError(msg)
+        pairs = [user, client_id]
+    if pairs:
+        return pairs
+    one = _part(who)
+    if one is None:
+        msg = (
+            f"{shown(who)}, expected user-principal 'NAME', client-id 'NAME', ip 'NAME' or a default of these"
+        )
+        raise ValueError(msg)
+    return [one]
+
+
+def _part(text: str) -> tuple[str, Name] | None:
+    for kind, word in _WORDS.items():
+        if text in (f"the default {word}", f"default {word}"):
+            return kind, DEFAULT
+        if text.startswith(f"{word} '") and text.endswith("'") and len(text) > len(word) + 3:
+            return kind, text[len(word) + 2 : -1]
+    return None
+
+
+def write(quotas: QuotaSet) -> str:
+    """The sentences, as the tool prints them since 2.6.
+
+    Raises:
+        ValueError: a name whose sentence would read otherwise, or a name or value that nothing can hold.
+    """
+    problems: list[str] = []
+    lines = []
+    for entity, values in writable(quotas):
+        line = _sentence(entity, values)
+        if _read_back(line) != {entity: values}:
+            problems.append(f"{entity}: kafka-configs escapes nothing, so this name would read otherwise")
+        lines.append(f"{line}\n")
+    refuse(problems)
+    return "".join(lines)
+
+
+def _sentence(entity: AnyEntity, values: Mapping[AnyKey, float]) -> str:
+    who = [
+        f"the default {_WORDS[kind]}" if name is DEFAULT else f"{_WORDS[kind]} '{name}'"
+        for kind, name in parts_of(entity)
+    ]
+    what = [f"{key.value}={_java_double(value)}" for key, value in values.items()]
+    return f"{_HEADS[0]}{', '.join(who)} are {', '.join(what)}"
+
+
+def _read_back(line: str) -> QuotaSet | None:
+    try:
+        return read(line)
+    except ValueError:
+        return None
+
+
+def _java_double(value: float) -> str:
+    """Java's `Double.toString`: `1024.0`, and `1.048576E7` from ten million on."""
+    digits = Decimal(repr(float(value)))
+    if value == 0 or 1e-3 <= value < 1e7:
+        return format(digits, "f")
+    text = "".join(map(str, digits.as_tuple().digits)).rstrip("0")
+    return f"{text[0]}.{text[1:] or '0'}E{digits.adjusted()}"

@@ -1,0 +1,118 @@
+"""The JSON of kfk-quotas (kafka-cli): one compact line, an array of entities with their constraints.
+
+`{"clientEntity": {"user": {"user": "alice"}, "client": {"client-id": "app"}}, "constraints": {...}}`;
+a default is `{"default": true}` for users and ips, and `{"default": "true"}` for client ids. Both are read anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kquota_spark.formats.exchange.documents import read_json
+from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
+from kquota_spark.formats.exchange.writing import parts_of, writable
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Default
+from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
+
+_PARTS = {"user": "user", "client": "client-id", "ip": "ip"}
+"""What it calls the types of the Admin API, which it uses inside of these parts."""
+_NAMES = {kind: part for part, kind in _PARTS.items()}
+_DEFAULTS = {"user": True, "client": "true", "ip": True}
+"""As kfk-quotas writes them."""
+_KEYS: tuple[AnyKey, ...] = (*QuotaKey, *IpQuotaKey)
+"""In the order of kfk-quotas, which knows no controller_mutation_rate."""
+
+
+def write(quotas: QuotaSet) -> str:
+    """The array on one line, with a line feed; entities by level and name.
+
+    Raises:
+        ValueError: a name or value that nothing can hold.
+    """
+    return as_line(quotas, [entity for entity, _ in writable(quotas)])
+
+
+def as_line(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> str:
+    """These entities of a set in this order, with whatever values a cluster holds.
+
+    Raises:
+        ValueError: a value that JSON has no number for.
+    """
+    entries = [
+        {"clientEntity": _entity_json(entity), "constraints": _constraints(entity, quotas[entity])}
+        for entity in entities
+    ]
+    return json.dumps(entries, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def read(text: str) -> QuotaSet:
+    """The quotas of an array; entries of one entity are added up.
+
+    Raises:
+        ValueError: one line a problem, each with its place, e.g. `[3].constraints`.
+    """
+    entries = read_json(checked_text(text))
+    if not isinstance(entries, list):
+        msg = f"{shown(entries)}, expected an array of entities with constraints"
+        raise ValueError(msg)
+    reading = Reading()
+    for index, entry in enumerate(entries):
+        _take(entry, f"[{index}]", reading)
+    return reading.quotas()
+
+
+def _entity_json(entity: AnyEntity) -> dict[str, Any]:
+    return {
+        _NAMES[kind]: {"default": _DEFAULTS[_NAMES[kind]]} if name is DEFAULT else {kind: name}
+        for kind, name in parts_of(entity)
+    }
+
+
+def _constraints(entity: AnyEntity, values: Mapping[AnyKey, float]) -> dict[str, float]:
+    for key, value in values.items():
+        if not math.isfinite(value):
+            msg = f"{entity}: {key.value} {value}: JSON has no such number"
+            raise ValueError(msg)
+    return {key.value: float(values[key]) for key in _KEYS if key in values}
+
+
+def _take(entry: Any, where: str, reading: Reading) -> None:
+    """Read one entry of the array."""
+    if not isinstance(entry, dict) or not {"clientEntity"} <= entry.keys() <= {"clientEntity", "constraints"}:
+        reading.problem(where, f"{shown(entry)}, expected clientEntity and constraints")
+        return
+    constraints = entry.get("constraints", {})
+    if not isinstance(constraints, dict):
+        reading.problem(f"{where}.constraints", f"{shown(constraints)}, expected a mapping")
+        return
+    try:
+        parts = _parts(entry["clientEntity"])
+    except ValueError as error:
+        reading.problem(f"{where}.clientEntity", str(error))
+        return
+    entity = reading.entity(f"{where}.clientEntity", parts)
+    if entity is not None:
+        for name, value in constraints.items():
+            reading.add(f"{where}.constraints", entity, name, value)
+
+
+def _parts(found: Any) -> list[tuple[str, str | Default]]:
+    if not isinstance(found, dict) or not found or not found.keys() <= _PARTS.keys():
+        msg = f"{shown(found)}, expected {', '.join(_PARTS)}"
+        raise ValueError(msg)
+    return [(_PARTS[part], _name(part, value)) for part, value in found.items()]
+
+
+def _name(part: str, found: Any) -> str | Default:
+    kind = _PARTS[part]
+    match found:
+        case {"default": True | "true", **rest} if not rest:
+            return DEFAULT
+        case {**rest} if rest.keys() == {kind} and isinstance(rest[kind], str):
+            return str(rest[kind])
+    msg = f'{part}: expected {{"{kind}": NAME}} or {{"default": true}}'
+    raise ValueError(msg)

@@ -1,0 +1,93 @@
+"""Quotas as `rpk cluster quotas describe --format json|yaml` prints them, and as its `import` takes them.
+
+A document `{quotas: [{entity: [{name, type}], values: [{key, values}]}]}` with types as in the Admin API; `values` is
+one number, as a text. The name `<default>` is the default: nobody can really be called that here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from kquota_spark.formats.exchange.documents import read_json, read_yaml
+from kquota_spark.formats.exchange.reading import Reading, checked_text
+from kquota_spark.formats.exchange.writing import default_as_text, number_text, parts_of, refuse, writable
+from kquota_spark.model.entities import DEFAULT
+from kquota_spark.model.quota_set import QuotaSet
+
+
+class _Part(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    type: str
+
+
+class _Value(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    values: str | float
+
+
+class _Quota(msgspec.Struct, forbid_unknown_fields=True):
+    entity: list[_Part]
+    values: list[_Value]
+
+
+def read(text: str) -> QuotaSet:
+    """The quotas of a document, JSON or YAML.
+
+    Raises:
+        ValueError: one line a problem.
+    """
+    reading = Reading()
+    for index, item in enumerate(_items(checked_text(text))):
+        where = f"quotas[{index}]"
+        try:
+            quota = msgspec.convert(item, _Quota)
+        except msgspec.ValidationError as error:
+            reading.problem(where, str(error))
+            continue
+        entity = reading.entity(
+            f"{where}.entity",
+            [(part.type, DEFAULT if part.name == DEFAULT.value else part.name) for part in quota.entity],
+        )
+        if entity is None:
+            continue
+        for at, value in enumerate(quota.values):
+            reading.add(f"{where}.values[{at}]", entity, value.key, value.values)
+    return reading.quotas()
+
+
+def _items(text: str) -> list[Any]:
+    if text.lstrip().startswith("{"):
+        document = read_json(text)
+    else:
+        documents = read_yaml(text)
+        document = documents[0] if len(documents) == 1 else None
+    # rpk leaves the list out where there are no quotas.
+    if not isinstance(document, dict) or not document.keys() <= {"quotas"}:
+        msg = 'expected one document with a list under "quotas" and nothing else'
+        raise ValueError(msg)
+    items = document.get("quotas", [])
+    if not isinstance(items, list):
+        msg = "quotas: expected a list"
+        raise ValueError(msg)
+    return items
+
+
+def write(quotas: QuotaSet) -> str:
+    """The JSON document, one quota a line.
+
+    Raises:
+        ValueError: somebody is really called `<default>`, or a name or value that nothing can hold.
+    """
+    problems: list[str] = []
+    lines = []
+    for entity, values in writable(quotas):
+        parts = [
+            {"name": default_as_text(entity, name, problems), "type": kind} for kind, name in parts_of(entity)
+        ]
+        found = [{"key": key.value, "values": number_text(value)} for key, value in values.items()]
+        lines.append(json.dumps({"entity": parts, "values": found}))
+    refuse(problems)
+    return '{"quotas": [' + ",".join(f"\n{line}" for line in lines) + "\n]}\n"

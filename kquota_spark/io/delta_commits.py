@@ -1,0 +1,122 @@
+"""Follows the log of a Delta table commit by commit: which files are new since the last look.
+
+A look costs one small JSON file a commit, however large the table is. Commits that change rows that were there
+(`kquota restate`, retention) are passed over, as the job's own streams do (`skipChangeCommits`), and so are those that
+only move rows to other files (OPTIMIZE).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.checkpoints import file_system
+from kquota_spark.io.storage import storage_options
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_MOST_COMMITS = 200
+"""Of one look; the rest waits for the next one."""
+_TOO_FAR = 5_000
+"""Commits behind; further back than that nothing is read again, the log may not reach there."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCommits:
+    """What a look found."""
+
+    paths: tuple[str, ...]
+    """Files with new rows, as the log names them."""
+    newest_ms: int | None
+    """The newest time in them by their statistics; None if those do not tell."""
+    is_fresh: bool
+    """The following has just begun, or begun again: what the table held before is not in `paths`."""
+    version: int
+
+
+class DeltaCommits:
+    """The log of one table, from its newest version on.
+
+    Args:
+        settings: where the tables are.
+        name: of the table.
+        time_column: whose maximum the statistics may tell; empty for none.
+    """
+
+    def __init__(self, settings: Settings, name: str, time_column: str = "") -> None:
+        self._settings = settings
+        self._name = name
+        self._time_column = time_column
+        self._where = f"{settings.tables.rstrip('/')}/{name}"
+        self._table: DeltaTable | None = None
+        self._read_through: int | None = None
+
+    def look(self) -> NewCommits | None:
+        """What was committed after what was `read`; None where there is no such table.
+
+        Raises:
+            UserError: the log cannot be read.
+        """
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            version = self._version()
+            before = self._read_through
+            if before is None or version < before or version - before > _TOO_FAR:
+                return NewCommits((), None, is_fresh=True, version=version)
+            through = min(version, before + _MOST_COMMITS)
+            added = [add for number in range(before + 1, through + 1) for add in self._added(number)]
+        except TableNotFoundError:
+            self._table = self._read_through = None
+            return None
+        except (DeltaError, OSError, ValueError) as error:
+            self._table = None
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"the log of table {self._name} cannot be read: {reason}") from error
+        times = [time for add in added if (time := newest_ms_of(add, self._time_column)) is not None]
+        paths = tuple(str(add["path"]) for add in added)
+        return NewCommits(paths, max(times, default=None), is_fresh=False, version=through)
+
+    def read(self, found: NewCommits) -> None:
+        """What a look found has been taken over: the next one goes on behind it."""
+        self._read_through = found.version
+
+    @property
+    def read_through(self) -> int | None:
+        """The newest version that was read; None before the first look."""
+        return self._read_through
+
+    def _version(self) -> int:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        if self._table is not None:
+            # One that was made anew is older than what is known of it.
+            try:
+                self._table.update_incremental()
+            except DeltaError:
+                self._table = None
+        if self._table is None:
+            self._table = DeltaTable(self._where, storage_options=storage_options(self._settings))
+        return self._table.version()
+
+    def _added(self, version: int) -> list[dict[str, Any]]:
+        files, path = file_system(self._settings, f"{self._where}/_delta_log/{version:020}.json")
+        with files.open_input_stream(path) as stream:
+            actions = [json.loads(line) for line in stream.read().splitlines()]
+        if any(action["remove"].get("dataChange", True) for action in actions if "remove" in action):
+            return []
+        return [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
+
+
+def newest_ms_of(add: dict[str, Any], column: str) -> int | None:
+    """The largest time of a file, epoch ms, from the statistics of its `add` action; None if they do not tell."""
+    newest = json.loads(add.get("stats") or "{}").get("maxValues", {}).get(column)
+    if isinstance(newest, str):
+        return round(datetime.fromisoformat(newest).timestamp() * 1_000)
+    return newest if isinstance(newest, int) else None

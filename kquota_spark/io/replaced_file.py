@@ -1,0 +1,31 @@
+"""A file written whole or not at all: whoever reads it meanwhile sees the old one or the new one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kquota_spark.errors import UserError
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file beside the one of that name and put it in its place; its mode is what the umask leaves.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    target = path.resolve()  # a link stays a link
+    new = target.with_name(f".{target.name[:200]}.{os.getpid()}")
+    try:
+        try:
+            with new.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(target)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be written: {error.strerror}: give another file or folder"
+        ) from error

@@ -1,0 +1,62 @@
+"""All quotas as of one moment from the table `quota_rules`, those of ips too."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.io.quota_sources import cluster_in
+from kquota_spark.io.tables import Tables
+from kquota_spark.model.entities import parse_entity
+from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
+from kquota_spark.model.rules import END_MS
+
+_KEYS = (*QuotaKey, *IpQuotaKey)
+_SET = f"""
+select entity, {", ".join(key.value for key in _KEYS)} from quota_rules
+where cluster_id = ? and coalesce(level, 1) > 0
+  and epoch_ms(valid_from) <= ? and (valid_to is null or epoch_ms(valid_to) > ?)
+"""  # noqa: S608 - names of ours
+_KNOWN = "select epoch_ms(max(known_through)) from quota_rules where cluster_id = ? and level = 0"
+
+
+class StoredQuotas(NamedTuple):
+    """The quotas of a cluster at a moment; edits after `known_through_ms` are not known, None where all are."""
+
+    origin: str
+    cluster_id: str
+    quotas: QuotaSet
+    known_through_ms: int | None
+
+
+def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQuotas:
+    """What was in force at a moment; of the settings' cluster, or of the only one there is.
+
+    Args:
+        tables: the table is opened here.
+        settings: where it is, and which cluster.
+        at_ms: as of then.
+
+    Raises:
+        UserError: there is no such table, or it has nothing of the cluster.
+    """
+    tables.open("quota_rules")
+    clusters = [row[0] for row in tables.query("select distinct cluster_id from quota_rules").rows]
+    where = f"table quota_rules under {settings.tables}"
+    cluster_id = cluster_in(clusters, settings, where)
+    [[known_ms]] = tables.query(_KNOWN, [cluster_id]).rows
+    quotas = {}
+    for row in tables.query(_SET, [cluster_id, at_ms, at_ms]).dicts():
+        values = {key: row[key.value] for key in _KEYS if row[key.value] is not None}
+        if values:
+            quotas[parse_entity(row["entity"])] = values
+    return StoredQuotas(
+        where, cluster_id, quotas, None if known_ms is None or known_ms >= END_MS else known_ms
+    )
+
+
+def of_cluster(settings: Settings, stored: StoredQuotas) -> Settings:
+    """The settings, of the cluster that the tables were found to hold."""
+    return dataclasses.replace(settings, cluster_id=stored.cluster_id)

@@ -1,0 +1,136 @@
+"""Gathers the report from the tables: every part from its module, over one opened set of tables, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kquota_spark import __version__
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.tables import Tables, utc_text
+from kquota_spark.reports.audit_report import AuditReport, Head, HurtBucket
+from kquota_spark.reports.capacity import capacities
+from kquota_spark.reports.changes import changes
+from kquota_spark.reports.clients_beside_rules import clients_beside_rules
+from kquota_spark.reports.confidence import confidence
+from kquota_spark.reports.heat import heat_maps
+from kquota_spark.reports.hurt import hurt_buckets
+from kquota_spark.reports.lines import rate_lines
+from kquota_spark.reports.period import Period
+from kquota_spark.reports.recommendations import recommendations
+from kquota_spark.reports.report_scope import Scope, open_scope
+from kquota_spark.reports.skew import skews
+from kquota_spark.reports.talkers import top_talkers
+from kquota_spark.reports.unprotected import unprotected
+
+_IS_LIMITED = """
+select exists(
+  select 1 from quota_rules where cluster_id = ? and level is distinct from 0
+    and coalesce(valid_from < make_timestamptz(?), true) and coalesce(valid_to > make_timestamptz(?), true)
+    and coalesce(producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
+                 connection_creation_rate) is not null
+) or exists(select 1 from slots where least_limit_per_s is not null)
+"""
+_IS_SEEN = "select exists(select 1 from used) or exists(select 1 from judged)"
+_HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
+
+
+def gather_report(
+    settings: Settings,
+    period: Period,
+    *,
+    made_at_ms: int,
+    tenant: str | None = None,
+    top: int = 20,
+    heat_rows: int = 40,
+) -> AuditReport:
+    """The report over a stretch of time.
+
+    Args:
+        settings: where the tables are, and which cluster.
+        period: the stretch.
+        made_at_ms: now, epoch ms.
+        tenant: a user: then the report is of this user's own buckets and clients, and names no other.
+        top: lists are cut to so many.
+        heat_rows: buckets of each heat map.
+
+    Raises:
+        UserError: there is nothing in the stretch, the user was not seen in it, or the tables cannot be read.
+    """
+    with Tables(settings) as tables:
+        scope = open_scope(tables, settings, period, tenant=tenant, top=top)
+        if tenant is not None and not tables.query(_IS_SEEN).rows[0][0]:
+            msg = f"user {tenant} was not seen from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}"
+            raise UserError(f"{msg}: check the name, which stands without its type (alice, not User:alice)")
+        return _gathered(scope, settings, made_at_ms, heat_rows)
+
+
+def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
+    hurt, hurt_left_out = hurt_buckets(scope)
+    found_changes, changes_left_out = changes(scope)
+    clients, ids = clients_beside_rules(scope)
+    without_rule, unprotected_left_out = unprotected(scope, clients, ids)
+    during = (scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000)
+    is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
+    todo, todo_left_out = recommendations(scope, clients, hurt, is_first_look=not is_limited)
+    head = Head(
+        cluster_id=scope.cluster_id,
+        from_ms=scope.asked.from_ms,
+        to_ms=scope.asked.to_ms,
+        made_at_ms=made_at_ms,
+        version=__version__,
+        tenant=scope.tenant,
+        is_first_look=not is_limited,
+    )
+    return AuditReport(
+        head=head,
+        confidence=confidence(scope, settings, made_at_ms),
+        hurt=hurt,
+        hurt_left_out=hurt_left_out,
+        heat=heat_maps(scope, heat_rows),
+        lines=rate_lines(scope, [one.bucket for one in hurt]),
+        talkers=top_talkers(scope),
+        skew=skews(scope),
+        changes=found_changes,
+        changes_left_out=changes_left_out,
+        unprotected=without_rule,
+        unprotected_left_out=unprotected_left_out,
+        recommendations=todo,
+        recommendations_left_out=todo_left_out,
+        capacity=capacities(scope),
+        notes=tuple(_notes(scope, head, hurt)),
+    )
+
+
+def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str]:
+    if scope.covered != scope.asked:
+        share = 100 * scope.covered_seconds * 1_000 / (scope.asked.to_ms - scope.asked.from_ms)
+        yield (
+            f"the tables cover {utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)} only, "
+            f"{share:.1f} % of the stretch asked for: shares of time are of what is covered"
+        )
+    if head.is_first_look:
+        yield "no quota is set: nobody is limited, and what follows is what everybody used"
+    if scope.tenant is not None:
+        yield from _to_tenant(hurt)
+    elif scope.tables.query(_HAS_REQUEST_TIME).rows[0][0]:
+        yield (
+            "request time is measured only of clients that some request_percentage covers: "
+            "what brokers spent on all of them is more"
+        )
+
+
+def _to_tenant(hurt: Sequence[HurtBucket]) -> Iterator[str]:
+    if not hurt:
+        yield "you were not throttled"
+    for one in hurt:
+        share = f"{one.time_in_throttle_percent:.1f} % of this time"
+        of_whom = (
+            f"client id {one.bucket.client_id or '(empty)'}" if one.bucket.client_id else "all your clients"
+        )
+        yield f"you were throttled {share} ({one.bucket.quota_type}, {of_whom})"
+        if one.shared_with:
+            yield (
+                f"the {one.bucket.quota_type} bucket of {of_whom} is shared with {one.shared_with:,} others: "
+                "only your own numbers are shown"
+            )

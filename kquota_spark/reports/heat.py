@@ -1,0 +1,45 @@
+"""Who lives at the ceiling: the highest percent of the quota of the hottest buckets, slot by slot of time."""
+
+from __future__ import annotations
+
+from kquota_spark.reports.audit_report import BucketName, HeatMap
+from kquota_spark.reports.report_scope import BUCKET, Scope, bucket_of
+
+_HOTTEST = f"""
+with of_buckets as (
+  select {BUCKET}, max(quota_used_percent) as hottest, sum(quota_used_percent) as warmth
+  from slots where quota_used_percent is not null group by all
+), ranked as (
+  select *, row_number() over (partition by quota_type order by hottest desc, warmth desc, {BUCKET}) as place,
+         count(*) over (partition by quota_type) as found
+  from of_buckets
+)
+select {BUCKET}, place, found, list({{'slot_ms': slot_ms, 'percent': percent}}) as percents
+from (
+  select {BUCKET}, slot_ms, max(quota_used_percent) as percent
+  from slots where quota_used_percent is not null group by all
+) join ranked using ({BUCKET})
+where place <= ? group by all order by quota_type, place
+"""  # noqa: S608 - names of ours
+
+
+def heat_maps(scope: Scope, heat_rows: int) -> tuple[HeatMap, ...]:
+    """One map for each type of quota that limits anybody, the hottest buckets first."""
+    slots = scope.slots
+    rows_of: dict[str, list[tuple[BucketName, tuple[float | None, ...]]]] = {}
+    found_of: dict[str, int] = {}
+    for row in scope.rows(_HOTTEST, heat_rows):
+        bucket = bucket_of(row)
+        percents = {cell["slot_ms"]: cell["percent"] for cell in row["percents"]}
+        rows_of.setdefault(bucket.quota_type, []).append((bucket, tuple(map(percents.get, slots))))
+        found_of[bucket.quota_type] = row["found"]
+    return tuple(
+        HeatMap(
+            slot_ms=scope.slot_ms,
+            slots=slots,
+            buckets=tuple(bucket for bucket, _ in rows),
+            quota_used_percent=tuple(percents for _, percents in rows),
+            left_out=found_of[quota_type] - len(rows),
+        )
+        for quota_type, rows in rows_of.items()
+    )

@@ -1,0 +1,292 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const charts = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const all = (selector) => [...document.querySelectorAll(selector)];
+
+  // --- colours: what CSS says in the theme of the moment -------------------------------------------------------
+  const colour = (name) => {
+    const probe = document.createElement("span");
+    probe.style.color = `var(--${name})`;
+    document.body.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  };
+
+  // --- texts: plotly reads tags and entities in labels, and names are anything ------------------------------------
+  const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  const brief = (text, most) => {
+    const chars = [...text];
+    return plain(chars.length > most ? `${chars.slice(0, most - 1).join("")}…` : text);
+  };
+  // The page of a printer is A4 across, whatever the window was.
+  let isPrinting = false;
+  const widthOf = (node) => (isPrinting ? 1000 : node.clientWidth);
+
+  // Labels have the same room in every chart, so that charts stand under each other.
+  const labelRoom = (node) => (isNarrow(node) ? 112 : 190);
+  const labelChars = (node) => Math.floor((labelRoom(node) - 14) / 7);
+  const isNarrow = (node) => widthOf(node) < 560;
+
+  // --- what every chart has ----------------------------------------------------------------------------------------
+  const axis = (more) => ({
+    gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), tickcolor: colour("line"),
+    fixedrange: true, automargin: false, ...more,
+  });
+  const layout = (node, height, more) => ({
+    height, width: widthOf(node), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("faint") },
+    margin: { l: 8, r: 8, t: 8, b: 32 }, showlegend: false, dragmode: false, hovermode: "closest",
+    hoverlabel: { bgcolor: colour("page"), bordercolor: colour("faint"), font: { color: colour("ink"), size: 12 }, align: "left" },
+    ...more,
+  });
+  const rowAxis = (node, labels, more) => axis({
+    tickmode: "array", tickvals: labels.map((_, i) => i), ticktext: labels.map((text) => brief(text, labelChars(node))),
+    range: [labels.length - 0.5, -0.5], showgrid: false, zeroline: false, ticks: "", ...more,
+  });
+  const aside = (node, texts) => texts.map((text, i) => ({
+    x: 1, xref: "paper", xanchor: "right", xshift: isNarrow(node) ? 88 : 128, y: i, text: plain(text), showarrow: false,
+    font: { color: colour("ink"), size: 12 },
+  }));
+
+  // --- the kinds of charts ---------------------------------------------------------------------------------------
+  const bars = (node, data) => ({
+    traces: [{
+      type: "bar", orientation: "h", x: data.percent, y: data.labels.map((_, i) => i), width: 0.62,
+      marker: { color: colour("over-bar") },
+      text: data.labels.map((text, i) => `${brief(text, 60)}<br>${plain(data.hover[i])}`), textposition: "none", hovertemplate: "%{text}<extra></extra>",
+    }],
+    layout: layout(node, 48 + 26 * data.labels.length, {
+      margin: { l: labelRoom(node), r: 72, t: 4, b: 36 },
+      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", rangemode: "tozero", nticks: 6 }),
+      annotations: aside(node, data.texts).map((one) => ({ ...one, xshift: 66 })),
+    }),
+  });
+
+  const pareto = (node, data) => ({
+    traces: [{
+      type: "bar", orientation: "h", x: data.percent, y: data.labels.map((_, i) => i), width: 0.62,
+      marker: { color: colour("accent") },
+      text: data.labels.map((text, i) => `${brief(text, 60)}<br>${plain(data.texts[i])}`), textposition: "none", hovertemplate: "%{text}<extra></extra>",
+    }, {
+      type: "scatter", mode: "lines+markers", x: data.running, y: data.labels.map((_, i) => i),
+      line: { color: colour("faint"), width: 1.2 }, marker: { size: 4, color: colour("faint") },
+      hovertemplate: "together %{x:.1f} %<extra></extra>",
+    }],
+    layout: layout(node, 48 + 26 * data.labels.length, {
+      margin: { l: labelRoom(node), r: isNarrow(node) ? 96 : 136, t: 4, b: 36 },
+      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", range: [0, 101], nticks: 6 }),
+      annotations: aside(node, data.texts),
+    }),
+  });
+
+  const heat = (node, data) => {
+    const names = ["band-0", "band-1", "band-2", "band-3", "band-4"].map(colour);
+    const steps = names.flatMap((name, i) => [[i / 5, name], [(i + 1) / 5, name]]);
+    const hover = data.percent.map((row, i) => row.map((value) =>
+      `${brief(data.labels[i], 60)}<br>${value === null ? "no traffic or no limit" : `${value} % of the quota`}`));
+    const middle = data.slots.map((slot) => slot + data.slot_ms / 2);
+    const isRoomy = (widthOf(node) - labelRoom(node)) / data.slots.length >= 26;
+    return {
+      traces: [{
+        type: "heatmap", x: middle, y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 4.5, xgap: 1, ygap: 1,
+        colorscale: steps, showscale: false, hoverongaps: false, customdata: hover,
+        text: data.percent.map((row) => row.map((value) => (value === null || value < 80 ? "" : String(Math.round(value))))),
+        texttemplate: isRoomy ? "%{text}" : "", textfont: { size: 10 },
+        hovertemplate: "%{customdata}<br>%{x|%Y-%m-%d %H:%M}<extra></extra>",
+      }],
+      layout: layout(node, 44 + Math.max(20, Math.min(26, 400 / data.labels.length)) * data.labels.length, {
+        margin: { l: labelRoom(node), r: 8, t: 4, b: 36 },
+        yaxis: rowAxis(node, data.labels),
+        xaxis: axis({ type: "date", showgrid: false, range: [data.slots[0], data.slots.at(-1) + data.slot_ms], nticks: isNarrow(node) ? 4 : 10 }),
+      }),
+    };
+  };
+
+  const lines = (node, data) => {
+    const line = data.lines[Number(byId("choice").value)];
+    const throttled = line.throttled.map((text, i) => (text ? line.rate[i] : null));
+    const format = line.is_bytes ? "~s" : "~g";
+    const hasFew = line.rate.filter((value) => value !== null).length < 100;
+    return {
+      traces: [{
+        name: "rate", type: "scatter", mode: hasFew ? "lines+markers" : "lines", x: line.slots, y: line.rate,
+        line: { color: colour("accent"), width: 1.6 }, marker: { size: 3 }, fill: "tozeroy", fillcolor: "rgba(90,150,210,0.12)",
+        customdata: line.used, hovertemplate: `rate %{y:.3s}${line.suffix}, %{customdata} of the limit<extra></extra>`,
+      }, {
+        name: "limit", type: "scatter", mode: "lines", x: [...line.slots, line.slots.at(-1) + line.slot_ms], y: [...line.limit, line.limit.at(-1)],
+        line: { color: colour("ink"), width: 1.6, shape: "hv", dash: "dash" },
+        hovertemplate: `limit %{y:.4s}${line.suffix}<extra></extra>`,
+      }, {
+        name: "throttled", type: "scatter", mode: "markers", x: line.slots, y: throttled,
+        marker: { symbol: "triangle-up", size: 8, color: colour("over-bar") }, customdata: line.throttled,
+        hovertemplate: "throttled %{customdata}<extra></extra>",
+      }],
+      layout: layout(node, 300, {
+        margin: isNarrow(node) ? { l: 64, r: 8, t: 28, b: 36 } : { l: labelRoom(node), r: 8, t: 8, b: 36 },
+        showlegend: true, hovermode: "x unified",
+        // In the gutter where other charts have their labels.
+        legend: isNarrow(node)
+          ? { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" }
+          : { x: -70 / (widthOf(node) - labelRoom(node) - 8), xanchor: "right", y: 1, yanchor: "top", bgcolor: "rgba(0,0,0,0)" },
+        yaxis: axis({ rangemode: "tozero", tickformat: format, ticksuffix: line.suffix, nticks: 6 }),
+        xaxis: axis({ type: "date", showgrid: false, range: [line.slots[0], line.slots.at(-1) + line.slot_ms], nticks: isNarrow(node) ? 4 : 10, hoverformat: "%Y-%m-%d %H:%M:%S" }),
+      }),
+    };
+  };
+
+  const skew = (node, data) => {
+    const points = data.points.flatMap((row, i) => row.map((point) => ({ ...point, row: i })));
+    return {
+      traces: [{
+        type: "scatter", mode: "markers+text", x: points.map((one) => one.ratio), y: points.map((one) => one.row),
+        text: points.map((one) => plain(one.broker)), textfont: { size: 10, color: colour("page") },
+        marker: { size: 17, color: colour("accent") },
+        customdata: points.map((one) => `broker ${plain(one.broker)}: ${plain(one.text)}, ${one.ratio} x the mean`),
+        hovertemplate: "%{customdata}<extra></extra>",
+      }],
+      layout: layout(node, 48 + 26 * data.labels.length, {
+        margin: { l: labelRoom(node), r: 16, t: 4, b: 36 },
+        yaxis: rowAxis(node, data.labels, { showgrid: true }), xaxis: axis({ ticksuffix: " x", nticks: 8 }),
+        shapes: [{ type: "line", layer: "below", x0: 1, x1: 1, yref: "paper", y0: 0, y1: 1, line: { color: colour("ink"), width: 1.2, dash: "dot" } }],
+      }),
+    };
+  };
+
+  const timeline = (node, data) => {
+    const symbols = { raised: "triangle-up", lowered: "triangle-down", set: "circle", removed: "x", kept: "diamond" };
+    const symbol = (one) => symbols[one.direction] + (one.is_edit ? "" : "-open");
+    return {
+      traces: [{
+        type: "scatter", mode: "markers", x: data.points.map((one) => one.at_ms), y: data.points.map((one) => one.row),
+        marker: { size: 10, symbol: data.points.map(symbol), color: colour("accent"), line: { width: 2, color: colour("accent") } },
+        customdata: data.points.map((one) => brief(one.text, 120)), hovertemplate: "%{customdata}<extra></extra>",
+      }],
+      layout: layout(node, 48 + 26 * data.labels.length, {
+        margin: { l: labelRoom(node), r: 8, t: 4, b: 36 },
+        yaxis: rowAxis(node, data.labels, { showgrid: true }),
+        xaxis: axis({ type: "date", showgrid: false, range: [data.from_ms, data.to_ms], nticks: isNarrow(node) ? 4 : 10 }),
+      }),
+    };
+  };
+
+  const kinds = { bars, pareto, heat, lines, skew, timeline };
+  const draw = (anchor) => {
+    const node = byId(anchor);
+    const { kind, data } = charts[anchor];
+    const drawn = kinds[kind](node, data);
+    Plotly.react(node, drawn.traces, drawn.layout, { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
+  };
+  const drawAll = () => window.Plotly && Object.keys(charts).forEach(draw);
+
+  // --- plotly.js travels packed; the policy of this page lets exactly its text run -----------------------------------
+  const unpack = async () => {
+    const packed = Uint8Array.from(atob(byId("plotly").textContent), (char) => char.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    // It would add the style sheet of its maps, which the policy refuses, unless an element of that id is there.
+    for (const [, id] of script.textContent.matchAll(/getElementById\("([0-9a-f]{64})"\)/g)) {
+      const taken = document.createElement("meta");
+      taken.id = id;
+      document.head.append(taken);
+    }
+    document.head.append(script);
+    byId("plotly").remove();
+  };
+  const start = async () => {
+    try {
+      if (Object.keys(charts).length) await unpack();
+      drawAll();
+      root.dataset.charts = "drawn";
+    } catch (problem) {
+      all(".chart").forEach((node) => node.classList.add("failed"));
+      root.dataset.charts = "failed";
+    }
+  };
+
+  // --- theme, print, width ------------------------------------------------------------------------------------------
+  const systemDark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : systemDark.matches);
+  const nameTheme = () => { byId("theme").textContent = isDark() ? "Light theme" : "Dark theme"; };
+  byId("theme").addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    nameTheme();
+    drawAll();
+  });
+  systemDark.addEventListener("change", () => { nameTheme(); drawAll(); });
+  let before = null;
+  addEventListener("beforeprint", () => {
+    before = { theme: root.dataset.theme, closed: all("details:not([open])") };
+    root.dataset.theme = "light";
+    isPrinting = true;
+    before.closed.forEach((node) => { node.open = true; });
+    drawAll();
+  });
+  addEventListener("afterprint", () => {
+    isPrinting = false;
+    if (before.theme) root.dataset.theme = before.theme; else delete root.dataset.theme;
+    before.closed.forEach((node) => { node.open = false; });
+    drawAll();
+  });
+  let waiting = 0;
+  let lastWidth = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === lastWidth) return;
+    lastWidth = innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(drawAll, 120);
+  });
+
+  // --- search ---------------------------------------------------------------------------------------------------------
+  const search = () => {
+    const wanted = byId("search").value.trim().toLowerCase();
+    let shown = 0;
+    all("tbody tr").forEach((row) => {
+      const isHit = !wanted || row.textContent.toLowerCase().includes(wanted);
+      row.hidden = !isHit;
+      if (wanted && isHit) {
+        shown += 1;
+        const details = row.closest("details");
+        if (details) details.open = true;
+      }
+    });
+    byId("found").textContent = wanted ? `${shown} ${shown === 1 ? "row matches" : "rows match"}` : "";
+  };
+  byId("search").addEventListener("input", search);
+
+  // --- copy -----------------------------------------------------------------------------------------------------------
+  const copy = async (button) => {
+    const code = button.closest(".command").querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+    } catch (problem) {
+      getSelection().selectAllChildren(code);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  };
+  all(".copy").forEach((button) => {
+    button.hidden = false;
+    button.addEventListener("click", () => copy(button));
+  });
+
+  // --- where the reader is -------------------------------------------------------------------------------------------
+  const links = new Map(all("nav a").map((link) => [link.hash.slice(1), link]));
+  const watcher = new IntersectionObserver((entries) => {
+    const entry = entries.find((one) => one.isIntersecting);
+    if (!entry) return;
+    links.forEach((link) => link.removeAttribute("aria-current"));
+    links.get(entry.target.id).setAttribute("aria-current", "true");
+  }, { rootMargin: "-10% 0px -80% 0px" });
+  all("section").forEach((section) => watcher.observe(section));
+
+  byId("theme").hidden = false;
+  byId("search").hidden = false;
+  byId("choice")?.addEventListener("change", () => draw("chart-lines"));
+  nameTheme();
+  start();
+})();

@@ -1,0 +1,135 @@
+"""Gathers what each rule governed in a stretch of `decisions`, and which rules limit nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.io.stored_quota_set import of_cluster, stored_quota_set
+from kquota_spark.io.tables import Tables
+from kquota_spark.model.entities import Entity, parse_entity
+from kquota_spark.model.govern import STATIC_DEFAULT_RULES
+from kquota_spark.model.idle_rules import dead, shadowed
+from kquota_spark.model.observed_clients import Observed, Rule
+from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quota_tree import Hits, Idle, Node, RuleKey, quota_tree
+from kquota_spark.model.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
+from kquota_spark.reports.seen_clients import clients_seen, observed
+
+_WEEK_MS = 7 * 86_400_000
+# One pass over the few columns that it names; the rest of the files is not read.
+_HITS = """
+select rule, quota_type, coalesce(sum(requests + coalesce(late, 0)), 0)::bigint as requests,
+       coalesce(sum(amount), 0)::bigint as amount, count(*) as bucket_seconds,
+       count(*) filter (throttled_requests > 0) as throttled_seconds,
+       coalesce(sum(total_throttle_ms), 0)::bigint as throttled_ms
+from decisions where cluster_id = ? and decisions.second >= make_timestamptz(?) group by all
+"""
+
+
+class TreeFound(NamedTuple):
+    """The tree and the stretch that its hits are of, epoch ms; None where nothing is known of hits.
+
+    `others` is what no rule in the tree governed: without a limit (None), under a static default or a callback.
+    """
+
+    origin: str
+    tree: list[Node]
+    from_ms: int | None
+    to_ms: int | None
+    others: Mapping[tuple[str | None, str], Hits]
+
+
+def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> TreeFound:
+    """The quotas of now in the table `quota_rules`, with what they governed.
+
+    Args:
+        settings: where the tables are, and which cluster.
+        since_ms: count from then on; None for the last 7 days of `decisions`.
+        now_ms: the quotas are those in force then.
+
+    Raises:
+        UserError: there are no quotas in the tables.
+    """
+    with Tables(settings) as tables:
+        stored = stored_quota_set(tables, settings, now_ms)
+        return _with_hits(
+            tables, of_cluster(settings, stored), stored.origin, stored.quotas, since_ms, is_stored=True
+        )
+
+
+def tree_of(settings: Settings, origin: str, quotas: QuotaSet, since_ms: int | None) -> TreeFound:
+    """Other quotas, with what rules of the same name governed by the tables; without tables no hits."""
+    with Tables(settings) as tables:
+        return _with_hits(tables, settings, origin, quotas, since_ms, is_stored=False)
+
+
+def _with_hits(
+    tables: Tables,
+    settings: Settings,
+    origin: str,
+    quotas: QuotaSet,
+    since_ms: int | None,
+    *,
+    is_stored: bool,
+) -> TreeFound:
+    to_ms = None
+    if tables.location("decisions") is not None:
+        if since_ms is None:
+            tables.follow("decisions", _WEEK_MS)
+        else:
+            tables.open("decisions", since_ms)
+        to_ms = tables.newest_ms("decisions")
+    if to_ms is None:
+        return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {})
+    from_ms = to_ms - _WEEK_MS if since_ms is None else since_ms
+    hits: dict[RuleKey, Hits] = {}
+    others: dict[tuple[str | None, str], Hits] = {}
+    for rule, quota_type, *numbers in tables.query(_HITS, [settings.cluster_id, from_ms * 1_000]).rows:
+        governs = _rule_key(rule, quota_type)
+        if governs is None:
+            others[rule, quota_type] = Hits(*numbers)
+        else:
+            hits[governs] = Hits(*numbers)
+    idle = _idle(tables, settings.cluster_id, quotas, from_ms, is_stored=is_stored)
+    return TreeFound(origin, quota_tree(quotas, hits, idle), from_ms, to_ms + 1_000, others)
+
+
+def _rule_key(rule: str | None, quota_type: str) -> RuleKey | None:
+    """The rule and key of a decision; None where no entity set the limit."""
+    if rule is None or rule in STATIC_DEFAULT_RULES.values():
+        return None
+    try:
+        key: AnyKey = (
+            IpQuotaKey.CONNECTION_CREATION_RATE if quota_type == CONNECTION else QuotaType(quota_type).key
+        )
+        return parse_entity(rule), key
+    except ValueError:
+        return None  # a callback's answer
+
+
+def _idle(tables: Tables, cluster: str, quotas: QuotaSet, from_ms: int, *, is_stored: bool) -> Idle:
+    """Rules that limit nobody, by the clients that usage saw."""
+    tables.open_if_there("usage", from_ms)
+    clients = clients_seen(tables, cluster, from_ms)
+    if not clients:
+        return Idle()
+    for name in ("quota_rules", "quota_changes"):
+        tables.open_if_there(name)
+    beside = observed(tables, cluster, clients)
+    if not is_stored:
+        beside = Observed(beside.seen, _rules_of(quotas), beside.from_ms, beside.to_ms, {})
+    return Idle(
+        dead={(rule.entity, key) for rule, keys in dead(beside) for key in keys},
+        shadowed={(shadow.rule.entity, shadow.key): shadow.by for shadow in shadowed(beside)},
+    )
+
+
+def _rules_of(quotas: QuotaSet) -> list[Rule]:
+    """Rules of another source, which does not say since when they hold: as if always."""
+    return [
+        Rule(entity, {key: value for key, value in values.items() if isinstance(key, QuotaKey)})
+        for entity, values in quotas.items()
+        if isinstance(entity, Entity)
+    ]

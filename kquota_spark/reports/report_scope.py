@@ -1,0 +1,240 @@
+"""What all parts of the report look at: one cluster, one stretch, and on a tenant's page only what is the tenant's own.
+
+Opens the tables and puts views over them that every part reads: `judged` over decisions, `used` over usage, and
+`slots`, the one pass over all decisions, a row for each bucket, broker and slot of time. What the log tells counts;
+rows from JMX only where a broker's log tells nothing of that type of quota.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.tables import Tables, utc_text
+from kquota_spark.reports.audit_report import BucketName
+from kquota_spark.reports.period import Period
+from kquota_spark.schema.key_columns import FROM_LOG
+
+BUCKET = "quota_type, bucket_user, bucket_client_id, bucket_tags"
+"""Columns of a `BucketName`, tags never null."""
+MOST_SLOTS = 96
+_SLOT_MS = tuple(
+    1_000 * seconds
+    for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200)
+)
+_DAY_MS = 86_400_000
+_BEFORE_MS = 600_000
+"""With rows of the last ten minutes before it, the tables cover a stretch from its beginning."""
+
+_VARIABLES = "set variable report_{name} = ?"
+_IN_STRETCH = """cluster_id = getvariable('report_cluster')
+  and {table}.second >= make_timestamptz(getvariable('report_from_us')::bigint)
+  and {table}.second < make_timestamptz(getvariable('report_to_us')::bigint)"""
+_TOLD = (
+    "create temp table told_by_{table} as select distinct broker_id, quota_type from {table} where {where}"
+)
+_ONE_SOURCE = f"{FROM_LOG} or (broker_id, quota_type) not in (from told_by_{{table}})"
+_MOST_NAMES = 20
+"""So many users a decision names; a client id's bucket that is full of names may hold others."""
+_MINE = f"""
+create temp table mine as
+with found as (
+  select * replace (coalesce(bucket_tags, '') as bucket_tags) from decisions where {{where}}
+), own as (
+  select {BUCKET} from found group by {BUCKET}
+  having bool_or(bucket_user = getvariable('report_tenant') and bucket_user <> '')
+    or bool_or(coalesce(list_contains(users, getvariable('report_tenant')), false))
+    or bool_or(bucket_user = '' and len(users) >= {_MOST_NAMES}) and bucket_client_id in (
+      select client_id from usage where {{where_used}} and "user" = getvariable('report_tenant'))
+)
+select {BUCKET}, (select count(distinct name) from (
+         select unnest(users) as name from found
+         where (found.quota_type, found.bucket_user, found.bucket_client_id, found.bucket_tags)
+             = (own.quota_type, own.bucket_user, own.bucket_client_id, own.bucket_tags)
+       ) where name <> getvariable('report_tenant')) as shared_with
+from own
+"""  # noqa: S608 - names of ours
+_JUDGED = f"""
+create temp view judged as
+select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
+       {FROM_LOG} as is_log, coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled
+from decisions where {{where}} and ({{one_source}}) and {{of_tenant}}
+"""  # noqa: S608 - names of ours
+_OWN_BUCKET = f"(quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '')) in (select ({BUCKET}) from mine where shared_with = 0)"  # noqa: S608, E501
+_USED = f"""
+create temp view used as
+select *, epoch_ms(usage.second) as second_ms, {FROM_LOG} as is_log
+from usage where {{where}} and ({{one_source}}) and {{of_tenant}}
+"""  # noqa: S608 - names of ours
+_SLOTS = f"""
+create temp table slots as
+select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) as seconds, bool_or(is_log) as is_log,
+  max(rate_per_s) as peak_rate_per_s, sum(rate_per_s) as rates, sum(amount)::bigint as amount,
+  max(quota_used_percent) as quota_used_percent, min(limit_per_s) as least_limit_per_s,
+  max(limit_per_s) as most_limit_per_s, arg_max_null(limit_per_s, second_ms) as limit_per_s,
+  arg_max_null(rule, second_ms) as rule, max(second_ms) as last_ms,
+  count(*) filter (is_throttled) as throttled_rows,
+  count(*) filter (is_throttled or observed_throttle_ms > 0) as held_back_rows,
+  coalesce(sum(total_throttle_ms), 0)::bigint as throttled_ms,
+  sum(throttled_requests)::bigint as throttled_requests,
+  coalesce(sum(requests_judged), 0)::bigint as judged, coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
+  coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,
+  count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds
+from judged group by all
+"""  # noqa: S608 - names of ours
+_EXTENT = """
+select epoch_ms(min({table}.second)) as first_ms, epoch_ms(max({table}.second)) as last_ms from {table} where {where}
+"""
+_OF_CLUSTER = """
+select coalesce(bool_or(usage.second < make_timestamptz(?)), false),
+       epoch_ms(max(usage.second)) from usage where cluster_id = ?
+"""
+_CLUSTERS = """
+select distinct cluster_id from usage where cluster_id <> ? and usage.second >= make_timestamptz(?)
+  and usage.second < make_timestamptz(?) order by 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Opened tables with the views, and the stretch of them that holds anything. Times are epoch ms."""
+
+    tables: Tables
+    cluster_id: str
+    asked: Period
+    covered: Period
+    """What of it the tables know: seconds from the first to the last one of any client."""
+    slot_ms: int
+    tenant: str | None
+    top: int
+
+    @property
+    def covered_seconds(self) -> int:
+        """Length of the covered stretch."""
+        return (self.covered.to_ms - self.covered.from_ms) // 1_000
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Starts of the slots that the covered stretch touches."""
+        return tuple(slots_of(self.covered, self.slot_ms))
+
+    def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
+        """The rows of a query."""
+        return self.tables.query(sql, parameters).dicts()
+
+
+def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str | None, top: int) -> Scope:
+    """Open what every part needs.
+
+    Raises:
+        UserError: there is nothing in the stretch, or a table is missing or cannot be read.
+    """
+    for name in ("usage", "decisions"):
+        tables.open(name, asked.from_ms - _BEFORE_MS)
+    for name in (
+        "violations",
+        "quota_rules",
+        "quota_changes",
+        "enforcement_log",
+        "log_gaps",
+        "broker_configs",
+    ):
+        tables.open_if_there(name)
+    tables.open_if_there("requests", asked.from_ms)
+    _set(tables, cluster=settings.cluster_id, from_us=asked.from_ms * 1_000, to_us=asked.to_ms * 1_000)
+    covered = _covered(tables, settings, asked)
+    _make_views(tables, tenant)
+    slot_ms = slot_length_ms(covered)
+    tables.query(_SLOTS, [slot_ms, slot_ms])
+    return Scope(tables, settings.cluster_id, asked, covered, slot_ms, tenant, top)
+
+
+def bucket_of(row: dict[str, Any]) -> BucketName:
+    """The bucket of a row with the columns of `BUCKET`."""
+    return BucketName(row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["bucket_tags"])
+
+
+def slot_length_ms(period: Period) -> int:
+    """The shortest plain length of time of which at most 96 slots, beginning at round times, hold the stretch."""
+    for length_ms in _SLOT_MS:
+        if len(slots_of(period, length_ms)) <= MOST_SLOTS:
+            return length_ms
+    days = 1
+    while len(slots_of(period, days * _DAY_MS)) > MOST_SLOTS:
+        days += 1
+    return days * _DAY_MS
+
+
+def slots_of(period: Period, slot_ms: int) -> range:
+    """Starts of the slots that a stretch touches."""
+    return range(period.from_ms // slot_ms * slot_ms, period.to_ms, slot_ms)
+
+
+def _set(tables: Tables, **values: object) -> None:
+    for name, value in values.items():
+        tables.query(_VARIABLES.format(name=name), [value])
+
+
+def _make_views(tables: Tables, tenant: str | None) -> None:
+    where = {name: _IN_STRETCH.format(table=name) for name in ("decisions", "usage")}
+    one_source = {name: _ONE_SOURCE.format(table=name) for name in where}
+    for name, of_table in where.items():
+        tables.query(_TOLD.format(table=name, where=f"{of_table} and {FROM_LOG}"))
+    own_bucket = own_client = "true"
+    if tenant is not None:
+        _set(tables, tenant=tenant)
+        tables.query(_MINE.format(where=where["decisions"], where_used=where["usage"]))
+        own_bucket, own_client = _OWN_BUCKET, "\"user\" = getvariable('report_tenant')"
+    of_decisions = {
+        "where": where["decisions"],
+        "one_source": one_source["decisions"],
+        "of_tenant": own_bucket,
+    }
+    tables.query(_JUDGED.format(**of_decisions))
+    tables.query(_USED.format(where=where["usage"], one_source=one_source["usage"], of_tenant=own_client))
+
+
+def _covered(tables: Tables, settings: Settings, asked: Period) -> Period:
+    extents = [
+        tables.query(_EXTENT.format(table=name, where=_IN_STRETCH.format(table=name))).rows[0]
+        for name in ("decisions", "usage")
+    ]
+    found = [extent for extent in extents if extent[0] is not None]
+    is_older, newest_ms = tables.query(_OF_CLUSTER, [asked.from_ms * 1_000, settings.cluster_id]).rows[0]
+    if not found:
+        raise UserError(_nothing(tables, settings, asked))
+    # What was judged counts; usage that nothing has judged yet is not covered.
+    last_ms = found[0][1]
+    return Period(
+        asked.from_ms if is_older else min(first_ms for first_ms, _ in found),
+        asked.to_ms
+        if newest_ms is not None and newest_ms >= asked.to_ms
+        else min(last_ms + 1_000, asked.to_ms),
+    )
+
+
+def _nothing(tables: Tables, settings: Settings, asked: Period) -> str:
+    root, cluster = settings.tables, settings.cluster_id
+    stretch = f"from {utc_text(asked.from_ms)} to {utc_text(asked.to_ms)}"
+    newest_ms = tables.newest_ms("usage")
+    if newest_ms is None:
+        return f"the tables under {root} are empty: has the audit processed anything yet?"
+    others = tables.query(_CLUSTERS, [cluster, asked.from_ms * 1_000, asked.to_ms * 1_000]).rows
+    if others:
+        names = ", ".join(name for (name,) in others)
+        return (
+            f"the tables under {root} have no traffic of cluster {cluster} {stretch}, only of {names}: "
+            "set cluster_id (--config)"
+        )
+    hour = f"{_iso_minute(newest_ms - 3_600_000)}..{_iso_minute(newest_ms + 60_000)}"
+    return (
+        f"no traffic {stretch}: the newest second in the tables under {root} is {utc_text(newest_ms)}, "
+        f"ask for {hour} or another stretch before it"
+    )
+
+
+def _iso_minute(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M")

@@ -1,0 +1,4 @@
+"""The report as sections of sentences, tables and charts, the same for every form in which it is drawn.
+
+Each module answers one question of the page. Texts are as clients sent them: whoever draws escapes them.
+"""

@@ -1,0 +1,116 @@
+"""What is unprotected, what to do about it all, and how much request time brokers have."""
+
+from __future__ import annotations
+
+from kquota_spark.formats.person_units import broker_text
+from kquota_spark.reports.audit_report import AuditReport, Recommendation
+from kquota_spark.reports.sections.changes import quota_type_of
+from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
+from kquota_spark.reports.sections.words import count_cell, counted, finite, rate_cell, sentence, share_text
+
+_SEVERITY_TONES = {"high": Tone.OVER, "warning": Tone.NEAR}
+MOST_ADVICE = 50
+
+
+def unprotected_section(report: AuditReport) -> Section:
+    """Findings about traffic that no rule meters as its owner may think."""
+    count = len(report.unprotected) + report.unprotected_left_out
+    columns = (
+        Column("severity", is_short=True),
+        Column("finding", is_short=True),
+        Column("about"),
+        Column("what"),
+        Column("what to do"),
+    )
+    rows = [
+        (
+            Cell(one.severity, tone=_SEVERITY_TONES.get(one.severity, Tone.PLAIN)),
+            Cell(one.kind),
+            Cell(one.subject),
+            Cell(sentence(one.sentence)),
+            Cell(sentence(one.advice)),
+        )
+        for one in report.unprotected
+    ]
+    table = table_of("Traffic without the protection it seems to have", columns, rows, report.unprotected_left_out,
+                     "findings")  # fmt: skip
+    empty = "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
+    return Section(
+        anchor="unprotected",
+        short="Unprotected",
+        title="What is unprotected?",
+        lead=f"{counted(count, 'finding')}, the gravest first." if count else empty,
+        tone=Tone.NEAR if count else Tone.GOOD,
+        blocks=(Block("Findings", table=table, is_table_open=True),) if report.unprotected else (),
+    )
+
+
+def to_do_section(report: AuditReport) -> Section:
+    """Recommendations, each with the command that shows what it would do."""
+    head = report.head
+    shown = report.recommendations[:MOST_ADVICE]
+    count = len(report.recommendations) + report.recommendations_left_out
+    more = count - len(shown)
+    title = "What to do" if head.tenant is None else "What can you do?"
+    if not shown:
+        lead = "Nothing is recommended from what this stretch shows."
+    elif head.is_first_look:
+        lead = f"{counted(count, 'starting value')}; every command shows first what it would do."
+    else:
+        lead = f"{counted(count, 'step')}; every command shows first what it would do."
+    return Section(
+        anchor="to-do",
+        short="To do",
+        title="Where to begin" if head.is_first_look else title,
+        lead=f"{lead} The largest are shown; {more:,} more are left out." if more else lead,
+        advice=tuple(_advice(one) for one in shown),
+    )
+
+
+def _advice(one: Recommendation) -> Advice:
+    kind = quota_type_of(one.key)
+    change = ""
+    if one.key:
+        present, recommended = (rate_cell(kind, value) for value in (one.present, one.recommended))
+        # Without a value there is only something to run where a quota is to go.
+        is_change = one.recommended is not None or one.command
+        change = (
+            f"{one.key} {present.text} → {recommended.text}" if is_change else f"{one.key} {present.text}"
+        )
+    return Advice(one.entity or "The cluster", change, sentence(one.reason), one.command)
+
+
+def capacity_section(report: AuditReport) -> Section:
+    """Threads of each broker, and how much of their time requests took."""
+    columns = (
+        Column("broker", is_number=True),
+        Column("I/O threads", is_number=True),
+        Column("network threads", is_number=True),
+        Column("request time there is", is_number=True),
+        Column("charged on average", is_number=True),
+        Column("share", is_number=True),
+    )
+    rows = []
+    for one in sorted(report.capacity, key=lambda capacity: capacity.broker_id):
+        used = finite(one.used_percent)
+        share = 100 * used / one.percent if used is not None and one.percent else None
+        rows.append(
+            (
+                Cell(broker_text(one.broker_id)),
+                count_cell(one.io_threads),
+                count_cell(one.network_threads),
+                Cell(f"{one.percent:,.0f} %"),
+                Cell("not measured" if used is None else f"{used:,.2f} %"),
+                Cell("-") if share is None else Cell(share_text(share), f"{share:.4f} %", bar_percent=share),
+            )
+        )
+    lead = "Each thread has 100 % of request time a second; request quotas are percent of one thread."
+    return Section(
+        anchor="capacity",
+        short="Capacity",
+        title="How much request time do brokers have?",
+        lead=lead if rows else "Not known: the brokers' numbers of threads were not recorded.",
+        blocks=(Block("", table=table_of("Request time by broker", columns, rows), is_table_open=True),)
+        if rows
+        else (),
+    )

@@ -1,0 +1,109 @@
+"""What changed: edits of quotas and steps of enforcement, on a line of time."""
+
+from __future__ import annotations
+
+from kquota_spark.model.quota_types import QuotaType, parse_key
+from kquota_spark.reports.audit_report import AuditReport, Change
+from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
+from kquota_spark.reports.sections.words import counted, moment, rate_cell
+
+_MOST_ROWS_OF_TIMELINE = 14
+_COLUMNS = (
+    Column("time (UTC)", is_short=True),
+    Column("entity"),
+    Column("quota", is_short=True),
+    Column("before", is_number=True),
+    Column("after", is_number=True),
+    Column("what"),
+    Column("by"),
+)
+
+
+def changes_section(report: AuditReport) -> Section:
+    """A timeline with a row an entity, and the table."""
+    is_own = report.head.tenant is not None
+    count = len(report.changes) + report.changes_left_out
+    lead = (
+        f"{counted(count, 'change')} of quotas."
+        if count
+        else "Nothing: no quota was edited and none enforced."
+    )
+    return Section(
+        anchor="changes",
+        short="Changes",
+        title="What changed for you?" if is_own else "What changed?",
+        lead=lead,
+        blocks=(_timeline(report),) if report.changes else (),
+    )
+
+
+def quota_type_of(key: str) -> str:
+    """The quota type that a key limits; the key itself if it is none of Kafka's."""
+    try:
+        parsed = parse_key(key)
+    except ValueError:
+        return key
+    return next((kind.value for kind in QuotaType if kind.key == parsed), key)
+
+
+def direction(change: Change) -> str:
+    """`set`, `removed`, `raised`, `lowered` or `kept`."""
+    if change.before is None or change.after is None:
+        return "set" if change.after is not None else "removed"
+    return "raised" if change.after > change.before else "lowered" if change.after < change.before else "kept"
+
+
+def _timeline(report: AuditReport) -> Block:
+    ordered = sorted(report.changes, key=lambda change: change.at_ms)
+    entities = list(dict.fromkeys(change.entity for change in ordered))[:_MOST_ROWS_OF_TIMELINE]
+    drawn = [change for change in ordered if change.entity in entities]
+    from_ms, to_ms = _extent(report)
+    data = {
+        "from_ms": from_ms,
+        "to_ms": to_ms,
+        "labels": entities,
+        "points": [
+            {
+                "row": entities.index(change.entity),
+                "at_ms": change.at_ms,
+                "direction": direction(change),
+                "is_edit": change.what == "edit",
+                "text": f"{moment(change.at_ms)}: {change.what}, {_step(change)}",
+            }
+            for change in drawn
+        ],
+    }
+    rows = [
+        (
+            Cell(moment(change.at_ms)),
+            Cell(change.entity),
+            Cell(change.key),
+            rate_cell(quota_type_of(change.key), change.before),
+            rate_cell(quota_type_of(change.key), change.after),
+            Cell(change.what),
+            Cell(change.by or "not known"),
+        )
+        for change in ordered
+    ]
+    return Block(
+        "Edits and enforcement over time",
+        chart=Chart(
+            "chart-changes", "timeline", f"When quotas changed: {counted(len(drawn), 'change')}", data
+        ),
+        table=table_of("Changes of quotas", _COLUMNS, rows, report.changes_left_out, "changes"),
+        is_table_open=True,
+    )
+
+
+def _extent(report: AuditReport) -> tuple[int, int]:
+    """What the heat maps show, so that both stand under each other, and every change."""
+    times = [change.at_ms for change in report.changes]
+    slots = [slot for heat in report.heat for slot in (heat.slots[0], heat.slots[-1] + heat.slot_ms)]
+    if not slots:
+        return report.head.from_ms, report.head.to_ms
+    return min(*times, *slots), max(*times, *slots)
+
+
+def _step(change: Change) -> str:
+    kind = quota_type_of(change.key)
+    return f"{change.key} {rate_cell(kind, change.before).text} → {rate_cell(kind, change.after).text}"

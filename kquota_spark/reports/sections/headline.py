@@ -1,0 +1,153 @@
+"""The three facts that matter, as one sentence and as three numbers."""
+
+from __future__ import annotations
+
+from kquota_spark.formats.person_units import amount_text, person_percent
+from kquota_spark.reports.audit_report import AuditReport, HurtBucket, Talker, Talkers
+from kquota_spark.reports.sections.limits import near_and_over
+from kquota_spark.reports.sections.parts import Tile, Tone
+from kquota_spark.reports.sections.words import (
+    bucket_of,
+    client_of,
+    counted,
+    done_word,
+    finite,
+    in_order,
+    of_the_stretch,
+    share_text,
+    type_word,
+    used_tone,
+)
+
+
+def headline(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
+    """A sentence, and the facts in it as tiles."""
+    if report.head.is_first_look:
+        return _first_look(report)
+    return _own(report) if report.head.tenant is not None else _cluster(report)
+
+
+def _worst(report: AuditReport) -> HurtBucket | None:
+    return max(report.hurt, key=lambda one: one.time_in_throttle_percent, default=None)
+
+
+def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
+    worst = _worst(report)
+    near, over = near_and_over(report)
+    hurt = len(report.hurt) + report.hurt_left_out
+    open_ends = len(report.unprotected) + report.unprotected_left_out
+    if worst is None:
+        first = "Nobody was throttled"
+        detail = "no request waited for a quota"
+    else:
+        share = f"{share_text(worst.time_in_throttle_percent)} {of_the_stretch(report.head)}"
+        name = bucket_of(worst.bucket, report.head)
+        first = f"{counted(hurt, 'bucket was', 'buckets were')} throttled, {name} for {share}"
+        detail = f"{name}: {share}"
+    second = (
+        f"{near:,} more came near the limit"
+        if near
+        else f"{'nobody else' if hurt else 'nobody'} came near a limit"
+    )
+    third = (
+        f"{counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
+        if open_ends
+        else "no traffic is unprotected"
+    )
+    tiles = (
+        Tile("Throttled", counted(hurt, "bucket"), detail, Tone.OVER if hurt else Tone.GOOD),
+        Tile(
+            "Near the limit",
+            counted(near, "bucket"),
+            f"at 80 to 100 % of the quota; {over:,} beyond"
+            if near or over
+            else "all below 80 % of the quota",
+            Tone.NEAR if near else Tone.GOOD,
+        ),
+        Tile(
+            "Unprotected",
+            counted(open_ends, "finding"),
+            _gravest(report),
+            Tone.NEAR if open_ends else Tone.GOOD,
+        ),
+    )
+    return f"{first}; {second}; {third}.", tiles
+
+
+def _gravest(report: AuditReport) -> str:
+    if not report.unprotected:
+        return "every rule meters what it names"
+    high = sum(one.severity == "high" for one in report.unprotected)
+    return f"{high:,} of them grave" if high else "none of them grave"
+
+
+def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
+    head = report.head
+    worst = _worst(report)
+    if worst is None:
+        first = "You were not throttled"
+        throttled = Tile("Throttled", "0 %", of_the_stretch(head), Tone.GOOD)
+    else:
+        share = share_text(worst.time_in_throttle_percent)
+        word = type_word(worst.bucket.quota_type)
+        first = f"You were throttled {share} {of_the_stretch(head)}"
+        throttled = Tile("Throttled", share, f"{of_the_stretch(head)}, in {word}", Tone.OVER)
+    peak = max(
+        (
+            value
+            for heat in report.heat
+            for row in heat.quota_used_percent
+            for value in row
+            if finite(value) is not None
+        ),
+        default=None,
+    )  # type: ignore[type-var]
+    second = (
+        "no limit applied to you" if peak is None else f"you came to {person_percent(peak)} of your quota"
+    )
+    highest = (
+        Tile("Highest use", "-", "no traffic of yours met a limit")
+        if peak is None
+        else Tile("Highest use", person_percent(peak), "of your quota", used_tone(peak))
+    )
+    used = sorted(
+        ((one.quota_type, sum(talker.amount for talker in one.talkers)) for one in report.talkers),
+        key=lambda one: in_order(one[0]),
+    )
+    texts = [f"{amount_text(kind, amount)} {done_word(kind)}" for kind, amount in used if amount]
+    third = f"{' and '.join(texts[:2])}" if texts else "nothing was used that counts"
+    return f"{first}; {second}; {third}.", (
+        throttled,
+        highest,
+        Tile("Used", texts[0] if texts else "nothing", ", ".join(texts[1:]) or "in this stretch"),
+    )
+
+
+def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
+    largest = _largest(report)
+    starts = len(report.recommendations) + report.recommendations_left_out
+    if largest is None:
+        return "No quota is set, and nothing was sent in this stretch.", ()
+    of_type, first = largest
+    total = amount_text(of_type.quota_type, of_type.total)
+    clients = len(of_type.talkers) + of_type.others
+    name = client_of(first.user, first.client_id, report.head)
+    share = share_text(first.share_percent)
+    word = type_word(of_type.quota_type)
+    sentence = (
+        f"No quota is set: {counted(clients, 'client')} had no limit in {word}; {name} alone was {share} of it; "
+        f"{counted(starts, 'starting value')} below."
+    )
+    return sentence, (
+        Tile("Without a limit", counted(clients, "client"), f"{total} {word}", Tone.NEAR),
+        Tile("Largest client", share, f"{name}, of all {word}"),
+        Tile("Starting values", f"{starts:,}", "under Where to begin"),
+    )
+
+
+def _largest(report: AuditReport) -> tuple[Talkers, Talker] | None:
+    with_traffic = [of_type for of_type in report.talkers if of_type.talkers]
+    if not with_traffic:
+        return None
+    of_type = next((one for one in with_traffic if one.quota_type == "produce"), with_traffic[0])
+    return of_type, max(of_type.talkers, key=lambda one: one.amount)

@@ -1,0 +1,123 @@
+"""Who was held back, and for how long."""
+
+from __future__ import annotations
+
+from kquota_spark.formats.person_units import broker_text, person_ms
+from kquota_spark.reports.audit_report import AuditReport, HurtBucket
+from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
+from kquota_spark.reports.sections.words import (
+    bucket_of,
+    count_cell,
+    counted,
+    of_the_stretch,
+    rate_cell,
+    share_text,
+    type_word,
+    used_cell,
+)
+
+_MOST_BARS = 20
+_COLUMNS = (
+    Column("bucket"),
+    Column("type", is_short=True),
+    Column("time in throttle", is_number=True),
+    Column("throttles", is_number=True),
+    Column("sum of throttles", is_number=True),
+    Column("episodes", is_number=True),
+    Column("peak of quota", is_number=True),
+    Column("limit on a broker", is_number=True),
+    Column("worst broker", is_number=True),
+    Column("clients inside"),
+)
+
+
+def hurt_section(report: AuditReport) -> Section:
+    """Bars of time in throttle, longest first, and their table."""
+    is_own = report.head.tenant is not None
+    ordered = sorted(report.hurt, key=lambda one: -one.time_in_throttle_percent)
+    return Section(
+        anchor="hurt",
+        short="Held back",
+        title="How long were you held back?" if is_own else "Who was held back?",
+        lead=_lead(report, ordered),
+        tone=Tone.OVER if ordered else Tone.GOOD,
+        blocks=(_bars(report, ordered),) if ordered else (),
+    )
+
+
+def _lead(report: AuditReport, ordered: list[HurtBucket]) -> str:
+    head = report.head
+    if not ordered:
+        who = "You were not throttled" if head.tenant is not None else "Nobody was throttled"
+        return f"{who}: no request of this stretch waited for a quota."
+    worst = ordered[0]
+    share = f"{share_text(worst.time_in_throttle_percent)} {of_the_stretch(head)}"
+    most = f"{bucket_of(worst.bucket, head)} longest, {share} ({type_word(worst.bucket.quota_type)})"
+    count = len(ordered) + report.hurt_left_out
+    if head.tenant is not None:
+        if count == 1:
+            return f"You were throttled {share} ({type_word(worst.bucket.quota_type)})."
+        return f"You were throttled in {count:,} buckets; {most}."
+    return f"{counted(count, 'bucket was', 'buckets were')} throttled; {most}."
+
+
+def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
+    shown = ordered[:_MOST_BARS]
+    data = {
+        "labels": _labels(report, shown),
+        "percent": [round(one.time_in_throttle_percent, 4) for one in shown],
+        "texts": [share_text(one.time_in_throttle_percent) for one in shown],
+        "hover": [
+            ", ".join(
+                [
+                    f"{type_word(one.bucket.quota_type)}: {share_text(one.time_in_throttle_percent)} of the time",
+                    *(
+                        []
+                        if one.throttled_requests is None
+                        else [counted(one.throttled_requests, "throttle")]
+                    ),
+                    f"{person_ms(one.throttled_ms)} together",
+                ]
+            )
+            for one in shown
+        ],
+    }
+    label = f"Time in throttle as share of the stretch, {counted(len(shown), 'bucket')}, longest first"
+    rows = [_row(report, one) for one in ordered]
+    return Block(
+        "Time in throttle",
+        "Seconds in which a broker delayed at least one answer, as share of the stretch.",
+        Chart("chart-hurt", "bars", label, data),
+        table_of("Buckets that were throttled", _COLUMNS, rows, report.hurt_left_out, "buckets"),
+        is_table_open=True,
+    )
+
+
+def _labels(report: AuditReport, shown: list[HurtBucket]) -> list[str]:
+    """Names, with the quota type where one name stands for two buckets."""
+    names = [_name(report, one) for one in shown]
+    return [
+        name if names.count(name) == 1 else f"{name}, {type_word(one.bucket.quota_type)}"
+        for name, one in zip(names, shown, strict=True)
+    ]
+
+
+def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
+    percent = one.time_in_throttle_percent
+    return (
+        Cell(_name(report, one)),
+        Cell(type_word(one.bucket.quota_type)),
+        Cell(share_text(percent), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
+        Cell("-") if one.throttled_requests is None else count_cell(one.throttled_requests),
+        Cell(person_ms(one.throttled_ms), f"{one.throttled_ms:,} ms"),
+        count_cell(one.episodes),
+        used_cell(one.peak_quota_used_percent),
+        rate_cell(one.bucket.quota_type, one.limit_per_s),
+        Cell(broker_text(one.worst_broker_id)),
+        Cell(", ".join(one.clients)),
+    )
+
+
+def _name(report: AuditReport, one: HurtBucket) -> str:
+    shared = f" (shared with {counted(one.shared_with, 'other')})" if one.shared_with else ""
+    return f"{bucket_of(one.bucket, report.head)}{shared}"

@@ -1,0 +1,187 @@
+"""Who is near the limit: the heat map of percent of quota, and rates beside their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from kquota_spark.formats.person_units import broker_text, person_ms, person_percent
+from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.reports.audit_report import AuditReport, HeatMap, Line
+from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
+from kquota_spark.reports.sections.words import (
+    FULL_PERCENT,
+    NEAR_PERCENT,
+    bucket_of,
+    count_cell,
+    counted,
+    finite,
+    in_order,
+    length,
+    rate_cell,
+    short_moment,
+    type_word,
+    used_cell,
+)
+
+BANDS = (50.0, NEAR_PERCENT, FULL_PERCENT, 150.0)
+"""Where the colours of the heat map change; each value belongs to the band below, except 50 and 80 to that above."""
+_MOST_LINES = _MOST_HEAT_ROWS = 40
+
+
+def band(percent: float) -> int:
+    """Index of a heat map's colour: 0 and 1 calm, 2 near (80 to 100), 3 and 4 over."""
+    if percent <= FULL_PERCENT:
+        return sum(percent >= limit for limit in BANDS[:2])
+    return 3 if percent <= BANDS[3] else 4
+
+
+def limits_section(report: AuditReport) -> Section:
+    """One heat map a quota type, then the rate of each bucket beside its limit."""
+    is_own = report.head.tenant is not None
+    near, over = near_and_over(report)
+    heats = sorted((heat for heat in report.heat if heat.buckets), key=_order)
+    blocks = [_heat(report, heat) for heat in heats]
+    lines = report.lines[:_MOST_LINES]
+    return Section(
+        anchor="limits",
+        short="Near the limit",
+        title="How near are you to your limits?" if is_own else "Who is near the limit?",
+        lead=_lead(near, over, is_empty=not blocks, is_own=is_own),
+        tone=Tone.OVER if over else Tone.NEAR if near else Tone.PLAIN,
+        blocks=(*blocks, *([_lines(report, lines)] if lines else [])),
+    )
+
+
+def _order(heat: HeatMap) -> int:
+    return in_order(heat.buckets[0].quota_type)
+
+
+def near_and_over(report: AuditReport) -> tuple[int, int]:
+    """Buckets whose highest second was 80 to 100 % of the quota, and beyond."""
+    peaks = [
+        peak for heat in report.heat for row in heat.quota_used_percent if (peak := _peak(row)) is not None
+    ]
+    return (
+        sum(NEAR_PERCENT <= peak <= FULL_PERCENT for peak in peaks),
+        sum(peak > FULL_PERCENT for peak in peaks),
+    )
+
+
+def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
+    if is_empty:
+        return "There is nothing to compare: no traffic met a limit in this stretch."
+    if not near and not over:
+        whose = "You never" if is_own else "Nobody"
+        return f"{whose} came within 80 % of a limit."
+    parts = [
+        *([f"{counted(over, 'bucket')} went over the limit"] if over else []),
+        *([f"{counted(near, 'bucket')} came to 80 % or more of it"] if near else []),
+    ]
+    return f"{' and '.join(parts)}."
+
+
+def _peak(row: tuple[float | None, ...]) -> float | None:
+    return max((value for value in row if finite(value) is not None), default=None)  # type: ignore[type-var]
+
+
+def _heat(report: AuditReport, heat: HeatMap) -> Block:
+    kind = heat.buckets[0].quota_type
+    word = type_word(kind)
+    data = {
+        "slots": heat.slots,
+        "slot_ms": heat.slot_ms,
+        "labels": [bucket_of(bucket, report.head) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
+        "percent": [
+            [None if finite(value) is None else round(value, 2) for value in row]  # type: ignore[arg-type]
+            for row in heat.quota_used_percent[:_MOST_HEAT_ROWS]
+        ],
+        "bands": [
+            [None if value is None or finite(value) is None else band(value) for value in row]
+            for row in heat.quota_used_percent[:_MOST_HEAT_ROWS]
+        ],
+    }
+    columns = (
+        Column("bucket"),
+        Column("highest", is_number=True),
+        Column("when (UTC)", is_short=True),
+        Column("slots at 80 to 100 %", is_number=True),
+        Column("slots over 100 %", is_number=True),
+        Column("slots with traffic", is_number=True),
+    )
+    rows = list(_heat_rows(report, heat))
+    label = f"Heat map: highest percent of the {word} quota by bucket and time, broken at 80 and 100 percent"
+    return Block(
+        f"Percent of the {word} quota",
+        f"Highest second of each {length(heat.slot_ms)}; brokers throttle above 100 %.",
+        Chart(f"chart-heat-{kind}", "heat", label, data),
+        table_of(f"Highest percent of the {word} quota", columns, rows, heat.left_out, "buckets"),
+    )
+
+
+def _heat_rows(report: AuditReport, heat: HeatMap) -> Iterator[tuple[Cell, ...]]:
+    for bucket, row in zip(heat.buckets, heat.quota_used_percent, strict=True):
+        peak = _peak(row)
+        bands = [band(value) for value in row if value is not None and finite(value) is not None]
+        yield (
+            Cell(bucket_of(bucket, report.head)),
+            used_cell(peak),
+            Cell("-" if peak is None else short_moment(heat.slots[row.index(peak)])),
+            count_cell(bands.count(2)),
+            count_cell(sum(number > 2 for number in bands)),
+            count_cell(len(bands)),
+        )
+
+
+def _lines(report: AuditReport, lines: Any) -> Block:
+    data = {"lines": [_points(report, line) for line in lines]}
+    columns = (
+        Column("bucket"),
+        Column("type", is_short=True),
+        Column("broker", is_number=True),
+        Column("highest rate", is_number=True),
+        Column("limit at the end", is_number=True),
+        Column("changes of the limit", is_number=True),
+        Column("sum of throttles", is_number=True),
+    )
+    rows = [_line_row(report, line) for line in lines]
+    return Block(
+        "Rate beside limit",
+        "On one broker, because limits are each broker's own. The limit moves where it was changed.",
+        Chart("chart-lines", "lines", "Rate of the chosen bucket over time beside its limit", data),
+        table_of("Rates beside limits", columns, rows, len(report.lines) - len(lines), "buckets"),
+    )
+
+
+def _points(report: AuditReport, line: Line) -> dict[str, Any]:
+    kind = line.bucket.quota_type
+    return {
+        "label": f"{bucket_of(line.bucket, report.head)}, {type_word(kind)}, broker {broker_text(line.broker_id)}",
+        "suffix": "B/s" if kind in BANDWIDTH else " %" if kind == QuotaType.REQUEST else "/s",
+        "is_bytes": kind in BANDWIDTH,
+        "slot_ms": line.slot_ms,
+        "slots": line.slots,
+        "rate": [finite(value) for value in line.rate_per_s],
+        "limit": [finite(value) for value in line.limit_per_s],
+        "throttled": [person_ms(value) if value else "" for value in line.throttled_ms],
+        "used": [
+            person_percent(100 * rate / limit) if finite(rate) is not None and finite(limit) else ""  # type: ignore[operator]
+            for rate, limit in zip(line.rate_per_s, line.limit_per_s, strict=True)
+        ],
+    }
+
+
+def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
+    limits = [value for value in line.limit_per_s if finite(value) is not None]
+    changes = sum(before != after for before, after in pairwise(limits))
+    throttled_ms = sum(line.throttled_ms)
+    return (
+        Cell(bucket_of(line.bucket, report.head)),
+        Cell(type_word(line.bucket.quota_type)),
+        Cell(broker_text(line.broker_id)),
+        rate_cell(line.bucket.quota_type, _peak(line.rate_per_s), "-"),
+        rate_cell(line.bucket.quota_type, limits[-1] if limits else None),
+        count_cell(changes),
+        Cell(person_ms(throttled_ms), f"{throttled_ms:,} ms"),
+    )

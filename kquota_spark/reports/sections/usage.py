@@ -1,0 +1,195 @@
+"""Who used how much, how it is spread over brokers, and what limits of a broker mean for the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from kquota_spark.formats.person_units import amount_text, broker_text, person_ms, rate_text
+from kquota_spark.reports.audit_report import AuditReport, Skew, Talkers
+from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
+from kquota_spark.reports.sections.words import (
+    amount_cell,
+    bucket_of,
+    client_of,
+    count_cell,
+    done_word,
+    in_order,
+    rate_cell,
+    share_text,
+    type_word,
+)
+
+_MOST_BARS, _MOST_SPREADS = 20, 20
+
+
+def usage_section(report: AuditReport) -> Section:
+    """Top talkers of each type, the spread over brokers, the limits of the whole cluster."""
+    is_own = report.head.tenant is not None
+    blocks = [_talkers(report, of_type) for of_type in _with_traffic(report)]
+    spread = sorted(report.skew, key=lambda one: -one.max_to_mean)
+    return Section(
+        anchor="usage",
+        short="Usage",
+        title="How much did you use?" if is_own else "Who used how much?",
+        lead=_lead(report),
+        blocks=(*blocks, *([_spread(report, spread), _cluster_limits(report, spread)] if spread else [])),
+    )
+
+
+def _with_traffic(report: AuditReport) -> list[Talkers]:
+    found = [of_type for of_type in report.talkers if of_type.talkers]
+    return sorted(found, key=lambda of_type: in_order(of_type.quota_type))
+
+
+def _lead(report: AuditReport) -> str:
+    with_traffic = _with_traffic(report)
+    if not with_traffic:
+        who = "You sent" if report.head.tenant is not None else "Clients sent"
+        return f"{who} nothing in this stretch that counts towards a quota."
+    parts = []
+    for of_type in with_traffic:
+        first = max(of_type.talkers, key=lambda one: one.amount)
+        total = amount_text(of_type.quota_type, of_type.total)
+        name = client_of(first.user, first.client_id, report.head)
+        parts.append(
+            f"{total} {done_word(of_type.quota_type)}, most by {name} ({share_text(first.share_percent)})"
+        )
+    return f"{'; '.join(parts)}."
+
+
+def _talkers(report: AuditReport, of_type: Talkers) -> Block:
+    word = type_word(of_type.quota_type)
+    ordered = sorted(of_type.talkers, key=lambda one: -one.amount)
+    running = list(accumulate(one.share_percent for one in ordered))
+    shown = ordered[:_MOST_BARS]
+    data = {
+        "labels": [client_of(one.user, one.client_id, report.head) for one in shown],
+        "percent": [round(one.share_percent, 4) for one in shown],
+        "running": [round(min(percent, 100.0), 4) for percent in running[:_MOST_BARS]],
+        "texts": [
+            f"{share_text(one.share_percent)} · {amount_text(of_type.quota_type, one.amount)}"
+            for one in shown
+        ],
+    }
+    columns = (
+        Column("client"),
+        Column("amount", is_number=True),
+        Column("share", is_number=True),
+        Column("running share", is_number=True),
+        Column("requests", is_number=True),
+        Column("mean", is_number=True),
+        Column("peak", is_number=True),
+        Column("throttled by brokers", is_number=True),
+    )
+    rows = [
+        (
+            Cell(client_of(one.user, one.client_id, report.head)),
+            amount_cell(of_type.quota_type, one.amount),
+            Cell(share_text(one.share_percent), f"{one.share_percent:.4f} %", bar_percent=one.share_percent),
+            Cell(share_text(min(so_far, 100.0))),
+            count_cell(one.requests),
+            rate_cell(of_type.quota_type, one.mean_per_s),
+            rate_cell(of_type.quota_type, one.peak_per_s),
+            Cell(person_ms(one.observed_throttle_ms), f"{one.observed_throttle_ms:,} ms"),
+        )
+        for one, so_far in zip(ordered, running, strict=True)
+    ]
+    table = table_of(f"Clients by {word}", columns, rows, of_type.others, _rest(of_type))
+    bars = "; bars are shares, the line adds them up" if len(ordered) > 1 else ""
+    label = f"Share of all {word} by client, largest first, with the running share"
+    return Block(
+        f"Top talkers: {word}",
+        f"{amount_text(of_type.quota_type, of_type.total)} in all{bars}.",
+        Chart(f"chart-talkers-{of_type.quota_type}", "pareto", label, data) if len(ordered) > 1 else None,
+        table,
+    )
+
+
+def _rest(of_type: Talkers) -> str:
+    return f"clients, together {amount_text(of_type.quota_type, of_type.others_amount)}"
+
+
+def _spread(report: AuditReport, spread: list[Skew]) -> Block:
+    is_spread = any(len(one.used_per_s) > 1 for one in spread)
+    shown = spread[:_MOST_SPREADS]
+    data = {
+        "labels": [
+            f"{bucket_of(one.bucket, report.head)} ({type_word(one.bucket.quota_type)})" for one in shown
+        ],
+        "points": [
+            [
+                {"broker": broker_text(broker), "ratio": round(ratio, 3), "text": rate_text(kind, rate)}
+                for broker, rate, ratio in _ratios(one)
+                for kind in (one.bucket.quota_type,)
+            ]
+            for one in shown
+        ],
+    }
+    columns = (
+        Column("bucket"),
+        Column("type", is_short=True),
+        Column("busiest to mean", is_number=True),
+        Column("brokers", is_number=True),
+        Column("rate by broker"),
+    )
+    rows = [
+        (
+            Cell(bucket_of(one.bucket, report.head)),
+            Cell(type_word(one.bucket.quota_type)),
+            Cell(f"{one.max_to_mean:.2f} x"),
+            count_cell(len(one.used_per_s)),
+            Cell(
+                ", ".join(
+                    f"{broker_text(broker)}: {rate_text(one.bucket.quota_type, rate)}"
+                    for broker, rate in sorted(one.used_per_s.items())
+                )
+            ),
+        )
+        for one in spread
+    ]
+    label = "Rate of each bucket on each broker as multiple of an even split, widest spread first"
+    return Block(
+        "Spread over brokers",
+        "1 is an even split. A quota is enforced by each broker alone: what is uneven meets the limit earlier."
+        if is_spread
+        else "Each bucket was on one broker only.",
+        Chart("chart-skew", "skew", label, data) if is_spread else None,
+        table_of("Use by broker", columns, rows),
+    )
+
+
+def _ratios(one: Skew) -> Iterator[tuple[int, float, float]]:
+    mean = sum(one.used_per_s.values()) / len(one.used_per_s) if one.used_per_s else 0.0
+    for broker, rate in sorted(one.used_per_s.items()):
+        yield broker, rate, rate / mean if mean else 0.0
+
+
+def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
+    columns = (
+        Column("bucket"),
+        Column("type", is_short=True),
+        Column("limit on a broker", is_number=True),
+        Column("brokers in use", is_number=True),
+        Column("limit on the cluster", is_number=True),
+        Column("used on the cluster", is_number=True),
+        Column("with one more broker", is_number=True),
+    )
+    rows = [
+        (
+            Cell(bucket_of(one.bucket, report.head)),
+            Cell(type_word(kind)),
+            rate_cell(kind, one.limit_per_s),
+            count_cell(len(one.used_per_s)),
+            rate_cell(kind, one.cluster_limit_per_s),
+            rate_cell(kind, sum(one.used_per_s.values())),
+            rate_cell(kind, one.with_one_more_broker_per_s),
+        )
+        for one in spread
+        for kind in (one.bucket.quota_type,)
+    ]
+    return Block(
+        "What the limits are on the whole cluster",
+        "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use.",
+        table=table_of("Limit on a broker and on the cluster", columns, rows),
+    )

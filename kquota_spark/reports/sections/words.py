@@ -1,0 +1,150 @@
+"""Names, times and numbers of the report as people read them."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from kquota_spark.formats.person_units import amount_text, bucket_text, person_percent, rate_text
+from kquota_spark.reports.audit_report import BucketName, Head
+from kquota_spark.reports.sections.parts import Cell, Tone
+
+NEAR_PERCENT, FULL_PERCENT = 80.0, 100.0
+"""Where a client is near its limit, and beyond which a broker throttles (KIP-13: above 100 only)."""
+_UNITS = {
+    "produce": "bytes",
+    "fetch": "bytes",
+    "request": "µs of threads",
+    "controller_mutation": "partitions",
+}
+_RATE_UNITS = {"produce": "bytes/s", "fetch": "bytes/s", "request": "% of a thread"}
+_DAY_MS, _HOUR_MS, _MINUTE_MS = 86_400_000, 3_600_000, 60_000
+TYPE_WORDS = {
+    "produce": "produce",
+    "fetch": "fetch",
+    "request": "request time",
+    "controller_mutation": "topic changes",
+    "connection": "connections",
+}
+
+
+def type_word(quota_type: str) -> str:
+    """The quota type for a heading."""
+    return TYPE_WORDS.get(quota_type, quota_type)
+
+
+def bucket_of(bucket: BucketName, head: Head) -> str:
+    """The bucket's name; on a tenant's own page as seen by the tenant."""
+    if head.tenant is None or bucket.tags:
+        return bucket_text(bucket.user, bucket.client_id, bucket.tags)
+    if bucket.user == head.tenant:
+        return f"your client {bucket.client_id}" if bucket.client_id else "all your clients"
+    return bucket_text(bucket.user, bucket.client_id, None)
+
+
+def client_of(user: str, client_id: str, head: Head) -> str:
+    """`alice / etl`; on a tenant's own page the client id alone."""
+    shown = client_id or "(no client id)"
+    return shown if head.tenant is not None else f"{user or '(no user)'} / {shown}"
+
+
+def moment(time_ms: int) -> str:
+    """`2026-11-21 05:40:48`, in UTC."""
+    return _utc(time_ms).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def short_moment(time_ms: int) -> str:
+    """`2026-11-21 05:40`, with seconds only where there are some."""
+    return _utc(time_ms).strftime("%Y-%m-%d %H:%M" if time_ms % _MINUTE_MS == 0 else "%Y-%m-%d %H:%M:%S")
+
+
+def _utc(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms // 1_000, UTC)
+
+
+def length(duration_ms: int) -> str:
+    """`24 hours`, `7 days`, `2 min 30 s`."""
+    if duration_ms > _DAY_MS and duration_ms % _DAY_MS == 0:
+        return f"{duration_ms // _DAY_MS} days"
+    if duration_ms >= _HOUR_MS and duration_ms % _HOUR_MS == 0:
+        return counted(duration_ms // _HOUR_MS, "hour")
+    minutes, seconds = divmod(duration_ms // 1_000, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{count} {unit}" for count, unit in ((hours, "h"), (minutes, "min"), (seconds, "s")) if count]
+    return " ".join(parts) or "0 s"
+
+
+def of_the_stretch(head: Head) -> str:
+    """`of the day` where it is one, else `of the time`."""
+    return "of the day" if head.to_ms - head.from_ms == _DAY_MS else "of the time"
+
+
+def done_word(quota_type: str) -> str:
+    """What was done with an amount: `252 MB produced`."""
+    return {"produce": "produced", "fetch": "fetched"}.get(quota_type, type_word(quota_type))
+
+
+def in_order(quota_type: str) -> int:
+    """Produce first, as people think of them; what is not known last."""
+    return list(TYPE_WORDS).index(quota_type) if quota_type in TYPE_WORDS else len(TYPE_WORDS)
+
+
+def sentence(text: str) -> str:
+    """With a capital at the beginning and a full stop at the end."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """`1 bucket`, `1,200 buckets`."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
+
+
+def share_text(percent: float) -> str:
+    """`41 %`, `3.2 %`; what is not nothing never reads as 0, what is not all never as 100."""
+    if 0 < percent < 0.1:
+        return "< 0.1 %"
+    if 99.9 < percent < 100:
+        return "> 99.9 %"
+    return f"{percent:.0f} %" if percent >= 99.95 or percent == 0 else f"{percent:.1f} %"
+
+
+def finite(value: float | None) -> float | None:
+    """The number, where JSON has one for it."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def text_cell(text: str) -> Cell:
+    """A cell of text."""
+    return Cell(text)
+
+
+def count_cell(count: int) -> Cell:
+    """A whole number."""
+    return Cell(f"{count:,}")
+
+
+def rate_cell(quota_type: str, rate: float | None, none: str = "none") -> Cell:
+    """A rate in its unit, exact in the title."""
+    shown = finite(rate)
+    if shown is None:
+        return Cell(none)
+    return Cell(rate_text(quota_type, shown), exact=f"{shown:,.3f} {_RATE_UNITS.get(quota_type, '/s')}")
+
+
+def amount_cell(quota_type: str, amount: int) -> Cell:
+    """An amount in its unit, exact in the title."""
+    return Cell(amount_text(quota_type, amount), exact=f"{amount:,} {_UNITS.get(quota_type, '')}".strip())
+
+
+def used_cell(percent: float | None) -> Cell:
+    """Percent of a quota, marked from 80 and above 100."""
+    if finite(percent) is None or percent is None:
+        return Cell("-")
+    return Cell(person_percent(percent), exact=f"{percent:.4f} %", tone=used_tone(percent))
+
+
+def used_tone(percent: float) -> Tone:
+    """Near from 80, over above 100."""
+    if percent > FULL_PERCENT:
+        return Tone.OVER
+    return Tone.NEAR if percent >= NEAR_PERCENT else Tone.PLAIN

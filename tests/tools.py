@@ -1,0 +1,63 @@
+"""What the tests drive besides Python and Java: a browser, promtool and two shells; `make test` looks for them first.
+
+On Debian and its kin root gets what is missing from the system's own packages; everybody else gets one line that says
+what to install.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+
+class Tool(NamedTuple):
+    """A program by any of its names, and the Debian packages that have it."""
+
+    names: tuple[str, ...]
+    packages: tuple[str, ...]
+
+
+CHROMIUM = Tool(
+    ("chromium", "chromium-browser", "google-chrome", "chrome"), ("chromium", "fonts-dejavu-core")
+)
+TOOLS = (CHROMIUM, Tool(("zsh",), ("zsh",)), Tool(("fish",), ("fish",)))
+
+
+def found(tool: Tool) -> str | None:
+    """Where a tool is on the PATH; None if it is not there."""
+    return next((path for name in tool.names if (path := shutil.which(name))), None)
+
+
+def main() -> int:
+    """Get what is missing, or say what is."""
+    missing = [tool for tool in TOOLS if found(tool) is None]
+    packages = [package for tool in missing for package in tool.packages]
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        print(f"tests: installing {' '.join(packages)}", flush=True)
+        _apt_get("update")
+        _apt_get("install", "-y", "--no-install-recommends", *packages)
+        missing = [tool for tool in missing if found(tool) is None]
+    if missing:
+        names = ", ".join(tool.names[0] for tool in missing)
+        print(
+            f"kquota: the tests need {names}: install them, e.g. sudo apt-get install {' '.join(packages)}",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+def _apt_get(*arguments: str) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(
+        ["apt-get", "-q", *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        print(f"apt-get {arguments[0]}: {done.stderr.strip()[-500:]}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
