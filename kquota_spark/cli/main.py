@@ -31,6 +31,7 @@ from kquota_spark.cli import (
     resolve,
     restate,
     ship,
+    topics,
     watch,
     whatif,
 )
@@ -68,6 +69,7 @@ def parser() -> argparse.ArgumentParser:
         override,
         maintain,
         cluster,
+        topics,
     ):
         group.add_commands(commands)
     return top
