@@ -123,6 +123,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "maintain",
             "delete old dates, compact closed ones, remove files that nobody reads; once a day",
         ),
+        Command("help", "topics", "read the documentation: a page, or without a topic the list of all"),
         Command("completion", "completion", "a script for the shell that completes kquota by the tab key"),
     ),
     "enforce": (
