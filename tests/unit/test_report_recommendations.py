@@ -123,7 +123,8 @@ DAY_S = 86_400
 
 def test_rules_that_do_nothing_for_a_day_are_to_be_removed(tmp_path: Path) -> None:
     rules = [rule(Entity(user="gone"), since_s=-9, producer_byte_rate=7.0, consumer_byte_rate=9.0), OF_ALICE,
-             rule(Entity(client_id="etl"), since_s=-9, producer_byte_rate=8.0)]  # fmt: skip
+             rule(Entity(client_id="etl"), since_s=-9, producer_byte_rate=8.0),
+             rule(Entity(user="past"), since_s=-9, until_s=9, producer_byte_rate=7.0)]  # fmt: skip
     used = [usage(at_s) for at_s in (0, DAY_S - 1)]
     shadowed, gone = _todo(
         tmp_path, [decision(0, rate_per_s=6e5)], seconds=DAY_S, usages=used, quota_rules=rules
