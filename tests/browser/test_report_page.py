@@ -88,16 +88,16 @@ def test_every_chart_has_points(opened: Chromium) -> None:
         anchor: opened.value(f"document.querySelectorAll('#{anchor} :is(.point, .hm image)').length")
         for anchor in CHARTS
     }
-    # 17 bars; the heat map is one picture; the line has a point for each of 48 slots and a sign on 14 of them, from
-    # 08:00 on above the limit, until that moves at 15:00; 17 talkers, each a bar and a point of the running share; one
-    # bucket on 3 brokers and 15 on 2; 14 entities, one of them with two changes.
+    # 18 bars; the heat map is one picture; the line has a point for each of 48 slots and a sign on 14 of them, from
+    # 08:00 on above the limit, until that moves at 15:00; 18 talkers, each a bar and a point of the running share; one
+    # bucket on 3 brokers and 16 on 2; 14 entities, one of them with two changes.
     drawn = opened.value("document.querySelectorAll('#chart-lines .scatterlayer .trace').length")
     assert drawn == 3
-    assert points["chart-hurt"] == 17
+    assert points["chart-hurt"] == 18
     assert points["chart-heat-produce"] == 1
     assert points["chart-lines"] == 48 + 14
-    assert points["chart-talkers-produce"] == points["chart-talkers-fetch"] == 17 + 17
-    assert points["chart-skew"] == 3 + 15 * 2
+    assert points["chart-talkers-produce"] == points["chart-talkers-fetch"] == 18 + 18
+    assert points["chart-skew"] == 3 + 16 * 2
     assert points["chart-changes"] == 15
 
 
@@ -126,6 +126,7 @@ def test_names_are_texts_in_charts(opened: Chromium) -> None:
     )
     # 25 characters, 15 from the beginning and 9 from the end; tags and entities are not read.
     assert labels[2] == "mallory / <scri…</script>"
+    assert labels[17] == "mallory / <b>&amp;</b>"
     assert labels[14] == "mallory / @SUM(1+1)"
     assert opened.value("document.querySelectorAll('.chart a').length") == 0
 

@@ -44,6 +44,7 @@ HOSTILE = (
     "@SUM(1+1)",
     "${7*7}{{7*7}}{% raw %}",
     "\u2028separators\u2029 and ]]> and <!-- ",
+    "<b>&amp;</b>",
 )
 TALKER_NAMES = (("bob", "etl"), ("carol", "dashboard"), *(("mallory", name) for name in HOSTILE))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -98,6 +99,12 @@ def test_a_command_is_in_a_fence_that_no_name_ends() -> None:
     assert len(fences) == 1 + len(HOSTILE)
     assert fences[0].content == "kquota quotas set --user bob --producer-byte-rate 1500000 --dry-run\n"
     assert all(token.info == "sh" and token.content.count("\n") == 1 for token in fences)
+
+
+def test_a_fence_is_longer_than_the_backticks_inside() -> None:
+    one = replace(full_report().recommendations[0], command="kquota tree --user '````x```'")
+    page = markdown_page(replace(full_report(), recommendations=(one,)))
+    assert "\n`````sh\nkquota tree --user '````x```'\n`````\n" in page
 
 
 def test_a_table_of_a_ticket_ends_after_25_rows_and_says_so() -> None:
