@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
+from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import add_edit_options, carry_out
 from kquota_spark.errors import UserError
@@ -116,6 +117,7 @@ def _format_of(options: argparse.Namespace, text: str) -> Format:
 
 def _quotas(form: Format, text: str, where: str) -> QuotaSet:
     try:
-        return form.read(text)
+        # Our own file may tell of other times too: set is what it says of now.
+        return form.read(text) if form.read_at is None else form.read_at(text, now_ms())
     except ValueError as error:
         raise UserError("\n".join(f"{where}: {problem}" for problem in str(error).split("\n"))) from error

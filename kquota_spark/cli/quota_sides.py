@@ -70,7 +70,7 @@ def chosen_side(options: argparse.Namespace) -> Side:
     Raises:
         UserError: it does not answer, several are named, or there is nothing in the tables.
     """
-    has_cluster = any(getattr(options, name) is not None for name in _CLUSTER_OPTIONS)
+    has_cluster = has_cluster_option(options)
     if has_cluster and options.at is not None:
         raise UserError("--at: a running cluster tells only what holds now: leave one of them out")
     if has_cluster or (options.tables is None and options.at is None):
@@ -87,3 +87,8 @@ def chosen_side(options: argparse.Namespace) -> Side:
     behind_ms = known_ms if known_ms is not None and known_ms < at_ms else None
     as_of = "" if options.at is None else f" as of {iso_time(at_ms)}"
     return Side(f"{stored.origin}{as_of}", stored.quotas, behind_ms)
+
+
+def has_cluster_option(options: argparse.Namespace) -> bool:
+    """Whether an option names a running cluster."""
+    return any(getattr(options, name) is not None for name in _CLUSTER_OPTIONS)

@@ -172,3 +172,21 @@ def test_no_rules_is_one_line(tmp_path: Path) -> None:
     )
     code, _, err = run("tree", "--tables", str(tmp_path / "nowhere"))
     assert (code, err.startswith("kquota: tables path")) == (1, True)
+
+
+def test_the_quotas_of_a_file_with_what_the_tables_know(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(
+        "- {user: alice, type: producer_byte_rate, value: 7}\n"
+        "- {ip: '::1', type: connection_creation_rate, value: 9}\n",
+        encoding="utf-8",
+    )
+    answer = as_json("tree", str(path), "--tables", clean(tmp_path / "t"))
+    assert answer["source"] == f"file {path}"
+    rows = {(row["entity"], row["key"]): row for row in answer["rows"]}
+    alice, ip = rows["users/alice", "producer_byte_rate"], rows["ips/::1", "connection_creation_rate"]
+    assert (alice["limit"], alice["requests"], alice["marks"], ip["limit"]) == (7.0, 4, [], 9.0)
+    # It governed by the tables, and is not in the file.
+    assert rows["users/<default>", "producer_byte_rate"]["marks"] == ["default", "removed"]
+    alone = as_json("tree", str(path), "--tables", str(tmp_path / "none"))
+    assert {row["entity"]: row["requests"] for row in alone["rows"]} == {"users/alice": None, "ips/::1": None}
