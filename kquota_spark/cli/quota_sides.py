@@ -31,7 +31,7 @@ def named_side(text: str) -> Side:
         UserError: it is neither, or cannot be read.
     """
     path = Path(text)
-    if path.exists():
+    if path.exists() and not path.is_dir():
         return file_side(path)
     try:
         address = address_of_context(text)
