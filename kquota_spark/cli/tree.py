@@ -126,7 +126,7 @@ def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
         }
 
 
-def _hits_row(hits: Hits) -> dict[str, int]:
+def _hits_row(hits: Hits) -> dict[str, int | None]:
     return {
         "requests": hits.requests,
         "amount": hits.amount,
@@ -203,8 +203,11 @@ def _shown(*, has_hits: bool) -> tuple[Shown, ...]:
         ),
     )
     hits = (
-        Shown("requests", lambda row: f"{row['hits'].requests:,}" if row["hits"] else ""),
-        Shown("used", lambda row: amount_text(row["type"], row["hits"].amount) if row["hits"] else ""),
+        Shown("requests", lambda row: or_dash(row["hits"].requests, "{:,}".format) if row["hits"] else ""),
+        Shown(
+            "used",
+            lambda row: or_dash(row["hits"].amount, partial(amount_text, row["type"])) if row["hits"] else "",
+        ),
         Shown("throttled", lambda row: f"{row['hits'].throttled_seconds:,} s" if row["hits"] else ""),
     )
     return (*rule, *(hits if has_hits else ()), Shown("marks", lambda row: row["note"], is_text=True, keep=8))

@@ -20,10 +20,10 @@ from kquota_spark.reports.seen_clients import clients_seen, observed
 _WEEK_MS = 7 * 86_400_000
 # One pass over the few columns that it names; the rest of the files is not read.
 _HITS = """
-select rule, quota_type, coalesce(sum(requests + coalesce(late, 0)), 0)::bigint as requests,
-       coalesce(sum(amount), 0)::bigint as amount, count(*) as bucket_seconds,
-       count(*) filter (throttled_requests > 0) as throttled_seconds,
-       coalesce(sum(total_throttle_ms), 0)::bigint as throttled_ms
+select rule, quota_type, sum(requests + coalesce(late, 0))::bigint as requests, sum(amount)::bigint as amount,
+       count(*) as bucket_seconds,
+       count(*) filter (throttled_requests > 0 or (source = 'jmx' and observed_throttle_ms > 0)) as throttled_seconds,
+       sum(total_throttle_ms)::bigint as throttled_ms
 from decisions where cluster_id = ? and decisions.second >= make_timestamptz(?) group by all
 """
 

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
+from contextlib import closing
+from itertools import product
 from typing import Any
 
 import pytest
 
+from kquota_spark.cli.cluster_choice import address_of_context, opened_cluster
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.jars import find_jars
 from kquota_spark.embedded.java import find_java
+from kquota_spark.io.quota_admin import QuotaAdmin
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Default, Entity
+from kquota_spark.model.entity_filter import ANY, AnyName, EntityFilter, EntityType
+from kquota_spark.model.quota_types import QuotaKey
 from tests.integration.test_quota_roads import ROADS, Clusters, clusters
 from tests.unit.command_output import run
 
@@ -109,6 +117,56 @@ def test_a_dry_run_asks_and_changes_nothing(road: str, clusters: Clusters) -> No
     [row] = json.loads(out)["rows"]
     assert (code, row["status"]) == (1, "refused")
     assert values(road) == {}
+
+
+@pytest.mark.parametrize("road", ["brokers", "kraft"])
+def test_what_matches_is_what_brokers_match(road: str, clusters: Clusters) -> None:
+    """Every filter over the names of a small world, strict and not: the entities that the brokers themselves give."""
+    key, users, client_ids = QuotaKey.PRODUCER_BYTE_RATE, ("alice", "bob", DEFAULT), ("app", DEFAULT)
+    entities: list[AnyEntity] = [Entity("alice"), Entity(DEFAULT), Entity("alice", "app"), Entity("alice", DEFAULT),
+                                 Entity(DEFAULT, "app"), Entity(None, "app"), Entity(None, DEFAULT)]  # fmt: skip
+    admin = QuotaAdmin(clusters.of(road).bootstrap_servers, {}, timeout_ms=15_000)
+    with closing(admin), opened_cluster(address_of_context(road)) as cluster:
+        for entity in entities:
+            assert cluster.alter(entity, {key: 5.0}) is None
+        quotas = cluster.read()
+        asked = 0
+        for user, client_id, is_strict in product(
+            (None, ANY, *users), (None, ANY, *client_ids), (False, True)
+        ):
+            parts = {EntityType.USER: user, EntityType.CLIENT_ID: client_id}
+            wanted = {kind: name for kind, name in parts.items() if name is not None}
+            if wanted:
+                ours = set(EntityFilter(wanted, is_strict).among(quotas))
+                assert ours == described(admin, wanted, is_strict=is_strict), (wanted, is_strict)
+                asked += 1
+        assert asked == 2 * (5 * 4 - 1)
+    clear(road)
+
+
+def described(
+    admin: QuotaAdmin, wanted: Mapping[EntityType, str | Default | AnyName], *, is_strict: bool
+) -> set[Entity]:
+    """The entities that DescribeClientQuotas answers: 0 is a name, 1 the default, 2 any."""
+    from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest as Request
+
+    kinds: dict[object, int] = {DEFAULT: 1, ANY: 2}
+    components = [
+        Request.ComponentData(entity_type=kind.value, match_type=kinds.get(name, 0),
+                              match=name if isinstance(name, str) else None)
+        for kind, name in wanted.items()
+    ]  # fmt: skip
+    [answer] = admin._ask([Request(components=components, strict=is_strict)])
+    names = [{part.entity_type: part.entity_name for part in entry.entity} for entry in answer.entries or ()]
+    return {
+        Entity(
+            *(
+                DEFAULT if kind in one and one[kind] is None else one.get(kind)
+                for kind in ("user", "client-id")
+            )
+        )
+        for one in names
+    }
 
 
 def test_the_sentences_are_those_of_kafkas_own_tool(clusters: Clusters) -> None:

@@ -170,11 +170,13 @@ def test_a_signal_to_end_is_obeyed_as_q_is(start: Start) -> None:
     assert b"\x1b[?1049l" in terminal.raw
 
 
-def test_it_ends_when_the_connection_is_gone(start: Start) -> None:
-    terminal = start()
+def test_it_ends_and_cleans_up_when_the_connection_is_gone(start: Start, tmp_path: Path) -> None:
+    terminal = start(environment={"TMPDIR": str(tmp_path)})
     terminal.until_shown("bob")
+    assert [path.name[:7] for path in tmp_path.iterdir()] == ["kquota-"]
     terminal.hang_up()
     assert terminal.wait() == 128 + signal.SIGHUP
+    assert not list(tmp_path.iterdir())
 
 
 def test_vanishing_tables_are_told_and_waited_for(start: Start, tmp_path: Path, tables: Path) -> None:
