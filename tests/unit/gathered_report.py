@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.table_rows import entity_columns
+from kquota_spark.model.entities import AnyEntity
 from kquota_spark.reports.audit_report import AuditReport
 from kquota_spark.reports.gathering import gather_report
 from kquota_spark.reports.period import Period
@@ -66,10 +68,8 @@ def jmx(offset_s: int, **changed: Any) -> Row:
     )
 
 
-def rule(entity: Any, *, since_s: int = -86_400, until_s: int | None = None, **values: float) -> Row:
+def rule(entity: AnyEntity, *, since_s: int = -86_400, until_s: int | None = None, **values: float) -> Row:
     """A stretch of an entity's quotas."""
-    from kquota_spark.io.table_rows import entity_columns
-
     times = {"valid_from": second(since_s), "valid_to": None if until_s is None else second(until_s)}
     return {
         "cluster_id": "demo",

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from kquota_spark.config.settings import Settings
 from kquota_spark.reports.audit_report import Agreement, AuditReport, Trust
+from kquota_spark.reports.gathering import gather_report
+from kquota_spark.reports.period import Period
 from tests.unit.gathered_report import gathered, jmx
-from tests.unit.table_rows import decision, request, second, unreadable
+from tests.unit.table_rows import T0_MS, decision, request, second, unreadable, usage, write_table
 
 
 def test_nothing_speaks_against_a_page_of_certain_agreeing_verdicts(tmp_path: Path) -> None:
@@ -92,11 +95,6 @@ def test_gaps_count_where_they_touch_the_stretch_and_a_brokers_start_is_none(tmp
 
 
 def test_jmx_alone_is_taken_with_care(tmp_path: Path) -> None:
-    from kquota_spark.config.settings import Settings
-    from kquota_spark.reports.gathering import gather_report
-    from kquota_spark.reports.period import Period
-    from tests.unit.table_rows import T0_MS, usage, write_table
-
     write_table(tmp_path, "usage", usage(0, source="jmx", amount=None), usage(9, source="jmx", amount=None))
     write_table(tmp_path, "decisions", jmx(0), jmx(4), jmx(9))
     settings = Settings(cluster_id="demo", tables=str(tmp_path))

@@ -52,6 +52,13 @@ def test_a_heat_map_holds_the_highest_percent_of_each_slot_of_the_hottest(tmp_pa
     assert request.quota_used_percent == ((9.0, None, None, None),)
 
 
+def test_a_slot_of_two_seconds_holds_the_higher_one(tmp_path: Path) -> None:
+    rows = [decision(10, quota_used_percent=70.0), decision(11, quota_used_percent=90.0)]
+    (produce,) = gathered(tmp_path, decisions=rows, seconds=100).heat
+    assert produce.slot_ms == 2_000
+    assert [percent for percent in produce.quota_used_percent[0] if percent is not None] == [90.0]
+
+
 def test_a_line_is_of_the_worst_broker_and_its_limit_stands_while_the_bucket_is_silent(
     tmp_path: Path,
 ) -> None:

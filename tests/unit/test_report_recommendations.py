@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli import alter
+from kquota_spark.cli.entity_options import asked_entity
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.reports.audit_report import Recommendation
@@ -123,7 +126,8 @@ DAY_S = 86_400
 
 def test_rules_that_do_nothing_for_a_day_are_to_be_removed(tmp_path: Path) -> None:
     rules = [rule(Entity(user="gone"), since_s=-9, producer_byte_rate=7.0, consumer_byte_rate=9.0), OF_ALICE,
-             rule(Entity(client_id="etl"), since_s=-9, producer_byte_rate=8.0)]  # fmt: skip
+             rule(Entity(client_id="etl"), since_s=-9, producer_byte_rate=8.0),
+             rule(Entity(user="past"), since_s=-9, until_s=9, producer_byte_rate=7.0)]  # fmt: skip
     used = [usage(at_s) for at_s in (0, DAY_S - 1)]
     shadowed, gone = _todo(
         tmp_path, [decision(0, rate_per_s=6e5)], seconds=DAY_S, usages=used, quota_rules=rules
@@ -176,7 +180,13 @@ def test_what_does_not_fit_is_counted(tmp_path: Path) -> None:
         *((Entity(user=name), {}, ["--name", f"user={name}"]) for name in HOSTILE),
     ],
 )  # fmt: skip
-def test_a_shell_reads_every_name_as_one_word(
+def test_a_shell_reads_every_name_as_one_word_and_the_command_takes_it(
     entity: AnyEntity, add: dict[AnyKey, float], words: list[str]
 ) -> None:
-    assert shlex.split(alter_command(entity, add)) == ["kquota", "alter", *words, "--dry-run"]
+    read = shlex.split(alter_command(entity, add))
+    assert read == ["kquota", "alter", *words, "--dry-run"]
+    parser = argparse.ArgumentParser()
+    alter.add_commands(parser.add_subparsers())
+    options = parser.parse_args(read[1:])
+    assert asked_entity(options) == entity
+    assert options.dry_run
