@@ -5,11 +5,11 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kquota_spark.formats.exchange.registry import FORMATS, guess
-from kquota_spark.model.entities import Entity
+from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import QuotaKey
 from tests.property.quota_sets import NAMES, names_of, quota_sets
@@ -34,6 +34,8 @@ def test_formats_with_a_word_of_its_own_for_the_default_say_everything(name: str
 @pytest.mark.parametrize("name", ["rpk", "declared"])
 @_SETTINGS
 @given(quotas=quota_sets())
+@example(quotas={Entity("<default>"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
+@example(quotas={Entity(DEFAULT, "<default>"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
 def test_formats_whose_word_for_the_default_is_a_name_refuse_who_is_really_called_that(
     name: str, quotas: QuotaSet
 ) -> None:
@@ -46,6 +48,8 @@ def test_formats_whose_word_for_the_default_is_a_name_refuse_who_is_really_calle
 
 @_SETTINGS
 @given(quota_sets())
+@example({Entity("e\u0301"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
+@example({Entity("$${a} %{b} $$$${"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
 def test_terraform_says_all_names_in_the_one_form_that_it_knows(quotas: QuotaSet) -> None:
     if all(unicodedata.normalize("NFC", name) == name for name in names_of(quotas)):
         return _round_trips("terraform", quotas)
