@@ -101,3 +101,54 @@ def test_strimzi_refuses_whatever_is_no_named_user(quotas: QuotaSet) -> None:
     if others:
         with pytest.raises(ValueError, match="one named user only"):
             FORMATS["strimzi"].write(quotas)
+
+
+_READ = [name for name in FORMATS if name != "kafka-configs-commands"]
+_HOSTILE = (
+    "\0",
+    "\n",
+    '"',
+    "'",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "- ",
+    "&a ",
+    "*a",
+    "${",
+    "/*",
+    "\\",
+    "NaN",
+    "-1",
+    "<default>",
+    "%",
+    " are ",
+)
+
+
+@pytest.mark.parametrize("name", _READ)
+@_SETTINGS
+@given(quotas=quota_sets(most=3), data=st.data())
+def test_a_spoiled_file_is_read_or_refused_in_lines_and_never_ends_in_a_traceback(
+    name: str, quotas: QuotaSet, data: st.DataObject
+) -> None:
+    try:
+        text = FORMATS[name].write(quotas)
+    except ValueError:
+        text = ""
+    for _ in range(data.draw(st.integers(1, 3))):
+        start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        text = (
+            text[:start]
+            + data.draw(st.sampled_from(_HOSTILE))
+            + text[data.draw(st.sampled_from([start, end])) :]
+        )
+    try:
+        found = FORMATS[name].read(text)
+    except ValueError as error:
+        assert all(line.strip() for line in str(error).split("\n"))
+    else:
+        assert all(value >= 0 for values in found.values() for value in values.values())
