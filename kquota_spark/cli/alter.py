@@ -15,6 +15,7 @@ from kquota_spark.cli.units import rate_text
 from kquota_spark.errors import UserError
 from kquota_spark.model.entities import AnyEntity, IpEntity
 from kquota_spark.model.entity_filter import parts_of
+from kquota_spark.model.ip_quotas import in_spelling_of
 from kquota_spark.model.quota_diff import Identity, governs, one_spelling
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quota_tree import quota_type_of
@@ -53,6 +54,8 @@ def run_alter(options: argparse.Namespace) -> int:
     wanted = _wanted(entity, options)
     with chosen_cluster(options) as cluster:
         quotas = cluster.read()
+        # An address that is set in another spelling is altered there: a second entry would overwrite the first.
+        [entity] = in_spelling_of({entity: {}}, quotas)
         has = quotas.get(entity, {})
         missing = [key.value for key, value in wanted.items() if value is None and key not in has]
         if missing:

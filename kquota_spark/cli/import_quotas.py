@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
+from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import add_edit_options, carry_out
 from kquota_spark.errors import UserError
@@ -55,8 +56,8 @@ def run_import(options: argparse.Namespace) -> int:
         SystemExit: with 2: nobody can tell the format, or be asked.
     """
     where = "standard input" if options.file == _STDIN else options.file
-    text = _text(options.file, where)
-    wanted = _quotas(_format_of(options, text), text, where)
+    text = file_text(options.file, where)
+    wanted = quotas_in(_format_of(options, text), text, where)
     if options.replace and not wanted:
         raise UserError(
             f"{where}: no quotas in it, and --replace would remove all that the cluster has: to lift them use "
@@ -80,7 +81,12 @@ def in_safe_order(edits: Iterable[QuotaEdit]) -> list[QuotaEdit]:
     return sorted(edits, key=lambda edit: edit.entity not in setting)
 
 
-def _text(file: str, where: str) -> str:
+def file_text(file: str, where: str) -> str:
+    """The text of a file of quotas; `-` is standard input.
+
+    Raises:
+        UserError: it cannot be read, is too large, or is not UTF-8.
+    """
     try:
         if file == _STDIN:
             data = sys.stdin.buffer.read(_MOST_BYTES + 1)
@@ -114,8 +120,14 @@ def _format_of(options: argparse.Namespace, text: str) -> Format:
     return found[0]
 
 
-def _quotas(form: Format, text: str, where: str) -> QuotaSet:
+def quotas_in(form: Format, text: str, where: str) -> QuotaSet:
+    """The quotas of a text.
+
+    Raises:
+        UserError: one line a problem.
+    """
     try:
-        return form.read(text)
+        # Our own file may tell of other times too: set is what it says of now.
+        return form.read(text) if form.read_at is None else form.read_at(text, now_ms())
     except ValueError as error:
         raise UserError("\n".join(f"{where}: {problem}" for problem in str(error).split("\n"))) from error

@@ -7,104 +7,79 @@ enforcement.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kquota_spark import __version__
-from kquota_spark.cli import (
-    agreement,
-    alter,
-    backfill,
-    cluster,
-    collect,
-    context,
-    describe,
-    diff,
-    doctor,
-    drift,
-    enforce,
-    enforcement,
-    exempt,
-    explain,
-    export_quotas,
-    exporter,
-    findings,
-    freeze,
-    import_quotas,
-    kfk,
-    maintain,
-    override,
-    read,
-    replay,
-    report,
-    resolve,
-    restate,
-    ship,
-    timeline,
-    top,
-    tree,
-    watch,
-    whatif,
-)
+from kquota_spark.cli.command_groups import all_commands, listing, module_of
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
-from kquota_spark.model.quota_callback import CallbackError
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of every command; the command groups add their own."""
-    root = argparse.ArgumentParser(
+class _Kquota(argparse.ArgumentParser):
+    """The parser of `kquota` itself: its commands stand under headings."""
+
+    def format_help(self) -> str:
+        return f"{super().format_help()}\n{listing()}\n"
+
+
+def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """The parser of `kquota`.
+
+    Args:
+        modules: commands of these alone are imported, with all their options; of the others there is the name, for help
+            and errors. None for all.
+    """
+    root = _Kquota(
         prog="kquota",
+        usage="kquota [-h] [--version] COMMAND ...",
         description="Audit of Apache Kafka client quotas: reads the tables, replays request logs.",
     )
     root.add_argument("--version", action="version", version=f"kquota {__version__}")
-    commands = root.add_subparsers(required=True, metavar="COMMAND")
-    for group in (
-        read,
-        agreement,
-        findings,
-        top,
-        timeline,
-        doctor,
-        report,
-        resolve,
-        explain,
-        exporter,
-        replay,
-        whatif,
-        ship,
-        collect,
-        backfill,
-        watch,
-        restate,
-        tree,
-        describe,
-        alter,
-        diff,
-        drift,
-        enforce,
-        enforcement,
-        freeze,
-        exempt,
-        override,
-        import_quotas,
-        export_quotas,
-        maintain,
-        cluster,
-        context,
-        kfk,
-    ):
-        group.add_commands(commands)
+    commands = root.add_subparsers(
+        prog="kquota",
+        required=True,
+        metavar="COMMAND",
+        help=argparse.SUPPRESS,
+        parser_class=argparse.ArgumentParser,
+    )
+    added = set()
+    for name, module, about in all_commands():
+        if modules is not None and module not in modules:
+            commands.add_parser(name, help=about, add_help=False)
+        elif module not in added:
+            added.add(module)
+            importlib.import_module(f"kquota_spark.cli.{module}").add_commands(commands)
     return root
+
+
+def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser that these arguments need: with the options of the command that they name."""
+    module = module_of(next((word for word in words if not word.startswith("-")), ""))
+    return parser([] if module is None else [module])
+
+
+def _told() -> tuple[type[Exception], ...]:
+    """Errors that are one line: looked up where one was raised, because most commands know of no callback."""
+    from kquota_spark.model.quota_callback import CallbackError
+
+    return UserError, CallbackError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = parser().parse_args(arguments)
+    if "_ARGCOMPLETE" in os.environ:
+        # The shell wants to know what may stand there; this ends the process.
+        from kquota_spark.cli.completion import complete
+
+        complete(parser_for)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = parser_for(words).parse_args(words)
     try:
         return int(options.run(options))
-    except (UserError, CallbackError) as error:
+    except _told() as error:
         # Line feeds part the problems of a quota file; all else may be a name that somebody else chose.
         for line in str(error).split("\n"):
             print(f"kquota: {terminal_text(line)}", file=sys.stderr)

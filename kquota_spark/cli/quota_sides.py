@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kquota_spark.cli.cluster_choice import address_of_context, chosen_cluster, opened_cluster
+from kquota_spark.cli.import_quotas import file_text, quotas_in
 from kquota_spark.cli.options import now_ms, settings_of
 from kquota_spark.cli.render import iso_time
 from kquota_spark.errors import UserError
@@ -30,7 +31,7 @@ def named_side(text: str) -> Side:
         UserError: it is neither, or cannot be read.
     """
     path = Path(text)
-    if path.exists():
+    if path.exists() and not path.is_dir():
         return file_side(path)
     try:
         address = address_of_context(text)
@@ -48,20 +49,13 @@ def file_side(path: Path) -> Side:
     """
     from kquota_spark.formats.exchange.registry import FORMATS, guess
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
-        raise UserError(f"{path}: cannot be read: {reason}") from error
-    # No quotas at all, which leaves no sign of a format.
+    text = file_text(str(path), str(path))
+    # No quotas at all leave no sign of a format.
     formats = [FORMATS["declared"]] if text.strip() == "[]" else guess(text, path.name)
     if len(formats) != 1:
         names = ", ".join(each.name for each in formats or FORMATS.values())
         raise UserError(f"{path}: {'could be any of' if formats else 'is none of'} the formats {names}")
-    try:
-        return Side(f"file {path}", formats[0].read(text))
-    except ValueError as error:
-        raise UserError("\n".join(f"{path}: {problem}" for problem in str(error).split("\n"))) from error
+    return Side(f"file {path}", quotas_in(formats[0], text, str(path)))
 
 
 def chosen_side(options: argparse.Namespace) -> Side:
@@ -70,7 +64,7 @@ def chosen_side(options: argparse.Namespace) -> Side:
     Raises:
         UserError: it does not answer, several are named, or there is nothing in the tables.
     """
-    has_cluster = any(getattr(options, name) is not None for name in _CLUSTER_OPTIONS)
+    has_cluster = has_cluster_option(options)
     if has_cluster and options.at is not None:
         raise UserError("--at: a running cluster tells only what holds now: leave one of them out")
     if has_cluster or (options.tables is None and options.at is None):
@@ -87,3 +81,8 @@ def chosen_side(options: argparse.Namespace) -> Side:
     behind_ms = known_ms if known_ms is not None and known_ms < at_ms else None
     as_of = "" if options.at is None else f" as of {iso_time(at_ms)}"
     return Side(f"{stored.origin}{as_of}", stored.quotas, behind_ms)
+
+
+def has_cluster_option(options: argparse.Namespace) -> bool:
+    """Whether an option names a running cluster."""
+    return any(getattr(options, name) is not None for name in _CLUSTER_OPTIONS)

@@ -39,7 +39,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser("top", help=about, description=about)
     add_settings_options(parser)
     parser.add_argument(
-        "--once", action="store_true", help="print one table and end; json and csv do so anyway"
+        "--once", action="store_true", help="print one table and end; the other forms of output do so anyway"
     )
     parser.add_argument(
         "--interval",

@@ -212,7 +212,7 @@ def _titles(question: Question, shape: Fitted) -> Line:
     titles = []
     for column, columns in shape.columns:
         mark = ("▲" if question.is_reversed else "▼") if column.sort is question.sort else ""
-        titles.append(padded(column.title + mark, columns, is_text=column.is_text))
+        titles.append(padded(column.title[: columns - len(mark)] + mark, columns, is_text=column.is_text))
     if shape.spark_cells:
         titles.append(SPARK_TITLE)
     return Line([Piece(GAP.join(titles), Tone.STRONG)])

@@ -26,7 +26,10 @@ with shown as (
 ), logged as (
   select unnest(?::int[]) as broker_id, unnest(?::varchar[]) as quota_type, true as is_logged
 ), judged as (
-  select *, coalesce(source, 'log') = 'log' as is_log, coalesce(bucket_tags, '') as tags,
+  select broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags,
+         level, rule, limit_per_s, rate_per_s, quota_used_percent, amount, requests, throttle_ms, throttled_requests,
+         total_throttle_ms, requests_judged, requests_agreeing, coalesce(late, 0) as late, is_certain,
+         coalesce(source, 'log') = 'log' as is_log,
          epoch_ms(second) as second_ms, coalesce(requests, 1) > 0 as has_verdict,
          coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled
   from decisions where cluster_id = ? and epoch_ms(second) >= ?
@@ -51,7 +54,7 @@ select {_BUCKET}, is_log, any_value(is_shown) as is_shown,
   max(second_ms) as last_ms, max(until_ms) filter (is_throttled) as held_until_ms,
   max(rate_per_s) filter (is_recent) as rate_per_s, max(quota_used_percent) filter (is_recent) as quota_used_percent,
   coalesce(sum(amount), 0)::bigint as amount,
-  coalesce(sum(requests + coalesce(late, 0)), 0)::bigint as requests,
+  coalesce(sum(requests + late), 0)::bigint as requests,
   coalesce(sum(throttled_requests), 0)::bigint as throttled_requests,
   coalesce(sum(total_throttle_ms), 0)::bigint as throttle_ms, sum(held_ms)::bigint as held_ms,
   coalesce(sum(amount) filter (limit_per_s is null), 0)::bigint as unmetered_amount,

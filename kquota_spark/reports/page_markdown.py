@@ -100,5 +100,5 @@ def _advice(one: Advice) -> Iterator[str]:
     if one.command:
         shown = terminal_text(one.command)
         # A fence is longer than any row of backticks inside, so that no name ends it.
-        fence = "`" * max(3, *(len(found) + 1 for found in re.findall(r"`+", shown)), 3)
+        fence = "`" * max([3, *(len(found) + 1 for found in re.findall(r"`+", shown))])
         yield from ("", f"{fence}sh", shown, fence)

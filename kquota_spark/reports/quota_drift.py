@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.quota_sources import cluster_in
+from kquota_spark.io.stored_quota_set import held_cluster
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.drift import REQUEST_SLACK_MS, Change, Drift, Editor, drifts, with_editors
 from kquota_spark.model.entities import AnyEntity, parse_entity
@@ -47,10 +47,7 @@ def drift_of(settings: Settings, edits: Sequence[QuotaEdit], at_ms: int) -> Drif
     with Tables(settings) as tables:
         if not tables.open_if_there("quota_changes"):
             return DriftFound(drifts(edits, ()), has_history=False)
-        held = [row[0] for row in tables.query("select distinct cluster_id from quota_changes").rows]
-        if not held:
-            return DriftFound(drifts(edits, ()), has_history=False)
-        cluster_id = cluster_in(held, settings, f"table quota_changes under {settings.tables}")
+        cluster_id = held_cluster(tables, settings)
         entities = sorted({str(edit.entity) for edit in edits})
         changes = (one for one in _changes(tables, cluster_id, entities) if one.at_ms <= at_ms)
         found = drifts(edits, changes)

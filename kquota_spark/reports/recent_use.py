@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.quota_sources import cluster_in
+from kquota_spark.io.stored_quota_set import held_cluster
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.observed_clients import Seen
 from kquota_spark.model.quota_types import QuotaType
@@ -31,7 +31,5 @@ def recent_use(settings: Settings) -> RecentUse:
         if newest_ms is None:
             return RecentUse()
         since_ms = newest_ms - _DAY_MS
-        clusters = [row[0] for row in tables.query("select distinct cluster_id from usage").rows]
-        cluster_id = cluster_in(clusters, settings, f"table usage under {settings.tables}")
-        found = clients_seen(tables, cluster_id, since_ms, tuple(QuotaType))
+        found = clients_seen(tables, held_cluster(tables, settings), since_ms, tuple(QuotaType))
     return RecentUse(tuple(one.seen for one in found), newest_ms + 1_000)

@@ -80,25 +80,38 @@ def timeline(
         return None
     place = wanted[0]
     here = [one for one in found if one.place == place]
-    is_whole = who.user is not None and who.client_id is not None
-    keys = [one.key for one in (here if is_whole else here[:1])]
     if is_clipped:
         stretch = Stretch(_first_ms(here, used.get(place)), stretch.to_ms)
+    elsewhere = [(other, throttled_ms[other]) for other in places if other != place]
+    return _drawn(tables, who, stretch, place, [one.key for one in here], elsewhere, most_slots)
+
+
+def _drawn(
+    tables: Tables,
+    who: Identity,
+    stretch: Stretch,
+    place: Place,
+    here: Sequence[BucketKey],
+    elsewhere: Sequence[tuple[Place, int]],
+    most_slots: int,
+) -> Timeline:
+    is_whole = who.user is not None and who.client_id is not None
+    keys = here if is_whole else here[:1]
+    # One slot less, because the first begins at a whole number of slots.
     length_ms = slot_ms(stretch, most_slots - 1)
-    from_ms = stretch.from_ms // length_ms * length_ms
-    drawn = Stretch(from_ms, stretch.to_ms)
+    drawn = Stretch(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
     slots = slots_of(tables, who, drawn, keys, place, length_ms)
     rules = {slot.rule for slot in slots if slot.rule is not None}
     return Timeline(
         who=who,
         place=place,
         keys=keys,
-        from_ms=from_ms,
+        from_ms=drawn.from_ms,
         length_ms=length_ms,
         slots=slots,
         events=events_of(tables, who, drawn, keys, rules, _key_of(place.quota_type)),
-        elsewhere=[(other, throttled_ms[other]) for other in places if other != place],
-        left_out=[one.key for one in here if one.key not in keys],
+        elsewhere=elsewhere,
+        left_out=[key for key in here if key not in keys],
     )
 
 

@@ -37,11 +37,24 @@ READING = (
     "render",
     "report",
     "simulate",
+    "topic_page",
+    "topics",
     "tree",
     "usage",
+    "whatif",
 )
 SPARK = {"pyspark", "delta", "py4j"}
-SLOW = SPARK | {"pyarrow", "pandas", "numpy", "duckdb", "deltalake", "kafka", "confluent_kafka", "kazoo"}
+SLOW = SPARK | {
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "duckdb",
+    "deltalake",
+    "kafka",
+    "confluent_kafka",
+    "kazoo",
+    "rich",
+}
 
 
 def _loaded_by(code: str, *arguments: str) -> set[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyte
 
 _ROOT = Path(__file__).parents[2]
-_LIMIT_S = 10.0
+_LIMIT_S = 20.0
 
 
 class Terminal:
@@ -71,13 +71,14 @@ class Terminal:
         return [line.rstrip() for line in self.screen.display]
 
     def until(self, holds: Callable[[list[str]], bool], what: str) -> list[str]:
-        """The screen as soon as that holds of it; fails after ten seconds."""
+        """The screen as soon as that holds of it and it is drawn to its end; fails after twenty seconds."""
         end_s = time.monotonic() + _LIMIT_S
         while time.monotonic() < end_s:
-            if holds(self.lines()):
-                return self.lines()
+            before = len(self.raw)
             if not self._read(0.05):
                 break
+            if len(self.raw) == before and holds(self.lines()):
+                return self.lines()
         shown = "\n".join(self.lines())
         raise AssertionError(f"{what} was never shown; the screen is\n{shown}")
 

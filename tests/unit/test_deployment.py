@@ -114,7 +114,7 @@ def _command_lines() -> list[str]:
 
 def test_what_the_units_manifests_and_cron_lines_start_is_there_and_takes_their_arguments() -> None:
     lines = _command_lines()
-    assert len(lines) == 13, lines
+    assert len(lines) == 14, lines
     known: dict[str, set[str]] = {}
     for line in lines:
         script, arguments = COMMAND.findall(line)[-1]

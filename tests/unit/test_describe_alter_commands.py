@@ -281,3 +281,10 @@ def test_a_user_with_an_empty_name_can_be_found_and_removed(cluster: InMemoryClu
     assert row["parts"] == [{"type": "user", "name": ""}]
     shown("alter", "--name", "user=", "--delete", "producer_byte_rate", "--yes")
     assert Entity("") not in cluster.quotas
+
+
+def test_an_address_in_another_spelling_is_altered_where_it_is(cluster: InMemoryClusterQuotas) -> None:
+    key = IpQuotaKey.CONNECTION_CREATION_RATE
+    cluster.quotas = {IpEntity("0:0:0:0:0:0:0:1"): {key: 5.0}}
+    shown("alter", "--ip", "::1", "--add", "connection_creation_rate=6", "--yes")
+    assert cluster.quotas == {IpEntity("0:0:0:0:0:0:0:1"): {key: 6.0}}

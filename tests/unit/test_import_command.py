@@ -272,3 +272,14 @@ def test_another_spelling_of_an_address_is_that_address(use: Use, tmp_path: Path
     assert cluster.altered == [(IpEntity("::1"), {CONNECTIONS: 6.0})]
     path.write_text(f"{path.read_text()}{path.read_text().replace('0:0:0:0:0:0:0:1', '0::1')}")
     assert "ips/0::1 and another spelling of it are one address" in run("import", str(path), "--yes")[2]
+
+
+def test_of_our_own_file_what_holds_now_is_set(cluster: InMemoryClusterQuotas, tmp_path: Path) -> None:
+    year_2200_ms = 7_258_118_400_000
+    (tmp_path / "quotas.yaml").write_text(
+        f"- {{user: alice, type: producer_byte_rate, value: 7, to_ms: {year_2200_ms}}}\n"
+        f"- {{user: alice, type: producer_byte_rate, value: 8, from_ms: {year_2200_ms}}}\n"
+        "- {user: bob, type: producer_byte_rate, value: 9, to_ms: 1000}\n"
+    )
+    assert run("import", str(tmp_path / "quotas.yaml"), "--yes")[0] == 0
+    assert cluster.altered == [(ALICE, {PRODUCE: 7.0})]

@@ -7,14 +7,21 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.io.checkpoints import Checkpoint
+from kquota_spark.io.metrics import exposition
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.storage import storage_options
+from kquota_spark.reports.exported_tables import ExportedTables
+from kquota_spark.schema.tables import DECISIONS
+from tests.unit.exposition_format import parsed_exposition
 from tests.unit.s3_server import keys, put, s3_server
+from tests.unit.table_rows import T0_MS, decision
 
 CAPTURE = Path(__file__).parents[1] / "data" / "zk39-plain" / "broker-7.kafka-request.log.gz"
 
@@ -75,3 +82,23 @@ def test_a_checkpoint_is_seen_there(bucket: tuple[Path, str]) -> None:
     found = Checkpoint.of(settings, "ingest")
     assert (found.exists, found.last_batch, found.planned_batches) == (True, 0, [0, 1])
     assert found.source_offset(1) == {"kquota.request-log": {"0": 100}}
+
+
+def test_the_exporter_follows_decisions_there(bucket: tuple[Path, str]) -> None:
+    settings = load_settings(bucket[0])
+    exported = ExportedTables(settings, 10)
+    for second_s in (0, 1):
+        row = dict.fromkeys(DECISIONS.names) | decision(second_s, cluster_id="past")
+        rows = pa.Table.from_pylist([row], schema=DECISIONS.arrow_schema())
+        write_deltalake(
+            "s3://lake/kquota/tables/decisions",
+            rows,
+            mode="append",
+            partition_by=["event_date"],
+            storage_options=storage_options(settings),
+        )
+        exported.refresh(T0_MS + 5_000)
+    exported.looked(T0_MS + 5_000, 0.1, is_failed=False)
+    found = parsed_exposition(exposition(exported.exposed(T0_MS + 5_000).at(T0_MS + 5_000)))
+    # That of the second commit; the first was there before.
+    assert list(found["kquota_bucket_bytes_total"].values()) == [1_000]

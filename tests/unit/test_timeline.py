@@ -83,7 +83,7 @@ def test_rate_limit_throttles_gaps_and_events_stand_on_one_axis(tmp_path: Path, 
         ]
     )
     assert lines[16:20] == [
-        "    no log│                     ???",
+        "    no log│                     ??",
         "    events│          A          B  CE    F",
         "          │                        D",
         "",

@@ -5,5 +5,7 @@ with one line a problem, each naming its place in the text. What a format cannot
 rather than leaving it out. `registry` has them all.
 """
 
-NAMES = ("declared", "kfk", "rpk", "kafka-configs", "strimzi", "terraform", "znode-tree")
+NAMES = (
+    "declared", "kfk", "rpk", "kafka-configs", "kafka-configs-commands", "strimzi", "terraform", "znode-tree",
+)  # fmt: skip
 """The names in the registry, here for those who do not need the formats themselves."""

@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from kquota_spark.formats.exchange import declared, kafka_configs, kfk, rpk, strimzi, terraform, znode_tree
+from kquota_spark.formats.exchange import (
+    declared,
+    kafka_configs,
+    kafka_configs_commands,
+    kfk,
+    rpk,
+    strimzi,
+    terraform,
+    znode_tree,
+)
 from kquota_spark.formats.exchange.reading import checked_text
 from kquota_spark.formats.exchange.writing import writable
 from kquota_spark.model.entities import LEVELS
@@ -29,6 +38,7 @@ class Format:
         write: quotas to its text; ValueError with one line for each that it cannot say.
         sign: found in the beginning of its files, and of no others.
         levels: of the entities that it can say, None for ips.
+        read_at: as `read`, of one moment; None for a format that tells of one moment only.
     """
 
     name: str
@@ -38,6 +48,7 @@ class Format:
     write: Callable[[QuotaSet], str]
     sign: re.Pattern[str]
     levels: frozenset[int | None] = _ALL
+    read_at: Callable[[str, int], QuotaSet] | None = None
 
 
 def _sign(pattern: str) -> re.Pattern[str]:
@@ -65,6 +76,7 @@ FORMATS: Mapping[str, Format] = {
             declared.read,
             declared.write,
             _sign(r"^- *(?:\{ *)?[\"']?(?:user|client_id|ip|type|value|from_ms|to_ms)[\"']? *:"),
+            read_at=declared.read_at,
         ),
         Format(
             "kfk",
@@ -89,6 +101,14 @@ FORMATS: Mapping[str, Format] = {
             kafka_configs.read,
             kafka_configs.write,
             _sign(r"^(?:Quota c|C)onfigs for .* are"),
+        ),
+        Format(
+            "kafka-configs-commands",
+            "a script of kafka-configs.sh --alter; written only",
+            (".sh",),
+            kafka_configs_commands.read,
+            kafka_configs_commands.write,
+            _sign(r"^kafka-configs(?:\.sh)? .*--alter "),
         ),
         Format(
             "strimzi",

@@ -18,8 +18,11 @@
   // --- texts: plotly reads tags and entities in labels, and names are anything ------------------------------------
   const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   const brief = (text, most) => {
+    // Names of one family differ at their ends: what is left out is left out in the middle.
     const chars = [...text];
-    return plain(chars.length > most ? `${chars.slice(0, most - 1).join("")}…` : text);
+    if (chars.length <= most) return plain(text);
+    const end = Math.floor((most - 1) * 0.4);
+    return plain(`${chars.slice(0, most - 1 - end).join("")}…${chars.slice(-end).join("")}`);
   };
   // The page of a printer is A4 across, whatever the window was.
   let isPrinting = false;
@@ -88,13 +91,13 @@
     const hover = data.percent.map((row, i) => row.map((value) =>
       `${brief(data.labels[i], 60)}<br>${value === null ? "no traffic or no limit" : `${value} % of the quota`}`));
     const middle = data.slots.map((slot) => slot + data.slot_ms / 2);
-    const isRoomy = (widthOf(node) - labelRoom(node)) / data.slots.length >= 26;
+    const cellWidth = (widthOf(node) - labelRoom(node)) / data.slots.length;
     return {
       traces: [{
-        type: "heatmap", x: middle, y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 4.5, xgap: 1, ygap: 1,
+        type: "heatmap", x: middle, y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 4.5, xgap: cellWidth >= 6 ? 1 : 0, ygap: 1,
         colorscale: steps, showscale: false, hoverongaps: false, customdata: hover,
         text: data.percent.map((row) => row.map((value) => (value === null || value < 80 ? "" : String(Math.round(value))))),
-        texttemplate: isRoomy ? "%{text}" : "", textfont: { size: 10 },
+        texttemplate: cellWidth >= 26 ? "%{text}" : "", textfont: { size: 10 },
         hovertemplate: "%{customdata}<br>%{x|%Y-%m-%d %H:%M}<extra></extra>",
       }],
       layout: layout(node, 44 + Math.max(20, Math.min(26, 400 / data.labels.length)) * data.labels.length, {

@@ -22,7 +22,7 @@ def unprotected_section(report: AuditReport) -> Section:
         Column("what"),
         Column("what to do"),
     )
-    rows = [
+    rows = (
         (
             Cell(one.severity, tone=_SEVERITY_TONES.get(one.severity, Tone.PLAIN)),
             Cell(one.kind),
@@ -31,9 +31,8 @@ def unprotected_section(report: AuditReport) -> Section:
             Cell(sentence(one.advice)),
         )
         for one in report.unprotected
-    ]
-    table = table_of("Traffic without the protection it seems to have", columns, rows, report.unprotected_left_out,
-                     "findings")  # fmt: skip
+    )
+    table = table_of("Traffic without the protection it seems to have", columns, rows, count, "findings")
     empty = "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
     return Section(
         anchor="unprotected",
@@ -110,7 +109,9 @@ def capacity_section(report: AuditReport) -> Section:
         short="Capacity",
         title="How much request time do brokers have?",
         lead=lead if rows else "Not known: the brokers' numbers of threads were not recorded.",
-        blocks=(Block("", table=table_of("Request time by broker", columns, rows), is_table_open=True),)
+        blocks=(
+            Block("", table=table_of("Request time by broker", columns, rows, len(rows)), is_table_open=True),
+        )
         if rows
         else (),
     )

@@ -73,7 +73,7 @@ def _timeline(report: AuditReport) -> Block:
             for change in drawn
         ],
     }
-    rows = [
+    rows = (
         (
             Cell(moment(change.at_ms)),
             Cell(change.entity),
@@ -84,13 +84,15 @@ def _timeline(report: AuditReport) -> Block:
             Cell(change.by or "not known"),
         )
         for change in ordered
-    ]
+    )
     return Block(
         "Edits and enforcement over time",
         chart=Chart(
             "chart-changes", "timeline", f"When quotas changed: {counted(len(drawn), 'change')}", data
         ),
-        table=table_of("Changes of quotas", _COLUMNS, rows, report.changes_left_out, "changes"),
+        table=table_of(
+            "Changes of quotas", _COLUMNS, rows, len(ordered) + report.changes_left_out, "changes"
+        ),
         is_table_open=True,
     )
 

@@ -135,8 +135,8 @@ def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     share = share_text(first.share_percent)
     word = type_word(of_type.quota_type)
     sentence = (
-        f"No quota is set: {counted(clients, 'client')} had no limit in {word}; {name} alone was {share} of it; "
-        f"{counted(starts, 'starting value')} below."
+        f"No quota is set: {total} {done_word(of_type.quota_type)} by {counted(clients, 'client')} without a limit, "
+        f"{share} of it by {name}; {counted(starts, 'starting value')} below."
     )
     return sentence, (
         Tile("Without a limit", counted(clients, "client"), f"{total} {word}", Tone.NEAR),

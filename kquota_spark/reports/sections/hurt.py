@@ -11,6 +11,7 @@ from kquota_spark.reports.sections.words import (
     counted,
     of_the_stretch,
     rate_cell,
+    sentence,
     share_text,
     type_word,
     used_cell,
@@ -41,6 +42,7 @@ def hurt_section(report: AuditReport) -> Section:
         title="How long were you held back?" if is_own else "Who was held back?",
         lead=_lead(report, ordered),
         tone=Tone.OVER if ordered else Tone.GOOD,
+        reasons=tuple(map(sentence, report.notes)) if is_own else (),
         blocks=(_bars(report, ordered),) if ordered else (),
     )
 
@@ -83,12 +85,14 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
         ],
     }
     label = f"Time in throttle as share of the stretch, {counted(len(shown), 'bucket')}, longest first"
-    rows = [_row(report, one) for one in ordered]
+    rows = (_row(report, one) for one in ordered)
     return Block(
         "Time in throttle",
         "Seconds in which a broker delayed at least one answer, as share of the stretch.",
         Chart("chart-hurt", "bars", label, data),
-        table_of("Buckets that were throttled", _COLUMNS, rows, report.hurt_left_out, "buckets"),
+        table_of(
+            "Buckets that were throttled", _COLUMNS, rows, len(ordered) + report.hurt_left_out, "buckets"
+        ),
         is_table_open=True,
     )
 

@@ -110,13 +110,18 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
         Column("slots over 100 %", is_number=True),
         Column("slots with traffic", is_number=True),
     )
-    rows = list(_heat_rows(report, heat))
     label = f"Heat map: highest percent of the {word} quota by bucket and time, broken at 80 and 100 percent"
     return Block(
         f"Percent of the {word} quota",
         f"Highest second of each {length(heat.slot_ms)}; brokers throttle above 100 %.",
         Chart(f"chart-heat-{kind}", "heat", label, data),
-        table_of(f"Highest percent of the {word} quota", columns, rows, heat.left_out, "buckets"),
+        table_of(
+            f"Highest percent of the {word} quota",
+            columns,
+            _heat_rows(report, heat),
+            len(heat.buckets) + heat.left_out,
+            "buckets",
+        ),
     )
 
 
@@ -145,12 +150,12 @@ def _lines(report: AuditReport, lines: Any) -> Block:
         Column("changes of the limit", is_number=True),
         Column("sum of throttles", is_number=True),
     )
-    rows = [_line_row(report, line) for line in lines]
+    rows = (_line_row(report, line) for line in lines)
     return Block(
         "Rate beside limit",
         "On one broker, because limits are each broker's own. The limit moves where it was changed.",
         Chart("chart-lines", "lines", "Rate of the chosen bucket over time beside its limit", data),
-        table_of("Rates beside limits", columns, rows, len(report.lines) - len(lines), "buckets"),
+        table_of("Rates beside limits", columns, rows, len(report.lines), "buckets"),
     )
 
 

@@ -19,6 +19,8 @@ _LEADS = {
 def trust_section(report: AuditReport) -> Section:
     """Tiles, what speaks against the page, and agreement by quota type."""
     found = report.confidence
+    # A tenant's notes are about being held back, and stand there.
+    notes = report.notes if report.head.tenant is None or report.head.is_first_look else ()
     return Section(
         anchor="trust",
         short="Trust",
@@ -26,7 +28,7 @@ def trust_section(report: AuditReport) -> Section:
         lead=f"{_LEADS[found.trust]} {_lead(found)}",
         tone=_TONES[found.trust],
         tiles=(_agreement(found), _lag(found), _unreadable(found), _certain(found)),
-        reasons=tuple(map(sentence, (*found.reasons, *report.notes))),
+        reasons=tuple(map(sentence, (*found.reasons, *notes))),
         blocks=(_by_type(found.agreement),) if found.agreement else (),
     )
 
@@ -104,7 +106,7 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
         Column("differing", is_number=True),
         Column("uncertain", is_number=True),
     )
-    rows = [
+    rows = (
         (
             Cell(type_word(one.quota_type)),
             Cell(
@@ -116,5 +118,5 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
         )
         for one in sorted(agreement, key=lambda one: in_order(one.quota_type))
         for percent in (agreement_percent((one,)),)
-    ]
-    return Block("Agreement by quota type", table=table_of("Verdicts beside the brokers' own", columns, rows))
+    )
+    return Block("", table=table_of("Agreement by quota type", columns, rows, len(agreement)))

@@ -82,7 +82,7 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
         Column("peak", is_number=True),
         Column("throttled by brokers", is_number=True),
     )
-    rows = [
+    rows = (
         (
             Cell(client_of(one.user, one.client_id, report.head)),
             amount_cell(of_type.quota_type, one.amount),
@@ -94,8 +94,8 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
             Cell(person_ms(one.observed_throttle_ms), f"{one.observed_throttle_ms:,} ms"),
         )
         for one, so_far in zip(ordered, running, strict=True)
-    ]
-    table = table_of(f"Clients by {word}", columns, rows, of_type.others, _rest(of_type))
+    )
+    table = table_of(f"Clients by {word}", columns, rows, len(ordered) + of_type.others, _rest(of_type))
     bars = "; bars are shares, the line adds them up" if len(ordered) > 1 else ""
     label = f"Share of all {word} by client, largest first, with the running share"
     return Block(
@@ -103,6 +103,7 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
         f"{amount_text(of_type.quota_type, of_type.total)} in all{bars}.",
         Chart(f"chart-talkers-{of_type.quota_type}", "pareto", label, data) if len(ordered) > 1 else None,
         table,
+        is_table_open=len(ordered) == 1,
     )
 
 
@@ -133,7 +134,7 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
         Column("brokers", is_number=True),
         Column("rate by broker"),
     )
-    rows = [
+    rows = (
         (
             Cell(bucket_of(one.bucket, report.head)),
             Cell(type_word(one.bucket.quota_type)),
@@ -147,7 +148,7 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
             ),
         )
         for one in spread
-    ]
+    )
     label = "Rate of each bucket on each broker as multiple of an even split, widest spread first"
     return Block(
         "Spread over brokers",
@@ -155,7 +156,7 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
         if is_spread
         else "Each bucket was on one broker only.",
         Chart("chart-skew", "skew", label, data) if is_spread else None,
-        table_of("Use by broker", columns, rows),
+        table_of("Use by broker", columns, rows, len(spread)),
     )
 
 
@@ -175,7 +176,7 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
         Column("used on the cluster", is_number=True),
         Column("with one more broker", is_number=True),
     )
-    rows = [
+    rows = (
         (
             Cell(bucket_of(one.bucket, report.head)),
             Cell(type_word(kind)),
@@ -187,9 +188,10 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
         )
         for one in spread
         for kind in (one.bucket.quota_type,)
-    ]
+    )
     return Block(
         "What the limits are on the whole cluster",
         "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use.",
-        table=table_of("Limit on a broker and on the cluster", columns, rows),
+        table=table_of("Limit on a broker and on the cluster", columns, rows, len(spread)),
+        is_table_open=True,
     )

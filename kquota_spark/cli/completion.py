@@ -1,0 +1,124 @@
+"""`kquota completion`: a script for bash, zsh or fish, and what it asks for: commands, options, choices and names.
+
+Where a user, a client id or a saved context may stand, those that are known are offered. They are names that somebody
+else chose: what is not printable is left out, the rest is quoted for the shell by argcomplete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kquota_spark.errors import UserError
+
+if TYPE_CHECKING:
+    from kquota_spark.io.known_names import KnownNames
+
+_PATHS = {"FILE", "PATH", "DIR", "DIRECTORY"}
+"""Metavars of arguments that the shell completes with its files."""
+_MOST_NAMES = 200
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `completion`."""
+    about = "a script for the shell that completes kquota by the tab key"
+    parser = subparsers.add_parser(
+        "completion",
+        help=about,
+        description=f"Prints {about}: commands, options, their choices, and names that the tables know. "
+        'bash: eval "$(kquota completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc, after compinit. '
+        "fish: kquota completion fish > ~/.config/fish/completions/kquota.fish",
+    )
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell it is for")
+    parser.set_defaults(run=run_completion)
+
+
+def run_completion(options: argparse.Namespace) -> int:
+    """Print the script."""
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["kquota"], shell=options.shell))
+    return 0
+
+
+def complete(parser_for: Callable[[Sequence[str]], argparse.ArgumentParser]) -> None:
+    """Answer the shell that asks through the environment, and end the process.
+
+    Args:
+        parser_for: the parser that so many words need.
+    """
+    import argcomplete
+    from argcomplete.completers import FilesCompleter, SuppressCompleter
+
+    parser = parser_for(_words(os.environ.get("COMP_LINE", "")))
+    files = FilesCompleter()
+    for action in _actions(parser):
+        if names := _NAMES.get(max(action.option_strings, key=len, default="")):
+            action.completer = _Names(names)  # type: ignore[attr-defined]
+        elif action.metavar in _PATHS:
+            action.completer = files  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser, default_completer=SuppressCompleter())
+
+
+def _words(line: str) -> list[str]:
+    """The words behind `kquota`; a quote that is not closed yet ends with the line."""
+    for end in ("", '"', "'"):
+        with contextlib.suppress(ValueError):
+            return shlex.split(line + end)[1:]
+    return []
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _actions(below)
+
+
+class _Names:
+    """Offers names to argcomplete; none where they cannot be found out, because nobody reads an error now."""
+
+    def __init__(self, names: Callable[[argparse.Namespace], Iterable[str]]) -> None:
+        self._names = names
+
+    def __call__(self, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+        try:
+            known = sorted(name for name in self._names(parsed_args) if name.startswith(prefix))
+        except (UserError, OSError):
+            return []
+        return [name for name in known if name and name.isprintable()][:_MOST_NAMES]
+
+
+def _known(options: argparse.Namespace) -> KnownNames:
+    from kquota_spark.cli.options import settings_of
+    from kquota_spark.io.known_names import known_names
+
+    # A line that is not written to its end may lack what the parser would have set, and a command may have no --tables.
+    given = {name: getattr(options, name, None) for name in ("config", "tables")}
+    return known_names(settings_of(argparse.Namespace(**given)))
+
+
+def _users(options: argparse.Namespace) -> Iterable[str]:
+    return _known(options).users
+
+
+def _client_ids(options: argparse.Namespace) -> Iterable[str]:
+    return _known(options).client_ids
+
+
+def _contexts(_: argparse.Namespace) -> Iterable[str]:
+    from kquota_spark.config.contexts import contexts_file, load_contexts
+
+    return load_contexts(contexts_file(os.environ)).contexts
+
+
+_NAMES: dict[str, Callable[[argparse.Namespace], Iterable[str]]] = {
+    "--user": _users,
+    "--client": _client_ids,
+    "--context": _contexts,
+}
