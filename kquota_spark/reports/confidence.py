@@ -30,7 +30,7 @@ from slots where is_log group by quota_type having sum(judged) + sum(uncertain) 
 """
 _SECONDS = """
 select coalesce(sum(seconds) filter (is_log), 0)::bigint as of_log, count(*) as decisions,
-       coalesce(sum(certain_seconds) filter (is_log), 0)::bigint as certain,
+       greatest(0, coalesce(sum(certain_seconds - late_rows) filter (is_log), 0))::bigint as certain,
        coalesce(sum(behind_seconds), 0)::bigint as behind, coalesce(sum(seconds), 0)::bigint as seconds,
        coalesce(sum(late), 0)::bigint as late, coalesce(sum(judged + uncertain), 0)::bigint as verdicts,
        max(last_ms) as last_ms,

@@ -31,7 +31,8 @@ select exists(
                  connection_creation_rate) is not null
 ) or exists(select 1 from slots where least_limit_per_s is not null)
 """
-_IS_SEEN = "select exists(select 1 from used) or exists(select 1 from judged)"
+_IS_JUDGED = "select exists(select 1 from slots)"
+_IS_SEEN = "select exists(select 1 from used)"
 _HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
 
 
@@ -59,7 +60,7 @@ def gather_report(
     """
     with Tables(settings) as tables:
         scope = open_scope(tables, settings, period, tenant=tenant, top=top)
-        if tenant is not None and not tables.query(_IS_SEEN).rows[0][0]:
+        if tenant is not None and not any(tables.query(sql).rows[0][0] for sql in (_IS_JUDGED, _IS_SEEN)):
             msg = f"user {tenant} was not seen from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}"
             raise UserError(f"{msg}: check the name, which stands without its type (alice, not User:alice)")
         return _gathered(scope, settings, made_at_ms, heat_rows)

@@ -36,7 +36,7 @@ with held as (
 ), of_buckets as (
   select {BUCKET}, min(limit_per_s) as limit_per_s, sum(throttled_ms)::bigint as throttled_ms,
          sum(throttled_requests)::bigint as throttled_requests, bool_or(is_log) as is_log,
-         100.0 * sum(throttled_rows) / sum(seconds) as of_samples_percent,
+         100.0 * sum(throttled_rows) / nullif(sum(seconds), 0) as of_samples_percent,
          arg_max(broker_id, (throttled_ms, throttled_rows, -broker_id)) as worst_broker_id,
          max(peak_quota_used_percent) as peak_quota_used_percent
   from of_brokers group by all

@@ -31,7 +31,7 @@ with of_brokers as (
 select {BUCKET}, broker_id, place,
        list({{'slot_ms': slot_ms, 'rate': peak_rate_per_s, 'limit': limit_per_s,
              'throttled_ms': slots.throttled_ms}}) as told
-from shown join slots using ({BUCKET}, broker_id) group by all order by place
+from shown join slots using ({BUCKET}, broker_id) where seconds > 0 group by all order by place
 """  # noqa: S608 - names of ours
 
 

@@ -16,7 +16,7 @@ _SKEW = f"""
 with of_brokers as (
   select {BUCKET}, broker_id, sum(rates) / sum(seconds) as rate_per_s,
          arg_max_null(limit_per_s, last_ms) as limit_per_s, max(last_ms) as last_ms
-  from slots where quota_type <> 'controller_mutation' group by all
+  from slots where quota_type <> 'controller_mutation' and seconds > 0 group by all
 )
 select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s,
        list({{'broker_id': broker_id, 'rate_per_s': rate_per_s}} order by broker_id) as brokers

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli import alter
+from kquota_spark.cli.entity_options import asked_entity
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.reports.audit_report import Recommendation
@@ -177,7 +180,13 @@ def test_what_does_not_fit_is_counted(tmp_path: Path) -> None:
         *((Entity(user=name), {}, ["--name", f"user={name}"]) for name in HOSTILE),
     ],
 )  # fmt: skip
-def test_a_shell_reads_every_name_as_one_word(
+def test_a_shell_reads_every_name_as_one_word_and_the_command_takes_it(
     entity: AnyEntity, add: dict[AnyKey, float], words: list[str]
 ) -> None:
-    assert shlex.split(alter_command(entity, add)) == ["kquota", "alter", *words, "--dry-run"]
+    read = shlex.split(alter_command(entity, add))
+    assert read == ["kquota", "alter", *words, "--dry-run"]
+    parser = argparse.ArgumentParser()
+    alter.add_commands(parser.add_subparsers())
+    options = parser.parse_args(read[1:])
+    assert asked_entity(options) == entity
+    assert options.dry_run
