@@ -36,7 +36,7 @@ with wanted as (
   from (select unnest(?, recursive := true))
 ), newest as (
   select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s, arg_max_null(rule, last_ms) as rule
-  from slots semi join wanted using ({BUCKET}) where seconds > 0 group by all
+  from places semi join wanted using ({BUCKET}) where seconds > 0 group by all
 )
 select {BUCKET}, broker_id, limit_per_s, newest.rule, count(*) as seconds,
        count(*) filter (is_throttled) as throttled_seconds,

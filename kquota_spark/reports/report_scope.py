@@ -1,8 +1,8 @@
 """What all parts of the report look at: one cluster, one stretch, and on a tenant's page only what is the tenant's own.
 
 Opens the tables and puts views over them that every part reads: `judged` over decisions, `used` over usage, and
-`slots`, the one pass over all decisions, a row for each bucket, broker and slot of time. What the log tells counts;
-rows from JMX only where a broker's log tells nothing of that type of quota.
+`slots`, the one pass over all decisions, a row for each bucket, broker and slot of time; `places` adds the slots up.
+What the log tells counts; rows from JMX only where a broker's log tells nothing of that type of quota.
 """
 
 from __future__ import annotations
@@ -86,6 +86,21 @@ select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_
   count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds
 from judged group by all
 """  # noqa: S608 - names of ours
+_PLACES = f"""
+create temp table places as
+select broker_id, {BUCKET}, sum(seconds)::bigint as seconds, sum(late_rows)::bigint as late_rows,
+  bool_or(is_log) as is_log, max(peak_rate_per_s) as peak_rate_per_s,
+  sum(rates) / nullif(sum(seconds), 0) as mean_rate_per_s, max(quota_used_percent) as quota_used_percent,
+  min(least_limit_per_s) as least_limit_per_s, max(most_limit_per_s) as most_limit_per_s,
+  arg_max_null(limit_per_s, last_ms) filter (seconds > 0) as limit_per_s,
+  arg_max_null(rule, last_ms) filter (seconds > 0) as rule, max(last_ms) as last_ms,
+  sum(throttled_rows)::bigint as throttled_rows, sum(held_back_rows)::bigint as held_back_rows,
+  sum(throttled_ms)::bigint as throttled_ms, sum(throttled_requests)::bigint as throttled_requests,
+  sum(judged)::bigint as judged, sum(agreeing)::bigint as agreeing, sum(uncertain)::bigint as uncertain,
+  sum(late)::bigint as late, sum(certain_seconds)::bigint as certain_seconds,
+  sum(behind_seconds)::bigint as behind_seconds
+from slots group by all
+"""  # noqa: S608 - names of ours
 _EXTENT = """
 select epoch_ms(min({table}.second)) as first_ms, epoch_ms(max({table}.second)) as last_ms from {table} where {where}
 """
@@ -150,6 +165,7 @@ def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str
     _make_views(tables, tenant)
     slot_ms = slot_length_ms(covered)
     tables.query(_SLOTS, [slot_ms, slot_ms])
+    tables.query(_PLACES)
     return Scope(tables, settings.cluster_id, asked, covered, slot_ms, tenant, top)
 
 
