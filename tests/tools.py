@@ -12,6 +12,8 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+from tests.promtool import cached_promtool, promtool
+
 
 class Tool(NamedTuple):
     """A program by any of its names, and the Debian packages that have it."""
@@ -31,14 +33,21 @@ def found(tool: Tool) -> str | None:
     return next((path for name in tool.names if (path := shutil.which(name))), None)
 
 
+def has_promtool() -> bool:
+    """Whether promtool need not be fetched."""
+    return shutil.which("promtool") is not None or cached_promtool().is_file()
+
+
 def main() -> int:
     """Get what is missing, or say what is."""
     missing = [tool for tool in TOOLS if found(tool) is None]
     packages = [package for tool in missing for package in tool.packages]
-    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
-        print(f"tests: installing {' '.join(packages)}", flush=True)
+    can_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
+    if can_install and (missing or not has_promtool()):
+        print(f"tests: installing {' '.join([*packages, 'promtool'])}", flush=True)
         _apt_get("update")
-        _apt_get("install", "-y", "--no-install-recommends", *packages)
+        if packages:
+            _apt_get("install", "-y", "--no-install-recommends", *packages)
         missing = [tool for tool in missing if found(tool) is None]
     if missing:
         names = ", ".join(tool.names[0] for tool in missing)
@@ -46,6 +55,11 @@ def main() -> int:
             f"kquota: the tests need {names}: install them, e.g. sudo apt-get install {' '.join(packages)}",
             file=sys.stderr,
         )
+        return 1
+    try:
+        promtool()
+    except RuntimeError as error:
+        print(f"kquota: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.entity_options import add_entity_options, asked_entity
@@ -16,10 +15,11 @@ from kquota_spark.cli.units import rate_text
 from kquota_spark.errors import UserError
 from kquota_spark.model.entities import AnyEntity, IpEntity
 from kquota_spark.model.entity_filter import parts_of
+from kquota_spark.model.ip_quotas import in_spelling_of
 from kquota_spark.model.quota_diff import Identity, governs, one_spelling
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quota_tree import quota_type_of
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey, parse_key
+from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 _Values = Mapping[AnyKey, float | None]
 
@@ -34,9 +34,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "0 done, 1 an error or refused by the cluster, 2 wrong usage.",
     )
     add_entity_options(parser, is_filter=False)
-    values = parser.add_argument_group("values")
+    values = parser.add_argument_group("values", "in Kafka's units: bytes/s, percent of a thread, 1/s")
     values.add_argument("--add", "--add-config", action="append", default=[], metavar="KEY=VALUE,...",
-                        help="set a key, in Kafka's units: bytes/s, percent of a thread, 1/s; may be repeated")  # fmt: skip
+                        help="set a key; may be repeated")  # fmt: skip
     values.add_argument("--delete", "--delete-config", action="append", default=[], metavar="KEY,...",
                         help="remove a key; may be repeated")  # fmt: skip
     add_cluster_options(parser)
@@ -54,6 +54,8 @@ def run_alter(options: argparse.Namespace) -> int:
     wanted = _wanted(entity, options)
     with chosen_cluster(options) as cluster:
         quotas = cluster.read()
+        # An address that is set in another spelling is altered there: a second entry would overwrite the first.
+        [entity] = in_spelling_of({entity: {}}, quotas)
         has = quotas.get(entity, {})
         missing = [key.value for key, value in wanted.items() if value is None and key not in has]
         if missing:
@@ -61,16 +63,8 @@ def run_alter(options: argparse.Namespace) -> int:
                 f"{entity}: {', '.join(missing)} cannot be removed, not set there; nothing was sent "
                 f"({cluster.origin})"
             )
-        edits = [
-            QuotaEdit(entity, key, has.get(key), value)
-            for key, value in wanted.items()
-            if has.get(key) != value
-        ]
-        after = {
-            **quotas,
-            entity: {**has, **{key: value for key, value in wanted.items() if value is not None}},
-        }
-        left = {key: value for key, value in after[entity].items() if wanted.get(key, value) is not None}
+        edits = [QuotaEdit(entity, key, has.get(key), to) for key, to in wanted.items() if has.get(key) != to]
+        left = {key: value for key, value in {**has, **wanted}.items() if value is not None}
         page = Page(sys.stdout if options.output == "table" else sys.stderr)
         for note in fall_backs(edits, {**quotas, entity: left}):
             page.paragraph("", terminal_text(note), indent=0)
@@ -127,15 +121,14 @@ def _wanted(entity: AnyEntity, options: argparse.Namespace) -> _Values:
 
 
 def _key(entity: AnyEntity, text: str) -> AnyKey:
-    keys: tuple[Any, ...] = tuple(IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey)
-    try:
-        key = parse_key(text)
-    except ValueError:
-        key = None
-    if key not in keys:
-        names = ", ".join(key.value for key in keys)
-        raise UserError(f"{entity}: no key {text!r}, expected {'one of ' if len(keys) > 1 else ''}{names}")
-    return key
+    keys: Mapping[str, AnyKey] = {
+        key.value: key for key in (IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey)
+    }
+    if text not in keys:
+        raise UserError(
+            f"{entity}: no key {text!r}, expected {'one of ' if len(keys) > 1 else ''}{', '.join(keys)}"
+        )
+    return keys[text]
 
 
 def _value(entity: AnyEntity, key: str, text: str) -> float:
@@ -144,10 +137,8 @@ def _value(entity: AnyEntity, key: str, text: str) -> float:
 
     number = finite_number(text)
     expected = expected_value(key, number)
-    if number == 0 or (expected is not None and expected.endswith("0 or more")):
+    if number is None or expected is not None or number <= 0:
+        # A quota of 0 is a number to the formats of files, but KRaft takes none.
         expected = (expected or expected_value(key, None) or "").replace("0 or more", "above 0")
-    if number is None or expected is not None:
-        raise UserError(
-            f"{entity}: {key}={text}: expected {expected}; Kafka refuses others, and nothing was sent"
-        )
+        raise UserError(f"{entity}: {key}={text}: expected {expected}; nothing was sent")
     return number

@@ -26,6 +26,11 @@ class Command(NamedTuple):
 GROUPS: dict[str, tuple[Command, ...]] = {
     "look": (
         Command("top", "top", "what quota buckets do now: a live view of the newest minute of the tables"),
+        Command(
+            "timeline",
+            "timeline",
+            "one client over time: its rate, its limit, its throttles, and who changed what",
+        ),
         Command("violations", "read", "episodes of buckets above their limit"),
         Command("decisions", "read", "every second of every quota bucket, judged as the broker does"),
         Command("usage", "read", "what each client used"),
@@ -57,6 +62,23 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
         Command("describe", "describe", "the quotas of a running cluster that match, all without a name"),
         Command("alter", "alter", "set and remove quotas of one entity in place; its other quotas stay"),
+        Command(
+            "import",
+            "import_quotas",
+            "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools",
+        ),
+        Command(
+            "export",
+            "export_quotas",
+            "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another tool's",
+        ),
+        Command("diff", "diff", "what differs between two sets of quotas, by text and by effect"),
+        Command(
+            "drift",
+            "drift",
+            "whether a cluster is still what a file declares; if not, since when, and who edited it",
+        ),
+        Command("kfk", "kfk", "quotas by the command line and the JSON of kfk-quotas"),
         Command("context", "context", "saved connections to clusters: addresses and paths, never a secret"),
     ),
     "judge": (
@@ -101,6 +123,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "maintain",
             "delete old dates, compact closed ones, remove files that nobody reads; once a day",
         ),
+        Command("help", "topics", "read the documentation: a page, or without a topic the list of all"),
         Command("completion", "completion", "a script for the shell that completes kquota by the tab key"),
     ),
     "enforce": (

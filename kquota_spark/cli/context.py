@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kquota_spark.cli.cluster_choice import context_of
 from kquota_spark.cli.escape import terminal_text
-from kquota_spark.cli.options import add_output_options
+from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.page import say
 from kquota_spark.cli.render import Report, Row, Shown, show
 from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
@@ -51,7 +51,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     showing.add_argument("name", nargs="?", metavar="NAME", help="default the one in use")
     showing.set_defaults(run=run_show)
     for parser in (listing, showing):
-        add_output_options(parser)
+        add_form_option(parser)
     delete = commands.add_parser("delete", help="forget one; the cluster is not touched")
     delete.add_argument("name", metavar="NAME")
     delete.set_defaults(run=run_delete)

@@ -33,7 +33,11 @@ class Page:
         self._has_colour = (
             self._stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         )
-        self._has_boxes = _can_encode(_BOXES, self._encoding)
+        self._has_boxes = self.has(_BOXES)
+
+    def has(self, characters: str) -> bool:
+        """Whether the terminal can show these."""
+        return _can_encode(characters, self._encoding)
 
     def line(self, text: str = "", tone: Tone | None = None) -> None:
         """One line, cut at the right edge."""

@@ -29,7 +29,6 @@ from kquota_spark.io.tables import utc_text
 from kquota_spark.reports.top_buckets import COLUMNS, LIMIT_PERCENT, NEAR_PERCENT, SortBy
 
 _INTERVAL_MS = 5_000
-_LEAST_INTERVAL_MS = 1_000
 _SLACK_MS = 30_000
 _MOST_LIVE = 200
 
@@ -40,7 +39,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser("top", help=about, description=about)
     add_settings_options(parser)
     parser.add_argument(
-        "--once", action="store_true", help="print one table and end; json and csv do so anyway"
+        "--once", action="store_true", help="print one table and end; the other forms of output do so anyway"
     )
     parser.add_argument(
         "--interval",
@@ -72,8 +71,6 @@ def run_top(options: argparse.Namespace) -> int:
     Raises:
         UserError: the tables cannot be read once, or there is no terminal to draw on.
     """
-    if options.interval < _LEAST_INTERVAL_MS:
-        raise UserError("--interval: at least 1s, the tables hold whole seconds")
     settings = settings_of(options)
     question = Question(
         user=options.user,
@@ -87,8 +84,7 @@ def run_top(options: argparse.Namespace) -> int:
     feed = Feed(settings)
     try:
         if options.once or options.output != "table":
-            answer = feed.read(question)
-            show(_report(answer, question), options.output)
+            show(_report(feed.read(question)), options.output)
         else:
             _watch(feed, settings, options, question)
     finally:
@@ -125,13 +121,13 @@ def _no_screen(environment: Mapping[str, str], encoding: str | None) -> str:
     return ""
 
 
-def _report(answer: Answer, question: Question) -> Report:
+def _report(answer: Answer) -> Report:
     top, encoding = answer.top, sys.stdout.encoding or "utf-8"
     rows = top.rows
     bars = BARS if encoding.lower().replace("-", "") == "utf8" else ASCII_BARS
     newest = "" if answer.newest_ms is None else f"; the newest second is {utc_text(answer.newest_ms)}"
     rest = f" of {top.total:,}; --limit 0 shows all" if len(rows) < top.total else ""
-    said = [f"{counted(len(rows), 'bucket')}{rest}, by {question.sort.value}{newest}", RULE_LEGEND]
+    said = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}", RULE_LEGEND]
     said += [JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else []
     return Report(
         command="kquota top",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,10 +43,10 @@ class Column:
 COLUMNS = (
     Column("broker", lambda row: broker_text(row["broker_id"]), 5, 6, SortBy.BROKER),
     Column("type", lambda row: type_text(row["quota_type"]), 4, 7, is_text=True),
-    Column("bucket", bucket_text, 0, 18, SortBy.NAME, is_text=True),
+    Column("bucket", bucket_text, 0, 16, SortBy.NAME, is_text=True),
     Column("rule", rule_text, 9, 8, is_text=True),
-    Column("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), 3, 8),
-    Column("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), 2, 8, SortBy.RATE),
+    Column("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), 3, 9),
+    Column("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), 2, 9, SortBy.RATE),
     Column("10 s mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), 8, 9),
     Column("used", lambda row: person_percent(row["quota_used_percent"]), 1, 7, SortBy.USED),
     Column("throttled", lambda row: person_ms(row["throttled_ms"]), 6, 9, SortBy.THROTTLED),
@@ -64,30 +64,39 @@ class Fitted(NamedTuple):
 
 
 def fitted(rows: Sequence[Row], columns: int) -> Fitted:
-    """The columns that fit, the least important left out first; then names get what is left, then the bars."""
+    """The columns that fit, the least important left out first; then names get what is left, then the bars.
+
+    Numbers are never cut.
+    """
+    natural = {column.title: _natural(column, rows) for column in COLUMNS}
+    widths = {
+        column.title: column.least if column.is_text else max(column.least, natural[column.title])
+        for column in COLUMNS
+    }
     shown, has_spark = list(COLUMNS), True
-    while len(shown) > 1 and _needed(shown, has_spark=has_spark) > columns:
+    while len(shown) > 1 and _needed(shown, widths, has_spark=has_spark) > columns:
         last = max(shown, key=lambda column: column.rank)
         if has_spark and last.rank < _SPARK_RANK:
             has_spark = False
         else:
             shown.remove(last)
-    spare = columns - _needed(shown, has_spark=has_spark)
-    widths = {column.title: min(column.least, columns) for column in shown}
-    # Numbers first: they are never cut. Names next, the shortest first; bars take what remains.
-    for column in sorted(shown, key=lambda column: (column.is_text, column.rank)):
-        natural = max([width(column.title), *(width(terminal_text(column.text(row))) for row in rows)])
-        more = min(max(natural - widths[column.title], 0), max(spare, 0))
+    spare = max(columns - _needed(shown, widths, has_spark=has_spark), 0)
+    for column in sorted((column for column in shown if column.is_text), key=lambda column: column.rank):
+        more = min(max(natural[column.title] - widths[column.title], 0), spare)
         widths[column.title] += more
         spare -= more
-    least = _SPARK_CELLS[-1]
-    cells = next(cells for cells in _SPARK_CELLS if cells <= least + max(spare, 0)) if has_spark else 0
-    return Fitted(tuple((column, widths[column.title]) for column in shown), cells)
+    room = _SPARK_CELLS[-1] + spare
+    cells = next(cells for cells in _SPARK_CELLS if cells <= room) if has_spark else 0
+    return Fitted(tuple((column, min(widths[column.title], columns)) for column in shown), cells)
 
 
-def _needed(shown: Sequence[Column], *, has_spark: bool) -> int:
+def _natural(column: Column, rows: Sequence[Row]) -> int:
+    return max([width(column.title), *(width(terminal_text(column.text(row))) for row in rows)])
+
+
+def _needed(shown: Sequence[Column], widths: Mapping[str, int], *, has_spark: bool) -> int:
     spark = len(GAP) + _SPARK_CELLS[-1] if has_spark else 0
-    return sum(column.least for column in shown) + len(GAP) * (len(shown) - 1) + spark
+    return sum(widths[column.title] for column in shown) + len(GAP) * (len(shown) - 1) + spark
 
 
 def cell(column: Column, row: Row, columns: int) -> str:

@@ -62,8 +62,9 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found; `newest_ms` is None for an empty table."""
+    """What was found, and to what question; `newest_ms` is None for an empty table."""
 
+    question: Question
     newest_ms: int | None = None
     top: TopBuckets = field(default_factory=lambda: TopBuckets([]))
     near: Near | None = None
@@ -76,6 +77,7 @@ class Feed:
         self._settings = settings
         self._tables: Tables | None = None
         self._opened_s = 0.0
+        self._last: Answer | None = None
 
     def read(self, question: Question, *, is_frozen: bool = False) -> Answer:
         """The answer as of now.
@@ -100,31 +102,39 @@ class Feed:
             self._tables = None
 
     def _read(self, question: Question, *, is_frozen: bool) -> Answer:
-        tables = self._tables if is_frozen and self._tables is not None else self._followed()
-        newest_ms = tables.newest_ms("decisions")
-        if newest_ms is None:
-            return Answer()
-        top = top_buckets(
-            tables,
-            newest_ms,
-            _where(question),
-            question.sort,
-            is_reversed=question.is_reversed,
-            limit=question.limit,
-        )
-        near = None if question.near is None else _near(tables, question.near, newest_ms)
-        return Answer(newest_ms, top, near)
+        is_same = (is_frozen and self._tables is not None) or not self._is_newer()
+        if self._last is None or not is_same or self._last.question != question:
+            assert self._tables is not None
+            self._last = _answer(self._tables, question)
+        return self._last
 
-    def _followed(self) -> Tables:
-        if self._tables is None:
-            self._tables, self._opened_s = Tables(self._settings), time.monotonic()
-        if self._tables.follow("decisions", _WINDOW_MS):
-            self._opened_s = time.monotonic()
-        elif time.monotonic() - self._opened_s > _OPEN_ANEW_S:
+    def _is_newer(self) -> bool:
+        """Follow the table; whether there is another version of it than before."""
+        if self._tables is not None and time.monotonic() - self._opened_s > _OPEN_ANEW_S:
             # A table that was deleted and made anew has lower versions, which following would never see.
             self.close()
-            return self._followed()
-        return self._tables
+        if self._tables is None:
+            self._tables, self._opened_s = Tables(self._settings), time.monotonic()
+        is_newer = self._tables.follow("decisions", _WINDOW_MS)
+        if is_newer:
+            self._opened_s = time.monotonic()
+        return is_newer
+
+
+def _answer(tables: Tables, question: Question) -> Answer:
+    newest_ms = tables.newest_ms("decisions")
+    if newest_ms is None:
+        return Answer(question)
+    top = top_buckets(
+        tables,
+        newest_ms,
+        _where(question),
+        question.sort,
+        is_reversed=question.is_reversed,
+        limit=question.limit,
+    )
+    near = None if question.near is None else _near(tables, question.near, newest_ms)
+    return Answer(question, newest_ms, top, near)
 
 
 def _where(question: Question) -> Where:

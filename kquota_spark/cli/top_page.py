@@ -90,7 +90,7 @@ class View:
         cluster_id: of the settings.
         interval_ms: between two looks.
         stale_after_ms: the newest second may be so old.
-        question: what was asked; `answer` may still be that to an earlier one.
+        question: what is asked; `answer` may still be to an earlier one, and is shown under what that asked.
         answer: None before the first.
         error: why there was no newer answer; empty if there was.
         chosen: place of the chosen row.
@@ -117,8 +117,8 @@ def screen(view: View, now_ms: int, columns: int, rows: int) -> list[Line]:
         body = [Line(), *(Line([Piece(text)]) for text in _HELP)]
     elif view.answer is None:
         body = [Line([Piece("reading ...")])]
-    elif view.question.near is not None and view.answer.near is not None:
-        texts = near_lines(view.question.near, view.answer.near, columns, room)
+    elif view.answer.question.near is not None and view.answer.near is not None:
+        texts = near_lines(view.answer.question.near, view.answer.near, columns, room)
         body = [Line([Piece(text, _tone(percent))]) for text, percent in texts]
     else:
         body = _table(view, view.answer, columns, room)
@@ -170,13 +170,13 @@ def _summary(view: View) -> Line:
         return Line([Piece(terminal_text(view.error), Tone.OVER)])
     if view.answer is None:
         return Line()
-    top = view.answer.top
+    top, question = view.answer.top, view.answer.question
     shown = len(top.rows)
-    first = f", the first {shown:,} by {view.question.sort.value} shown" if shown < top.total else ""
+    first = f", the first {shown:,} by {question.sort.value} shown" if shown < top.total else ""
     told = [f"{top.total:,} {'bucket' if top.total == 1 else 'buckets'}{first}"]
     if top.near:
         told.append(f"{top.near:,} at {NEAR_PERCENT:.0f} % or more, {top.over_limit:,} over the limit")
-    return Line([Piece("; ".join(told)), *_filters(view.question)])
+    return Line([Piece("; ".join(told)), *_filters(question)])
 
 
 def _filters(question: Question) -> Iterator[Piece]:
@@ -199,7 +199,7 @@ def _table(view: View, answer: Answer, columns: int, room: int) -> list[Line]:
     if not rows:
         return [Line([Piece("no bucket matches in the last 60 s of the table")])]
     shape = fitted(rows, columns)
-    lines = [_titles(view.question, shape)]
+    lines = [_titles(answer.question, shape)]
     space = max(room - 1, 1)
     # The chosen row stays in sight, in the middle where there is more above and below.
     start = max(0, min(view.chosen - space // 2, len(rows) - space))
@@ -212,7 +212,7 @@ def _titles(question: Question, shape: Fitted) -> Line:
     titles = []
     for column, columns in shape.columns:
         mark = ("▲" if question.is_reversed else "▼") if column.sort is question.sort else ""
-        titles.append(padded(column.title + mark, columns, is_text=column.is_text))
+        titles.append(padded(column.title[: columns - len(mark)] + mark, columns, is_text=column.is_text))
     if shape.spark_cells:
         titles.append(SPARK_TITLE)
     return Line([Piece(GAP.join(titles), Tone.STRONG)])
@@ -233,7 +233,7 @@ def _footer(view: View, columns: int) -> Line:
     if view.typed is not None:
         typed = cut(terminal_text(view.typed), max(columns - 45, 8))
         return Line([Piece(f"filter: {typed}_"), Piece(f"{GAP}Enter keeps it, Esc drops it", Tone.FAINT)])
-    if view.is_help or view.question.near is not None:
+    if view.is_help or (view.answer is not None and view.answer.question.near is not None):
         return Line([Piece("Esc", Tone.STRONG), Piece(" back  "), Piece("q", Tone.STRONG), Piece(" quit")])
     keys = [(key, does) for key, does, _ in (*_SORTS, *_KEYS)]
     rank = 5

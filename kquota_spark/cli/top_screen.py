@@ -96,7 +96,8 @@ class TopApp(App[None]):
         yield Board()
 
     def on_mount(self) -> None:
-        """Look at once, and from then on."""
+        """Look at once, and from then on; the first frame does not wait for the tables."""
+        self.call_after_refresh(self._draw)
         self._look()
         self.set_interval(self._view.interval_ms / 1_000, self._look)
         self.set_interval(1.0, self._draw)

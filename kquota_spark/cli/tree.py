@@ -7,21 +7,23 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from kquota_spark.cli.cluster_choice import add_cluster_options
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import (
     add_output_options,
-    add_settings_options,
     limit_of,
     now_ms,
     settings_of,
     time_argument,
 )
 from kquota_spark.cli.page import COLUMNS, Page, Tone
+from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, named_side
 from kquota_spark.cli.render import Report, Row, Shown, iso_time, or_dash, person_name, show, table_report
 from kquota_spark.cli.units import amount_text, rate_text, type_text
+from kquota_spark.errors import UserError
 from kquota_spark.model.entities import Default, Entity, IpEntity
 from kquota_spark.model.quota_tree import Hits, KeyUse, Line, Mark, Node, lines, quota_type_of
-from kquota_spark.reports.quota_tree import TreeFound, tree_of_tables
+from kquota_spark.reports.quota_tree import TreeFound, tree_of, tree_of_tables
 
 _COLUMNS = (
     "entity", "level", "user", "client_id", "ip", "key", "quota_type", "limit", "requests", "amount",
@@ -43,7 +45,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         help=about,
         description=f"{about}. A table shows the rules of the most requests, up to --limit.",
     )
-    add_settings_options(parser)
+    parser.add_argument(
+        "side", nargs="?", metavar="FILE", help="the quotas of a file in any format, or of a saved context, with what "
+        "rules of these names governed by the tables (default: the quotas of the tables)",
+    )  # fmt: skip
+    add_cluster_options(parser)
+    parser.add_argument("--tables", metavar="PATH", help="root of the tables, instead of the settings' own")
     parser.add_argument(
         "--since",
         type=time_argument,
@@ -52,13 +59,17 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "(default the last 7 days that the tables hold)",
     )
     add_output_options(parser)
-    parser.set_defaults(run=run_tree)
+    parser.set_defaults(run=run_tree, at=None)
 
 
 def run_tree(options: argparse.Namespace) -> int:
     """Show the tree."""
     since_ms = None if options.since is None else options.since.time_ms
-    found = tree_of_tables(settings_of(options), since_ms, now_ms())
+    settings, side = settings_of(options), _side(options)
+    if side is None:
+        found = tree_of_tables(settings, since_ms, now_ms())
+    else:
+        found = tree_of(settings, side.origin, side.quotas, since_ms)
     if options.output == "table":
         _print(found, limit_of(options))
         return 0
@@ -77,6 +88,16 @@ def run_tree(options: argparse.Namespace) -> int:
     ]
     show(Report("kquota tree", _COLUMNS, rows, (), envelope=envelope), options.output)
     return 0
+
+
+def _side(options: argparse.Namespace) -> Side | None:
+    """The quotas that the options name; None for those of the tables."""
+    has_cluster = has_cluster_option(options)
+    if options.side is None:
+        return chosen_side(options) if has_cluster else None
+    if has_cluster:
+        raise UserError(f"{options.side}: the quotas are named already: leave the cluster out")
+    return named_side(options.side)
 
 
 def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
@@ -105,7 +126,7 @@ def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
         }
 
 
-def _hits_row(hits: Hits) -> dict[str, int]:
+def _hits_row(hits: Hits) -> dict[str, int | None]:
     return {
         "requests": hits.requests,
         "amount": hits.amount,
@@ -182,8 +203,11 @@ def _shown(*, has_hits: bool) -> tuple[Shown, ...]:
         ),
     )
     hits = (
-        Shown("requests", lambda row: f"{row['hits'].requests:,}" if row["hits"] else ""),
-        Shown("used", lambda row: amount_text(row["type"], row["hits"].amount) if row["hits"] else ""),
+        Shown("requests", lambda row: or_dash(row["hits"].requests, "{:,}".format) if row["hits"] else ""),
+        Shown(
+            "used",
+            lambda row: or_dash(row["hits"].amount, partial(amount_text, row["type"])) if row["hits"] else "",
+        ),
         Shown("throttled", lambda row: f"{row['hits'].throttled_seconds:,} s" if row["hits"] else ""),
     )
     return (*rule, *(hits if has_hits else ()), Shown("marks", lambda row: row["note"], is_text=True, keep=8))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kquota_spark.reports.what_if import Difference, Side, WhatIf
 
 _STRETCH_MS = 3_600_000
-_SLOW_REQUESTS = 100_000
+_SLOW_REQUESTS = 50_000
 """Judged twice in about two seconds."""
 _NOTE = (
     "the requests stay as they were: in truth who is throttled less sends more, and the other way round\n"
@@ -157,9 +157,10 @@ def _report(found: WhatIf, rows: list[dict[str, Any]], count: int) -> Report:
 
 
 def _pair(row: Row, text: Callable[[str], str]) -> str:
-    """Before and after; `-` where the rules do not make this bucket."""
+    """Before and after, once where they are the same; `-` where the rules do not make this bucket."""
     sides = ("before", "after")
-    return " -> ".join("-" if row[f"throttled_ms_{when}"] is None else text(when) for when in sides)
+    before, after = ("-" if row[f"throttled_ms_{when}"] is None else text(when) for when in sides)
+    return before if before == after else f"{before} -> {after}"
 
 
 def _limits(row: Row) -> str:

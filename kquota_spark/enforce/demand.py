@@ -8,23 +8,23 @@ that is held back a little in every second. It never leads below the limit, and 
 
 from __future__ import annotations
 
-from kquota_spark.enforce.observations import BucketUse
+from kquota_spark.enforce.observations import UsedSeconds
 from kquota_spark.enforce.scene import throttled_percent
 
 _LEFT_OUT_PERCENT = 5.0
 
 
-def used_per_s(use: BucketUse) -> float:
+def used_per_s(use: UsedSeconds) -> float:
     """The rate that it reached."""
     return max(use.p95_rate_per_s, use.throttled_rate_per_s) if _is_held_back(use) else use.p95_rate_per_s
 
 
-def demand_per_s(use: BucketUse, limit_per_s: float) -> float:
+def demand_per_s(use: UsedSeconds, limit_per_s: float) -> float:
     """What it wanted, as an estimate."""
     if not _is_held_back(use):
         return use.p95_rate_per_s
     return max(limit_per_s, use.throttled_rate_per_s) * (1 + throttled_percent(use) / 100)
 
 
-def _is_held_back(use: BucketUse) -> bool:
+def _is_held_back(use: UsedSeconds) -> bool:
     return throttled_percent(use) > _LEFT_OUT_PERCENT

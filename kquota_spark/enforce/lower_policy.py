@@ -23,12 +23,18 @@ def lowerings(policy: Lower, scene: Scene) -> Iterator[Proposal]:
         if any(use.throttled_seconds or use.observed_throttled_seconds for use in case.uses):
             continue
         peak = max(use.peak_rate_per_s for use in case.uses)
-        if 100 * peak >= policy.unused_percent * case.limit_per_s:
-            continue
-        lowest = max(case.limit_per_s * (1 - policy.step_percent / 100), peak * policy.margin_percent / 100)
-        after = scene.allowed(case, lowest) if lowest < case.limit_per_s else None
+        lowest = lowered(policy, case.limit_per_s, peak)
+        after = None if lowest is None else scene.allowed(case, lowest)
         if after is not None:
             yield _proposal(policy, scene, case, peak, after)
+
+
+def lowered(policy: Lower, limit_per_s: float, peak_rate_per_s: float) -> float | None:
+    """One step down from a limit that nobody comes near to; None where somebody does."""
+    if 100 * peak_rate_per_s >= policy.unused_percent * limit_per_s:
+        return None
+    lowest = max(limit_per_s * (1 - policy.step_percent / 100), peak_rate_per_s * policy.margin_percent / 100)
+    return lowest if lowest < limit_per_s else None
 
 
 def _proposal(policy: Lower, scene: Scene, case: Case, peak: float, after: float) -> Proposal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.model.entities import Entity
@@ -32,6 +32,26 @@ class InForce(NamedTuple):
 
     value: float
     since_ms: int
+
+
+class UsedSeconds(Protocol):
+    """What the estimate of demand looks at; see `BucketUse` for what is what."""
+
+    @property
+    def seconds(self) -> int:
+        """With traffic."""
+
+    @property
+    def throttled_seconds(self) -> int:
+        """Of these, throttled by the own limit."""
+
+    @property
+    def p95_rate_per_s(self) -> float:
+        """Of those that were not throttled."""
+
+    @property
+    def throttled_rate_per_s(self) -> float:
+        """Mean of those that were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

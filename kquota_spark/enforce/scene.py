@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
-from kquota_spark.enforce.observations import BucketUse, ClientUse, Observations, Period
+from kquota_spark.enforce.observations import BucketUse, ClientUse, Observations, Period, UsedSeconds
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket, Resolution, resolve
@@ -99,7 +99,7 @@ class Scene:
         in_force = self.observations.quotas.get(Quota(rule, key))
         if in_force is None or in_force.value != limit or in_force.since_ms > period.from_ms:
             return None
-        own = self._own_entity(rule, of[1], key)
+        own = own_entity(rule, of[1], {entity.level for entity in self.observations.entities_with(key)})
         if own is None or self.exempt.holds(own) is not None:
             return None
         quota = Quota(own, key)
@@ -113,16 +113,6 @@ class Scene:
             uses=ordered,
             period=period,
         )
-
-    def _own_entity(self, rule: Entity, bucket: Bucket, key: QuotaKey) -> Entity | None:
-        if rule.level in _PAIR_DEFAULTS:
-            return Entity(bucket.user, bucket.client_id) if bucket.client_id else None
-        if rule.level == _DEFAULT_USER:
-            levels = {entity.level for entity in self.observations.entities_with(key)}
-            return None if levels & {4, 5} else Entity(user=bucket.user)
-        if rule.level == _DEFAULT_CLIENT:
-            return Entity(client_id=bucket.client_id) if bucket.client_id else None
-        return rule
 
     def allowed(self, case: Case, wanted: float) -> float | None:
         """The value nearest to what is wanted that the guards will let pass; None if no change worth it is left."""
@@ -173,6 +163,23 @@ class Scene:
         )
 
 
+def own_entity(rule: Entity, bucket: Bucket, levels: Collection[int]) -> Entity | None:
+    """Whose quota a change of one bucket's limit is; None where that would take other traffic along.
+
+    Args:
+        rule: what sets the limit now.
+        bucket: whose limit it is.
+        levels: of the entities that carry the key.
+    """
+    if rule.level in _PAIR_DEFAULTS:
+        return Entity(bucket.user, bucket.client_id) if bucket.client_id else None
+    if rule.level == _DEFAULT_USER:
+        return None if {4, 5} & set(levels) else Entity(user=bucket.user)
+    if rule.level == _DEFAULT_CLIENT:
+        return Entity(client_id=bucket.client_id) if bucket.client_id else None
+    return rule
+
+
 def evidence_of(period: Period, uses: Collection[BucketUse], **numbers: float) -> Evidence:
     """The evidence of some brokers' uses in a period."""
     return Evidence(
@@ -185,7 +192,7 @@ def evidence_of(period: Period, uses: Collection[BucketUse], **numbers: float) -
     )
 
 
-def throttled_percent(use: BucketUse) -> float:
+def throttled_percent(use: UsedSeconds) -> float:
     """Throttled part of the seconds with traffic."""
     return 100.0 * use.throttled_seconds / use.seconds if use.seconds else 0.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
@@ -43,9 +42,8 @@ def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQu
         UserError: there is no such table, or it has nothing of the cluster.
     """
     tables.open("quota_rules")
-    clusters = [row[0] for row in tables.query("select distinct cluster_id from quota_rules").rows]
-    where = f"table quota_rules under {settings.tables}"
-    cluster_id = cluster_in(clusters, settings, where)
+    where = _where(settings)
+    cluster_id = cluster_in(_held(tables), settings, where)
     [[known_ms]] = tables.query(_KNOWN, [cluster_id]).rows
     quotas = {}
     for row in tables.query(_SET, [cluster_id, at_ms, at_ms]).dicts():
@@ -57,6 +55,20 @@ def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQu
     )
 
 
-def of_cluster(settings: Settings, stored: StoredQuotas) -> Settings:
-    """The settings, of the cluster that the tables were found to hold."""
-    return dataclasses.replace(settings, cluster_id=stored.cluster_id)
+def held_cluster(tables: Tables, settings: Settings) -> str:
+    """Whose tables these are: of the settings' cluster, or of the only one whose quotas they have.
+
+    Raises:
+        UserError: they have the quotas of others only.
+    """
+    tables.open_if_there("quota_rules")
+    held = _held(tables)
+    return cluster_in(held, settings, _where(settings)) if held else settings.cluster_id
+
+
+def _held(tables: Tables) -> list[str]:
+    return [row[0] for row in tables.query("select distinct cluster_id from quota_rules").rows]
+
+
+def _where(settings: Settings) -> str:
+    return f"table quota_rules under {settings.tables}"

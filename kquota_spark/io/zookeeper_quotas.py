@@ -48,6 +48,7 @@ class ZooKeeperQuotas:
     ) -> None:
         self._quotas, self._calls, self._on_problem = quotas, calls, on_problem
         self._nodes = EntityNodes(calls, named.instead, named.servers)
+        self._named = named
 
     @property
     def origin(self) -> str:
@@ -61,10 +62,11 @@ class ZooKeeperQuotas:
             UserError: ZooKeeper does not answer, hides a node, is not that of a Kafka, or a KRaft controller has
                 taken it over.
         """
-        self._nodes.require_roots()
-        if problem := self._nodes.owned_by_kraft():
-            raise UserError(f"{self.origin}: {problem}")
-        view = whole_view(self._quotas)
+        with _named_as(self._named):
+            self._nodes.require_roots()
+            if problem := self._nodes.owned_by_kraft():
+                raise UserError(f"{self.origin}: {problem}")
+            view = whole_view(self._quotas)
         for problem in view.unreadable.values():
             raise UserError(f"{self.origin}: {problem}: check the rights of quotas.zookeeper_login")
         names = name_nodes(view.nodes)
@@ -86,13 +88,14 @@ class ZooKeeperQuotas:
             UserError: ZooKeeper does not answer: it may have been done.
         """
         for _ in range(_ATTEMPTS):
-            try:
-                transaction = self._prepared(entity, values)
-            except ValueError as error:  # kazoo's own for a node named . or .., too
-                return str(error)
-            if transaction is None or validate_only:
-                return None
-            refused = self._refusal(entity, transaction)
+            with _named_as(self._named):
+                try:
+                    transaction = self._prepared(entity, values)
+                except ValueError as error:  # kazoo's own for a node named . or .., too
+                    return str(error)
+                if transaction is None or validate_only:
+                    return None
+                refused = self._refusal(entity, transaction)
             if not isinstance(refused, OVERTAKEN):
                 return None if refused is None else _words(entity, refused)
         return f"{entity}: others change its node all the time: try again"
@@ -163,9 +166,15 @@ def zookeeper_quotas(
     Raises:
         UserError: no server answers in time, or it refuses us.
     """
+    with _named_as(named), zookeeper_calls(quotas, session_timeout=quotas.session_timeout) as calls:
+        yield ZooKeeperQuotas(quotas, calls, named, on_problem)
+
+
+@contextmanager
+def _named_as(named: Named) -> Iterator[None]:
+    """Errors call the address by what gave it."""
     try:
-        with zookeeper_calls(quotas, session_timeout=quotas.session_timeout) as calls:
-            yield ZooKeeperQuotas(quotas, calls, named, on_problem)
+        yield
     except UserError as error:
         raise type(error)(str(error).replace("quotas.zookeeper_connect", named.servers)) from error
 

@@ -5,11 +5,13 @@ Source: Kafka's `ConnectionQuotas`, `IpConfigHandler` (KIP-612). Independent of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 
-from kquota_spark.model.entities import DEFAULT, IpEntity
+from kquota_spark.model.entities import DEFAULT, AnyEntity, IpEntity
+from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quota_types import AnyKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,23 @@ def by_address(entity: IpEntity) -> IpEntity:
         return replace(entity, ip=_spelled(str(entity.ip)))
     except ValueError:
         return entity
+
+
+def in_spelling_of(quotas: QuotaSet, others: Iterable[AnyEntity]) -> QuotaSet:
+    """The set with each address as the others spell it: two spellings are two entries that overwrite each other.
+
+    Raises:
+        ValueError: two ips of the set are one address.
+    """
+    spelled = {by_address(other): other for other in others if isinstance(other, IpEntity)}
+    found: dict[AnyEntity, Mapping[AnyKey, float]] = {}
+    for entity, values in quotas.items():
+        key = spelled.setdefault(by_address(entity), entity) if isinstance(entity, IpEntity) else entity
+        if key in found:
+            msg = f"{entity} and another spelling of it are one address, expected one of them"
+            raise ValueError(msg)
+        found[key] = values
+    return found
 
 
 def _spelled(ip: str) -> str:

@@ -18,13 +18,16 @@ from kquota_spark.model.quota_types import CONNECTION, AnyKey, IpQuotaKey, Quota
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a rule governed; `bucket_seconds` counts a bucket of a broker in a second."""
+    """What a rule governed; `bucket_seconds` counts a bucket of a broker in a second.
 
-    requests: int = 0
-    amount: int = 0
+    Requests, amount and throttles are None where only JMX tells of it: its samples have none of them.
+    """
+
+    requests: int | None = 0
+    amount: int | None = 0
     bucket_seconds: int = 0
     throttled_seconds: int = 0
-    throttled_ms: int = 0
+    throttled_ms: int | None = 0
 
 
 class Mark(Enum):
@@ -58,9 +61,9 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     @property
-    def requests(self) -> int:
-        """The most requests that one of its keys governed: a request counts under several types."""
-        return max((use.hits.requests for use in self.keys), default=0)
+    def weight(self) -> tuple[int, int]:
+        """The most requests, then seconds, that one of its keys governed: a request counts under several types."""
+        return max(((use.hits.requests or 0, use.hits.bucket_seconds) for use in self.keys), default=(0, 0))
 
 
 RuleKey = tuple[AnyEntity, AnyKey]
@@ -154,7 +157,8 @@ def lines(tree: Iterable[Node], limit: int | None) -> Iterator[Line]:
     tree = list(tree)
     ranked = sorted(
         (node for heading in tree for node in _nodes(heading) if node.entity is not None),
-        key=lambda node: -node.requests,
+        key=lambda node: node.weight,
+        reverse=True,
     )
     kept = {id(node) for node in ranked[:limit]}
     for heading in tree:
@@ -170,7 +174,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 def _below(node: Node, kept: Collection[int], is_last: tuple[bool, ...]) -> Iterator[Line]:
     shown = [child for child in node.children if any(id(one) in kept for one in _nodes(child))]
-    shown.sort(key=lambda child: -_most_requests(child))
+    shown.sort(key=_weight, reverse=True)
     more = sum(1 for child in node.children for _ in _nodes(child)) - sum(1 for c in shown for _ in _nodes(c))
     for child in shown:
         here = (*is_last, child is shown[-1] and not more)
@@ -180,5 +184,6 @@ def _below(node: Node, kept: Collection[int], is_last: tuple[bool, ...]) -> Iter
         yield Line(None, (*is_last, True), more)
 
 
-def _most_requests(node: Node) -> int:
-    return max(one.requests for one in _nodes(node))
+def _weight(node: Node) -> tuple[int, int]:
+    """Of the heaviest node in this part of the tree."""
+    return max(one.weight for one in _nodes(node))

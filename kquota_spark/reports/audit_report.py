@@ -240,6 +240,7 @@ class AuditReport:
     unprotected: Sequence[Unprotected] = ()
     unprotected_left_out: int = 0
     recommendations: Sequence[Recommendation] = ()
+    recommendations_left_out: int = 0
     capacity: Sequence[Capacity] = ()
     notes: tuple[str, ...] = field(default=())
     """What else has to be known to read it, one sentence each."""

@@ -11,12 +11,13 @@ from kquota_spark.io.tables import Tables, utc_text
 from kquota_spark.reports.audit_report import AuditReport, Head, HurtBucket
 from kquota_spark.reports.capacity import capacities
 from kquota_spark.reports.changes import changes
-from kquota_spark.reports.clients_seen import observed
+from kquota_spark.reports.clients_beside_rules import clients_beside_rules
 from kquota_spark.reports.confidence import confidence
 from kquota_spark.reports.heat import heat_maps
 from kquota_spark.reports.hurt import hurt_buckets
 from kquota_spark.reports.lines import rate_lines
 from kquota_spark.reports.period import Period
+from kquota_spark.reports.recommendations import recommendations
 from kquota_spark.reports.report_scope import Scope, open_scope
 from kquota_spark.reports.skew import skews
 from kquota_spark.reports.talkers import top_talkers
@@ -30,7 +31,8 @@ select exists(
                  connection_creation_rate) is not null
 ) or exists(select 1 from slots where least_limit_per_s is not null)
 """
-_IS_SEEN = "select exists(select 1 from used) or exists(select 1 from judged)"
+_IS_JUDGED = "select exists(select 1 from slots)"
+_IS_SEEN = "select exists(select 1 from used)"
 _HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
 
 
@@ -58,7 +60,7 @@ def gather_report(
     """
     with Tables(settings) as tables:
         scope = open_scope(tables, settings, period, tenant=tenant, top=top)
-        if tenant is not None and not tables.query(_IS_SEEN).rows[0][0]:
+        if tenant is not None and not any(tables.query(sql).rows[0][0] for sql in (_IS_JUDGED, _IS_SEEN)):
             msg = f"user {tenant} was not seen from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}"
             raise UserError(f"{msg}: check the name, which stands without its type (alice, not User:alice)")
         return _gathered(scope, settings, made_at_ms, heat_rows)
@@ -67,10 +69,11 @@ def gather_report(
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
     hurt, hurt_left_out = hurt_buckets(scope)
     found_changes, changes_left_out = changes(scope)
-    clients, ids = observed(scope)
+    clients, ids = clients_beside_rules(scope)
     without_rule, unprotected_left_out = unprotected(scope, clients, ids)
     during = (scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000)
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
+    todo, todo_left_out = recommendations(scope, clients, hurt, is_first_look=not is_limited)
     head = Head(
         cluster_id=scope.cluster_id,
         from_ms=scope.asked.from_ms,
@@ -93,6 +96,8 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         changes_left_out=changes_left_out,
         unprotected=without_rule,
         unprotected_left_out=unprotected_left_out,
+        recommendations=todo,
+        recommendations_left_out=todo_left_out,
         capacity=capacities(scope),
         notes=tuple(_notes(scope, head, hurt)),
     )

@@ -124,6 +124,7 @@ def _left_out(report: AuditReport) -> Iterator[tuple[Any, ...]]:
     yield ("held_back_left_out", report.hurt_left_out)
     yield ("changes_left_out", report.changes_left_out)
     yield ("unprotected_left_out", report.unprotected_left_out)
+    yield ("recommendations_left_out", report.recommendations_left_out)
     for of_type in report.talkers:
         yield (f"{of_type.quota_type}_total", of_type.total)
         yield (f"{of_type.quota_type}_other_clients", of_type.others)

@@ -17,7 +17,7 @@ from kquota_spark.reports.sections.parts import Advice, Cell, Section, Table, Ti
 MOST_ROWS = 25
 """Of one table: a ticket is read, not searched."""
 _SPECIAL = re.compile(
-    r"[\\`*_{}\[\]#~$@]|:(?=//)|\.(?<=www\.)|^[-+=](?=\s|[-=+]|$)|(?<=^\d)[.)](?=\s|$)", re.ASCII
+    r"[\\`*{}\[\]#~$@]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|\.(?<=www\.)|^[-+=](?=\s|[-=+]|$)|(?<=^[0-9])[.)](?=\s|$)"
 )
 """Inline marks, what makes a bare address a link, and what begins a list or underlines a heading at the start."""
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"})
@@ -100,5 +100,5 @@ def _advice(one: Advice) -> Iterator[str]:
     if one.command:
         shown = terminal_text(one.command)
         # A fence is longer than any row of backticks inside, so that no name ends it.
-        fence = "`" * max(3, *(len(found) + 1 for found in re.findall(r"`+", shown)), 3)
+        fence = "`" * max([3, *(len(found) + 1 for found in re.findall(r"`+", shown))])
         yield from ("", f"{fence}sh", shown, fence)

@@ -18,10 +18,10 @@ def safe_name(name: str) -> str:
 
     Two names never share a file, not even where upper and lower case are the same to the file system.
     """
-    safe = _UNSAFE.sub("_", name)[:_MOST]
-    if safe == name and name.strip("."):
+    safe = _UNSAFE.sub("_", name.lower())[:_MOST]
+    if safe == name and name[:1].isalnum():
         return name
-    return f"{safe or 'empty'}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+    return f"{safe.lstrip('._-') or 'user'}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 def stretch_name(period: Period) -> str:

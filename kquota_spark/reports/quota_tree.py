@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
-from kquota_spark.io.stored_quota_set import of_cluster, stored_quota_set
+from kquota_spark.io.stored_quota_set import held_cluster, stored_quota_set
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity, parse_entity
 from kquota_spark.model.govern import STATIC_DEFAULT_RULES
@@ -21,10 +20,10 @@ from kquota_spark.reports.seen_clients import clients_seen, observed
 _WEEK_MS = 7 * 86_400_000
 # One pass over the few columns that it names; the rest of the files is not read.
 _HITS = """
-select rule, quota_type, coalesce(sum(requests + coalesce(late, 0)), 0)::bigint as requests,
-       coalesce(sum(amount), 0)::bigint as amount, count(*) as bucket_seconds,
-       count(*) filter (throttled_requests > 0) as throttled_seconds,
-       coalesce(sum(total_throttle_ms), 0)::bigint as throttled_ms
+select rule, quota_type, sum(requests + coalesce(late, 0))::bigint as requests, sum(amount)::bigint as amount,
+       count(*) as bucket_seconds,
+       count(*) filter (throttled_requests > 0 or (source = 'jmx' and observed_throttle_ms > 0)) as throttled_seconds,
+       sum(total_throttle_ms)::bigint as throttled_ms
 from decisions where cluster_id = ? and decisions.second >= make_timestamptz(?) group by all
 """
 
@@ -55,43 +54,44 @@ def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> Tre
     """
     with Tables(settings) as tables:
         stored = stored_quota_set(tables, settings, now_ms)
-        return _with_hits(
-            tables, of_cluster(settings, stored), stored.origin, stored.quotas, since_ms, is_stored=True
-        )
+        return _with_hits(tables, stored.cluster_id, stored.origin, stored.quotas, since_ms, is_stored=True)
 
 
 def tree_of(settings: Settings, origin: str, quotas: QuotaSet, since_ms: int | None) -> TreeFound:
     """Other quotas, with what rules of the same name governed by the tables; without tables no hits."""
     with Tables(settings) as tables:
-        try:
-            return _with_hits(tables, settings, origin, quotas, since_ms, is_stored=False)
-        except UserError:
-            return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {})
+        cluster_id = held_cluster(tables, settings)
+        return _with_hits(tables, cluster_id, origin, quotas, since_ms, is_stored=False)
 
 
 def _with_hits(
     tables: Tables,
-    settings: Settings,
+    cluster_id: str,
     origin: str,
     quotas: QuotaSet,
     since_ms: int | None,
     *,
     is_stored: bool,
 ) -> TreeFound:
-    tables.open("decisions", since_ms)
-    to_ms = tables.newest_ms("decisions")
+    to_ms = None
+    if tables.location("decisions") is not None:
+        if since_ms is None:
+            tables.follow("decisions", _WEEK_MS)
+        else:
+            tables.open("decisions", since_ms)
+        to_ms = tables.newest_ms("decisions")
     if to_ms is None:
         return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {})
     from_ms = to_ms - _WEEK_MS if since_ms is None else since_ms
     hits: dict[RuleKey, Hits] = {}
     others: dict[tuple[str | None, str], Hits] = {}
-    for rule, quota_type, *numbers in tables.query(_HITS, [settings.cluster_id, from_ms * 1_000]).rows:
+    for rule, quota_type, *numbers in tables.query(_HITS, [cluster_id, from_ms * 1_000]).rows:
         governs = _rule_key(rule, quota_type)
         if governs is None:
             others[rule, quota_type] = Hits(*numbers)
         else:
             hits[governs] = Hits(*numbers)
-    idle = _idle(tables, settings.cluster_id, quotas, from_ms, is_stored=is_stored)
+    idle = _idle(tables, cluster_id, quotas, from_ms, is_stored=is_stored)
     return TreeFound(origin, quota_tree(quotas, hits, idle), from_ms, to_ms + 1_000, others)
 
 
@@ -110,7 +110,7 @@ def _rule_key(rule: str | None, quota_type: str) -> RuleKey | None:
 
 def _idle(tables: Tables, cluster: str, quotas: QuotaSet, from_ms: int, *, is_stored: bool) -> Idle:
     """Rules that limit nobody, by the clients that usage saw."""
-    tables.open("usage", from_ms)
+    tables.open_if_there("usage", from_ms)
     clients = clients_seen(tables, cluster, from_ms)
     if not clients:
         return Idle()

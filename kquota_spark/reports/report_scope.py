@@ -39,23 +39,24 @@ _TOLD = (
 _ONE_SOURCE = f"{FROM_LOG} or (broker_id, quota_type) not in (from told_by_{{table}})"
 _MOST_NAMES = 20
 """So many users a decision names; a client id's bucket that is full of names may hold others."""
+# A bucket with another user's tag is not the tenant's.
 _MINE = f"""
 create temp table mine as
 with found as (
-  select * replace (coalesce(bucket_tags, '') as bucket_tags) from decisions where {{where}}
-), own as (
+  select {BUCKET.replace("bucket_tags", "coalesce(bucket_tags, '') as bucket_tags")}, users
+  from decisions where {{where}} and bucket_user in ('', getvariable('report_tenant'))
+), own as materialized (
   select {BUCKET} from found group by {BUCKET}
-  having bool_or(bucket_user = getvariable('report_tenant') and bucket_user <> '')
-    or bool_or(coalesce(list_contains(users, getvariable('report_tenant')), false))
-    or bool_or(bucket_user = '' and len(users) >= {_MOST_NAMES}) and bucket_client_id in (
+  having bool_or(bucket_user <> '') or bool_or(coalesce(list_contains(users, getvariable('report_tenant')), false))
+    or bool_or(len(users) >= {_MOST_NAMES}) and bucket_client_id in (
       select client_id from usage where {{where_used}} and "user" = getvariable('report_tenant'))
+), names as (
+  select distinct {BUCKET}, unnest(users) as name from (
+    select distinct {BUCKET}, users from found where ({BUCKET}) in (from own)
+  )
 )
-select {BUCKET}, (select count(distinct name) from (
-         select unnest(users) as name from found
-         where (found.quota_type, found.bucket_user, found.bucket_client_id, found.bucket_tags)
-             = (own.quota_type, own.bucket_user, own.bucket_client_id, own.bucket_tags)
-       ) where name <> getvariable('report_tenant')) as shared_with
-from own
+select {BUCKET}, count(name) filter (name <> getvariable('report_tenant')) as shared_with
+from own left join names using ({BUCKET}) group by all
 """  # noqa: S608 - names of ours
 _JUDGED = f"""
 create temp view judged as
@@ -76,7 +77,9 @@ select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) as seconds, 
   max(quota_used_percent) as quota_used_percent, min(limit_per_s) as least_limit_per_s,
   max(limit_per_s) as most_limit_per_s, arg_max_null(limit_per_s, second_ms) as limit_per_s,
   arg_max_null(rule, second_ms) as rule, max(second_ms) as last_ms,
-  count(*) filter (is_throttled) as throttled_rows, coalesce(sum(total_throttle_ms), 0)::bigint as throttled_ms,
+  count(*) filter (is_throttled) as throttled_rows,
+  count(*) filter (is_throttled or observed_throttle_ms > 0) as held_back_rows,
+  coalesce(sum(total_throttle_ms), 0)::bigint as throttled_ms,
   sum(throttled_requests)::bigint as throttled_requests,
   coalesce(sum(requests_judged), 0)::bigint as judged, coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
   coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,

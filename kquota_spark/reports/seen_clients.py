@@ -9,19 +9,21 @@ from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.observed_clients import Observed, Rule, Seen
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey, QuotaType
+from kquota_spark.model.rules import END_MS
 from kquota_spark.schema.key_columns import FROM_LOG
 
 _SEEN = f"""
 select "user", client_id, quota_type, sum(amount)::bigint as amount,
        sum(observed_throttle_ms)::bigint as throttled_ms, epoch_ms(min(usage.second)) as first_ms,
        epoch_ms(max(usage.second)) as last_ms
-from usage where cluster_id = ? and usage.second >= make_timestamptz(?) and list_contains(?, quota_type)
-  and {FROM_LOG}
+from usage where cluster_id = ? and usage.second >= make_timestamptz(?) and usage.second < make_timestamptz(?)
+  and list_contains(?, quota_type) and coalesce("user" = ?, true) and {FROM_LOG}
 group by all order by amount desc, "user", client_id, quota_type
 """  # noqa: S608 - a condition of ours
 _RULES = f"""
 select entity, epoch_ms(valid_from) as valid_from_ms, {", ".join(key.value for key in QuotaKey)}
-from quota_rules where cluster_id = ? and level > 0 and valid_to is null order by level, entity
+from quota_rules where cluster_id = ? and level > 0 and valid_from < make_timestamptz(?)
+  and coalesce(valid_to >= make_timestamptz(?), true) order by level, entity
 """  # noqa: S608 - names of ours
 _PROBLEMS = """
 select entity, arg_max(problem, version) as problem from quota_changes where cluster_id = ?
@@ -38,10 +40,26 @@ class ClientSeen(NamedTuple):
 
 
 def clients_seen(
-    tables: Tables, cluster: str, since_ms: int, types: Collection[QuotaType] = BANDWIDTH
+    tables: Tables,
+    cluster: str,
+    since_ms: int,
+    types: Collection[QuotaType] = BANDWIDTH,
+    *,
+    until_ms: int = END_MS,
+    user: str | None = None,
 ) -> list[ClientSeen]:
-    """The clients in `usage`, those that used most first; only of the request log, which tells of all."""
-    found = tables.query(_SEEN, [cluster, since_ms * 1_000, [one.value for one in types]]).dicts()
+    """The clients in `usage`, those that used most first; only of the request log, which tells of all.
+
+    Args:
+        tables: with `usage` opened.
+        cluster: whose.
+        since_ms: the first second, epoch ms.
+        types: types of quota.
+        until_ms: the end of the stretch, exclusive.
+        user: only this user's; None for all.
+    """
+    during = (since_ms * 1_000, until_ms * 1_000)
+    found = tables.query(_SEEN, [cluster, *during, [one.value for one in types], user]).dicts()
     return [
         ClientSeen(
             Seen(
@@ -62,17 +80,23 @@ def observed(tables: Tables, cluster: str, clients: Sequence[ClientSeen]) -> Obs
     """The clients beside the rules of now; there must be one at least."""
     return Observed(
         [one.seen for one in clients],
-        _rules(tables, cluster),
+        rules_at(tables, cluster),
         min(one.first_ms for one in clients),
         max(one.last_ms for one in clients) + 1_000,
-        dict(tables.query(_PROBLEMS, [cluster]).rows),
+        problems_of(tables, cluster),
     )
 
 
-def _rules(tables: Tables, cluster: str) -> list[Rule]:
+def rules_at(tables: Tables, cluster: str, at_ms: int = END_MS) -> list[Rule]:
+    """The quotas that were in force just before a time; those of now if it is not given."""
     found = []
-    for row in tables.query(_RULES, [cluster]).dicts():
+    for row in tables.query(_RULES, [cluster, at_ms * 1_000, at_ms * 1_000]).dicts():
         quotas = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
         if quotas:
             found.append(Rule(Entity.parse(row["entity"]), quotas, row["valid_from_ms"]))
     return found
+
+
+def problems_of(tables: Tables, cluster: str) -> dict[str, str]:
+    """Names of nodes that could not be read as quotas, each with what is wrong with it."""
+    return dict(tables.query(_PROBLEMS, [cluster]).rows)

@@ -14,9 +14,11 @@ COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").
 READING = (
     "agreement",
     "agreement_line",
+    "alter",
     "cluster_choice",
     "context",
     "declared_tables",
+    "describe",
     "doctor",
     "enforce",
     "enforce_status",
@@ -25,6 +27,8 @@ READING = (
     "exempt",
     "findings",
     "freeze",
+    "kfk",
+    "kfk_selection",
     "listing",
     "options",
     "override",
@@ -33,11 +37,24 @@ READING = (
     "render",
     "report",
     "simulate",
+    "topic_page",
+    "topics",
     "tree",
     "usage",
+    "whatif",
 )
 SPARK = {"pyspark", "delta", "py4j"}
-SLOW = SPARK | {"pyarrow", "pandas", "numpy", "duckdb", "deltalake", "kafka", "confluent_kafka", "kazoo"}
+SLOW = SPARK | {
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "duckdb",
+    "deltalake",
+    "kafka",
+    "confluent_kafka",
+    "kazoo",
+    "rich",
+}
 
 
 def _loaded_by(code: str, *arguments: str) -> set[str]:
@@ -50,7 +67,10 @@ def _loaded_by(code: str, *arguments: str) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 
 
-@pytest.mark.parametrize("module", ["kquota_spark", "kquota_spark.io.enforcement_input", *COMMANDS])
+@pytest.mark.parametrize(
+    "module",
+    ["kquota_spark", "kquota_spark.io.enforcement_input", "kquota_spark.reports.gathering", *COMMANDS],
+)
 def test_no_command_loads_spark(module: str) -> None:
     assert not _loaded_by(f"import {module}") & SPARK
 

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -15,18 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+from tests.tools import CHROMIUM, found
+
 _FLAGS = (
     "--headless=new", "--remote-debugging-pipe", "--no-first-run", "--no-default-browser-check", "--disable-gpu",
     "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--hide-scrollbars", "--mute-audio", "--force-color-profile=srgb",
 )  # fmt: skip
 _ANSWER_S = 30.0
-
-
-def program() -> str | None:
-    """The browser on the PATH."""
-    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
 
 class Chromium:
@@ -79,21 +74,27 @@ class Chromium:
 
     def value(self, expression: str) -> Any:
         """What an expression of JavaScript comes to; promises are awaited."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def open(self, page: Path, width: int, height: int, *, theme: str = "light") -> None:
         """Open a file in a window of that size, and wait until its charts are drawn."""
-        self.events.clear()
         self.resize(width, height)
         self.media(theme)
-        self.call("Page.navigate", url=page.as_uri())
+        self.load(page)
         deadline = time.monotonic() + _ANSWER_S
-        drawn = f"location.href === {json.dumps(page.as_uri())} && document.documentElement?.dataset.charts"
-        while self.value(drawn) not in {"drawn", "failed"}:
+        while self.value("document.documentElement.dataset.charts") not in {"drawn", "failed"}:
             assert time.monotonic() < deadline, "the charts were never drawn"
             time.sleep(0.05)
+
+    def load(self, page: Path) -> None:
+        """Load a file, and forget what was said before."""
+        self.events.clear()
+        self.call("Page.navigate", url=page.as_uri())
+        deadline = time.monotonic() + _ANSWER_S
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._next(deadline))
 
     def resize(self, width: int, height: int) -> None:
         """The size of the window in CSS pixels."""
@@ -128,16 +129,16 @@ class Chromium:
 
     def complaints(self) -> list[str]:
         """Errors and warnings of the console, exceptions, violations of the page's policy, dialogs."""
-        found = []
+        complained = []
         for event in self.events:
             method, said = event.get("method", ""), event.get("params", {})
             if method in {"Runtime.exceptionThrown", "Page.javascriptDialogOpening"}:
-                found.append(json.dumps(said))
+                complained.append(json.dumps(said))
             elif method == "Runtime.consoleAPICalled":
-                found.append(json.dumps([said["type"], said["args"]]))
+                complained.append(json.dumps([said["type"], said["args"]]))
             elif method == "Log.entryAdded" and said["entry"]["level"] in {"warning", "error"}:
-                found.append(said["entry"]["text"])
-        return found
+                complained.append(said["entry"]["text"])
+        return complained
 
     def requests(self) -> list[str]:
         """Every address that was asked for."""
@@ -150,8 +151,8 @@ class Chromium:
 @contextmanager
 def chromium(folder: Path) -> Iterator[Chromium]:
     """A browser with a profile of its own in `folder`, ended with all its processes."""
-    found = program()
-    assert found is not None, "no Chromium on the PATH: install it, e.g. apt-get install chromium"
+    program = found(CHROMIUM)
+    assert program is not None, "no Chromium on the PATH: install it, e.g. apt-get install chromium"
     read_end, to_browser = os.pipe()
     from_browser, write_end = os.pipe()
     # Far from 3 and 4, so that neither is overwritten before it is copied there.
@@ -159,8 +160,8 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     log = os.open(folder / "chromium.log", os.O_WRONLY | os.O_CREAT, 0o600)
     pid = os.posix_spawn(
-        found,
-        [found, *_FLAGS, *sandbox, f"--user-data-dir={folder / 'profile'}", "about:blank"],
+        program,
+        [program, *_FLAGS, *sandbox, f"--user-data-dir={folder / 'profile'}", "about:blank"],
         os.environ | {"HOME": str(folder)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, high_read, 3),

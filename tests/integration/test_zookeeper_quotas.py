@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.formats.znode_writes import EMPTY_NODE, with_quotas
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.io.quota_admin import Named
@@ -135,10 +137,12 @@ def test_an_edit_of_another_in_between_is_kept(
 
 def test_what_brokers_would_not_read_is_a_sentence(quotas: ZooKeeperQuotas, client: KazooClient) -> None:
     put(client, "clients/a+b", payload(producer_byte_rate="1"))
+    put(client, "clients/a~b", payload(producer_byte_rate="1"))
     put(client, "users/carol", b"secret-canary")
     before = config_tree(client)
     cases: list[tuple[AnyEntity, dict[AnyKey, float | None], str]] = [
         (Entity(None, "a b"), {PRODUCE: 1e6}, "there is another node for the same client id, clients/a+b"),
+        (Entity(None, "a~b"), {PRODUCE: 1e6}, "there is another node for the same client id, clients/a~b"),
         (Entity("carol"), {PRODUCE: 1e6}, "its node is left as it is: not JSON"),
         (ALICE, {PRODUCE: 0.0}, "producer_byte_rate 0: Kafka takes only values above 0"),
         (ALICE, {CONNECTIONS: 3.0}, "connection_creation_rate is no quota of users and client ids"),
@@ -184,3 +188,27 @@ def test_a_zookeeper_that_is_not_kafkas_is_one_line(quotas: ZooKeeperQuotas, cli
     client.delete("/config/users")
     with pytest.raises(UserError, match="/config/users does not exist: check the chroot in --zookeeper"):
         quotas.read()
+
+
+def test_a_lost_answer_says_that_it_is_not_known(
+    quotas: ZooKeeperQuotas, settings: Settings, zookeeper: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = ZooKeeperCalls.commit
+
+    def cut(calls: ZooKeeperCalls, transaction: Any) -> Any:
+        zookeeper.pause("zookeeper")
+        return commit(calls, transaction)
+
+    fast = dataclasses.replace(settings.quotas, connect_timeout=Duration(500))
+    with zookeeper_quotas(fast, named=Named("--zookeeper"), on_problem=print) as opened:
+        monkeypatch.setattr(ZooKeeperCalls, "commit", cut)
+        try:
+            with pytest.raises(UnreachableError) as raised:
+                opened.alter(ALICE, {PRODUCE: 2e6, FETCH: 3e6})
+        finally:
+            zookeeper.resume("zookeeper")
+    assert str(raised.value) == (
+        f"{opened.origin} did not answer within 0.5 s: check --zookeeper and that the server runs; "
+        "whether users/alice was altered is not known"
+    )
+    assert quotas.read().get(ALICE) in (None, {PRODUCE: 2e6, FETCH: 3e6}), "as a whole or not at all"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity
+from kquota_spark.model.entities import DEFAULT, Default, Entity, IpEntity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
@@ -15,32 +15,31 @@ NASTY = (
     "a\r", "${a}", "$${a}", "%{if}", "$$$${", "é", "e\u0301", "\u2028", "\x85", "\x7f", "\U0001f600", "\u202eabc", "Ä",
     "\ufeff",
 )  # fmt: skip
-IPS = ("10.0.0.1", "10.0.0.2", "::1", "2001:db8::7", "host.example.org")
-_WHOLE = st.integers(0, 2**63).map(float)
-_DOUBLES = st.floats(0, allow_infinity=False, allow_nan=False)
-_VALUES = {
+IPS: tuple[str | Default, ...] = ("10.0.0.1", "10.0.0.2", "::1", "2001:db8::7", "host.example.org")
+_WHOLE: st.SearchStrategy[float] = st.integers(0, 2**63).map(float)
+_DOUBLES: st.SearchStrategy[float] = st.floats(0, allow_infinity=False, allow_nan=False)
+_VALUES: dict[AnyKey, st.SearchStrategy[float]] = {
     QuotaKey.PRODUCER_BYTE_RATE: _WHOLE,
     QuotaKey.CONSUMER_BYTE_RATE: _WHOLE,
     QuotaKey.REQUEST_PERCENTAGE: _DOUBLES,
     QuotaKey.CONTROLLER_MUTATION_RATE: _DOUBLES,
 }
-_OF_USERS = st.fixed_dictionaries({}, optional=_VALUES).filter(bool)
-_OF_IPS = st.fixed_dictionaries({IpQuotaKey.CONNECTION_CREATION_RATE: st.integers(0, 2**31 - 1).map(float)})
-NAMES = st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+_Values = st.SearchStrategy[dict[AnyKey, float]]
+_OF_USERS: _Values = st.fixed_dictionaries({}, optional=_VALUES).filter(bool)
+_OF_IPS: _Values = st.fixed_dictionaries(
+    {IpQuotaKey.CONNECTION_CREATION_RATE: st.integers(0, 2**31 - 1).map(float)}
+)
+NAMES = st.sampled_from(NASTY) | st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 
 
 def quota_sets(names: st.SearchStrategy[str] = NAMES, *, most: int = 6) -> st.SearchStrategy[QuotaSet]:
     """Sets over all levels, each with quotas of any type."""
     name: st.SearchStrategy[str | Default | None] = names | st.just(DEFAULT) | st.none()
     users = st.tuples(name, name).filter(lambda pair: pair != (None, None)).map(lambda pair: Entity(*pair))
-    ips = st.sampled_from([DEFAULT, *IPS]).map(IpEntity)
-    of_users: st.SearchStrategy[dict[AnyEntity, dict[AnyKey, float]]] = st.dictionaries(
-        users, _OF_USERS, max_size=most
-    )
-    of_ips: st.SearchStrategy[dict[AnyEntity, dict[AnyKey, float]]] = st.dictionaries(
-        ips, _OF_IPS, max_size=2
-    )
-    return st.tuples(of_users, of_ips).map(lambda both: both[0] | both[1])
+    ips = st.sampled_from([IpEntity(ip) for ip in (DEFAULT, *IPS)])
+    of_users = st.dictionaries(users, _OF_USERS, max_size=most)
+    of_ips = st.dictionaries(ips, _OF_IPS, max_size=2)
+    return st.tuples(of_users, of_ips).map(lambda both: {**both[0], **both[1]})
 
 
 def names_of(quotas: QuotaSet) -> set[str]:

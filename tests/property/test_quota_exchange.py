@@ -24,10 +24,11 @@ def _round_trips(name: str, quotas: QuotaSet) -> None:
         assert [each.name for each in guess(text)] == [name]
 
 
+@pytest.mark.parametrize("name", ["znode-tree", "kfk"])
 @_SETTINGS
-@given(quota_sets())
-def test_nodes_of_zookeeper_say_everything(quotas: QuotaSet) -> None:
-    _round_trips("znode-tree", quotas)
+@given(quotas=quota_sets())
+def test_formats_with_a_word_of_its_own_for_the_default_say_everything(name: str, quotas: QuotaSet) -> None:
+    _round_trips(name, quotas)
 
 
 @pytest.mark.parametrize("name", ["rpk", "declared"])

@@ -44,6 +44,7 @@ HOSTILE = (
     "@SUM(1+1)",
     "${7*7}{{7*7}}{% raw %}",
     "\u2028separators\u2029 and ]]> and <!-- ",
+    "<b>&amp;</b>",
 )
 TALKER_NAMES = (("bob", "etl"), ("carol", "dashboard"), *(("mallory", name) for name in HOSTILE))
 
@@ -187,7 +188,7 @@ def tenant_report(tenant: str = "bob") -> AuditReport:
 
 
 def large_report() -> AuditReport:
-    """10,000 clients in every list, as no gathering would hand over."""
+    """10,000 clients and 1,000 of all else, as no gathering would hand over."""
     full = full_report()
     many = [f"client-{number:05}" for number in range(10_000)]
     first = talkers("produce").talkers[0]
@@ -199,10 +200,14 @@ def large_report() -> AuditReport:
                 SLOT_MS, SLOTS, tuple(name("bob", text) for text in many), ((99.0,) * len(SLOTS),) * 10_000, 0
             ),
         ),
-        lines=tuple(line(name("bob", text)) for text in many[:1_000]),
+        lines=tuple(line(name("bob", text)) for text in many[:100]),
         talkers=(Talkers("produce", 1 << 40, tuple(replace(first, client_id=text) for text in many), 0, 0),),
-        skew=tuple(Skew(name("bob", text), 1e6, {1: 1.0, 2: 2.0}, 1.33, 2e6, 3e6) for text in many),
+        skew=tuple(Skew(name("bob", text), 1e6, {1: 1.0, 2: 2.0}, 1.33, 2e6, 3e6) for text in many[:1_000]),
         unprotected=tuple(Unprotected("UNMETERED", "high", text, "x", "y") for text in many),
-        recommendations=tuple(Recommendation(text, "producer_byte_rate", 1.0, 2.0, "z", "") for text in many),
-        changes=tuple(Change(START_MS, text, "producer_byte_rate", 1.0, 2.0, "edit", "") for text in many),
+        recommendations=tuple(
+            Recommendation(text, "producer_byte_rate", 1.0, 2.0, "z", "") for text in many[:1_000]
+        ),
+        changes=tuple(
+            Change(START_MS, text, "producer_byte_rate", 1.0, 2.0, "edit", "") for text in many[:1_000]
+        ),
     )

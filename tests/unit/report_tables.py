@@ -8,6 +8,7 @@ quotas edited, enforced, overridden and restored; lines that could not be read, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,17 @@ FORMULA = '=HYPERLINK("http://x")|\' {{7*7}} %s\n\ttab'
 HOSTILE = (SCRIPT, QUOTED, EMOJI, RIGHT_TO_LEFT, LONG, FORMULA)
 SHARED = "shared </td><img src=x onerror=alert(1)>"
 
-_EDIT_S = 300
-"""When alice's limit was doubled."""
+_BOB = Entity("bob", "batch")
 _Row = dict[str, Any]
+_LIMITS: dict[Entity, tuple[tuple[int, float], ...]] = {
+    Entity(user="alice"): ((0, 1e6), (300, 2e6)),
+    _BOB: ((0, 8e6), (420, 5e6)),
+    **{Entity(user=name): ((0, 1e4),) for name in HOSTILE},
+    Entity(user=SCRIPT): ((0, 2e4), (120, 1e4)),
+    Entity(user=QUOTED): ((0, 3e4), (240, 1e4)),
+    Entity(user=EMOJI): ((0, 1e4), (200, 5e4), (500, 1e4)),
+}
+"""producer_byte_rate of each entity from a second on; what was there at 0 is two hours old."""
 
 
 def write_report_tables(root: Path) -> Settings:
@@ -59,18 +68,18 @@ def write_report_tables(root: Path) -> Settings:
     return Settings(cluster_id="demo", tables=str(root))
 
 
-def _alice_limit(at_s: int) -> float:
-    return 1_000_000.0 if at_s < _EDIT_S else 2_000_000.0
+def _limit(entity: Entity, at_s: int) -> float:
+    return next(limit for from_s, limit in reversed(_LIMITS[entity]) if from_s <= at_s)
 
 
 def _usage() -> Iterator[_Row]:
     for at_s in range(LENGTH_S):
         for broker_id, amount in ((1, 1_100_000), (2, 300_000 + 1_000 * at_s)):
             yield usage(at_s, broker_id=broker_id, amount=amount, rate_per_s=float(amount), requests=20,
-                        observed_throttle_ms=200 if broker_id == 1 and at_s < _EDIT_S else 0)  # fmt: skip
+                        observed_throttle_ms=200 if broker_id == 1 and at_s < 300 else 0)  # fmt: skip
         yield usage(at_s, quota_type="request", amount=150_000, rate_per_s=150_000.0, requests=20)
         if at_s % 3 == 0:
-            yield usage(at_s, user="bob", client_id="", amount=40_000, rate_per_s=40_000.0)
+            yield usage(at_s, user="bob", client_id="batch", amount=40_000, rate_per_s=40_000.0)
             yield usage(at_s, quota_type="fetch", user="bob", client_id="reader", amount=2_000_000,
                         rate_per_s=2_000_000.0)  # fmt: skip
         if at_s % 5 == 0:
@@ -78,6 +87,7 @@ def _usage() -> Iterator[_Row]:
                 yield usage(at_s, user=user, client_id=SHARED, amount=90_000, rate_per_s=90_000.0,
                             observed_throttle_ms=300 if user == "bob" else 0)  # fmt: skip
         if at_s % 10 == 0:
+            yield usage(at_s, user="carol", client_id="", amount=30_000, rate_per_s=30_000.0)
             for rank, name in enumerate(HOSTILE):
                 yield usage(at_s, broker_id=1 + rank % 2, user=name, client_id=name, amount=50_000 + rank,
                             rate_per_s=50_000.0 + rank)  # fmt: skip
@@ -91,22 +101,25 @@ def _decisions() -> Iterator[_Row]:
     for at_s in range(LENGTH_S):
         yield from _of_alice(at_s)
         if at_s % 3 == 0:
-            yield decision(at_s, bucket_user="bob", rule="users/<default>", level=6, amount=40_000,
-                           limit_per_s=5e6, rate_per_s=13e3, quota_used_percent=0.26, users=["bob"],
-                           client_ids=[""])  # fmt: skip
+            yield decision(at_s, bucket_user="bob", bucket_client_id="batch", rule=str(_BOB), level=1,
+                           amount=40_000, limit_per_s=_limit(_BOB, at_s), rate_per_s=13e3, users=["bob"],
+                           quota_used_percent=100 * 13e3 / _limit(_BOB, at_s), client_ids=["batch"])  # fmt: skip
             yield decision(at_s, quota_type="fetch", bucket_user="", bucket_client_id="reader", level=None,
                            rule=None, limit_per_s=None, quota_used_percent=None, amount=2_000_000,
                            rate_per_s=666e3, users=["bob"], client_ids=["reader"])  # fmt: skip
         if at_s % 5 == 0:
             yield _of_two(at_s)
         if at_s % 10 == 0:
+            yield decision(at_s, bucket_user="", bucket_client_id="", level=None, rule=None, limit_per_s=None,
+                           quota_used_percent=None, amount=30_000, rate_per_s=3e3, users=["carol"],
+                           client_ids=[""])  # fmt: skip
             yield from (_of_hostile(at_s, rank, name) for rank, name in enumerate(HOSTILE))
         if at_s % 30 == 0:
             yield _of_jmx(at_s)
 
 
 def _of_alice(at_s: int) -> Iterator[_Row]:
-    limit, is_early = _alice_limit(at_s), at_s < _EDIT_S
+    limit, is_early = _limit(Entity(user="alice"), at_s), at_s < 300
     rate = 1_100_000.0
     yield decision(at_s, broker_id=1, limit_per_s=limit, rate_per_s=rate, requests=20, requests_judged=18,
                    requests_agreeing=18, uncertain=2, is_certain=at_s % 4 != 0, amount=1_100_000,
@@ -130,11 +143,12 @@ def _of_two(at_s: int) -> _Row:
 
 
 def _of_hostile(at_s: int, rank: int, name: str) -> _Row:
-    used = 60.0 + 8 * rank  # 60 to 100 percent: none is throttled
+    rate = 6_000.0 + 800 * rank  # 6,000 to 10,000: none is throttled
     entity = Entity(user=name)
-    return decision(at_s, broker_id=1 + rank % 2, bucket_user=name, rule=str(entity), limit_per_s=1e4,
-                    rate_per_s=100 * used, quota_used_percent=used, amount=50_000 + rank, users=[name],
-                    client_ids=[name])  # fmt: skip
+    limit = _limit(entity, at_s)
+    return decision(at_s, broker_id=1 + rank % 2, bucket_user=name, rule=str(entity), limit_per_s=limit,
+                    rate_per_s=rate, quota_used_percent=100 * rate / limit, amount=50_000 + rank,
+                    users=[name], client_ids=[name])  # fmt: skip
 
 
 def _of_jmx(at_s: int) -> _Row:
@@ -149,7 +163,7 @@ def _of_jmx(at_s: int) -> _Row:
 
 
 def _violations() -> Iterator[_Row]:
-    yield violation(0, _EDIT_S, limit_per_s=1e6, peak_rate_per_s=1.1e6, peak_quota_used_percent=110.0)
+    yield violation(0, 300, limit_per_s=1e6, peak_rate_per_s=1.1e6, peak_quota_used_percent=110.0)
     yield violation(0, None, bucket_user="", bucket_client_id=SHARED, rule="clients/<default>", level=8)
     yield violation(0, 120, broker_id=3, quota_type="fetch", bucket_user="jmx-reader", source="jmx",
                     throttled_ms=None, throttled_requests=None)  # fmt: skip
@@ -164,15 +178,13 @@ def _requests() -> Iterator[_Row]:
 
 
 def _rules() -> Iterator[_Row]:
-    always = ((Entity(user="jmx-reader"), "consumer_byte_rate", 490_000.0),
-              (Entity(client_id=DEFAULT), "producer_byte_rate", 35e3),
-              (Entity(user=DEFAULT), "producer_byte_rate", 5e6),
-              *((Entity(user=name), "producer_byte_rate", 1e4) for name in HOSTILE))  # fmt: skip
-    for entity, key, value in always:
-        yield _rule(entity, second(-7_200), None, **{key: value})
-    alice = Entity(user="alice")
-    yield _rule(alice, second(-7_200), second(_EDIT_S), producer_byte_rate=1e6, request_percentage=50.0)
-    yield _rule(alice, second(_EDIT_S), None, producer_byte_rate=2e6, request_percentage=50.0)
+    yield _rule(Entity(user="jmx-reader"), second(-7_200), None, consumer_byte_rate=490_000.0)
+    yield _rule(Entity(client_id=DEFAULT), second(-7_200), None, producer_byte_rate=35e3)
+    for entity, limits in _LIMITS.items():
+        also = {"request_percentage": 50.0} if entity.user == "alice" else {}
+        ends = [second(from_s) for from_s, _ in limits[1:]]
+        for (from_s, limit), end in zip(limits, [*ends, None], strict=True):
+            yield _rule(entity, second(from_s or -7_200), end, producer_byte_rate=limit, **also)
 
 
 def _rule(entity: Entity, valid_from: object, valid_to: object, **values: float) -> _Row:
@@ -181,12 +193,11 @@ def _rule(entity: Entity, valid_from: object, valid_to: object, **values: float)
 
 
 def _changes() -> Iterator[_Row]:
-    edits = (("alice", _EDIT_S, 2e6, 1e6), (SCRIPT, 120, 1e4, 2e4), (QUOTED, 240, 1e4, None),
-             ("bob", 420, None, 8e6))  # fmt: skip
-    for version, (user, at_s, value, previous) in enumerate(edits):
-        yield {"cluster_id": "demo", **entity_columns(Entity(user=user)), "key": "producer_byte_rate",
-               "value": value, "previous_value": previous, "changed_at": second(at_s), "version": version,
-               "source": "zookeeper", "observed_at": second(at_s)}  # fmt: skip
+    for entity, limits in _LIMITS.items():
+        for version, ((_, previous), (at_s, value)) in enumerate(pairwise(limits)):
+            yield {"cluster_id": "demo", **entity_columns(entity), "key": "producer_byte_rate", "value": value,
+                   "previous_value": previous, "changed_at": second(at_s), "version": version,
+                   "source": "zookeeper", "observed_at": second(at_s)}  # fmt: skip
 
 
 def _enforcement() -> Iterator[_Row]:
@@ -195,7 +206,7 @@ def _enforcement() -> Iterator[_Row]:
         ("p1", "applied", 120, SCRIPT, 2e4, 1e4, "repeat-offenders", "enforcer", 720),
         ("p2", "applied", 200, EMOJI, 1e4, 5e4, "override", "dave <dave@example.com>", 500),
         ("p2", "restored", 500, EMOJI, 1e4, 5e4, "override", "enforcer", 500),
-        ("p3", "refused", 510, "bob", 5e6, 1e6, "lower-unused", "enforcer", None),
+        ("p3", "refused", 510, "alice", 2e6, 1e6, "lower-unused", "enforcer", None),
     )
     for sequence, (plan, event, at_s, user, before, after, policy, actor, until_s) in enumerate(steps, 1):
         yield {"cluster_id": "demo", "event_date": second(at_s).date(), "plan_id": plan, "step": 1,

@@ -118,8 +118,10 @@ def test_no_tables_and_no_valid_settings_are_no_names_and_no_message(tmp_path: P
 
 
 def test_a_command_that_nobody_completes_does_not_load_argcomplete() -> None:
-    program = "import sys; from kquota_spark.cli.main import main; main(['tables'])\n"
+    program = (
+        "import sys; from kquota_spark.cli.main import main; main(['tables'])\n"
         "print('argcomplete' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -13,6 +13,7 @@ from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_admin import Named
 from tests.unit.command_output import as_json, run, shown
+from tests.unit.old_broker import old_broker
 
 
 @pytest.fixture(autouse=True)
@@ -219,3 +220,12 @@ def test_resolve_takes_a_context_as_its_source() -> None:
     assert run(*asked, "--context", "gone", "--zookeeper", "z")[2] == (
         "kquota: --zookeeper and --context: quotas come from one source, name one of them\n"
     )
+
+
+def test_brokers_without_quota_calls_are_one_line_that_says_what_to_use_instead() -> None:
+    with old_broker() as address:
+        run("context", "add", "old", "--bootstrap-server", address)
+        run("context", "use", "old")
+        problem = f"kquota: Kafka {address} is older than 2.6 and has no calls for quotas: use --zookeeper\n"
+        assert run("kfk", "query", "--kafka", "old") == (1, "", problem)
+        assert run("resolve", "--user=a", "--client-id=c", "--bootstrap-server", address) == (1, "", problem)

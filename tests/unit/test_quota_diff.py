@@ -161,7 +161,7 @@ def test_names_that_only_look_mangled_are_not() -> None:
     assert list(mangled_names({Entity("a"): {KEY: 1e6}}, {Entity("a%"): {KEY: 1e6}})) == []
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(50), 472, 1130, 2056, 2076, 2522])
 def test_no_client_that_resolves_differently_is_missed(seed: int) -> None:
     """Every client of a small world that gets another limit is told, itself or as one of its kind."""
     draw = random.Random(seed)

@@ -172,3 +172,37 @@ def test_no_rules_is_one_line(tmp_path: Path) -> None:
     )
     code, _, err = run("tree", "--tables", str(tmp_path / "nowhere"))
     assert (code, err.startswith("kquota: tables path")) == (1, True)
+
+
+def test_the_quotas_of_a_file_with_what_the_tables_know(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(
+        "- {user: alice, type: producer_byte_rate, value: 7}\n"
+        "- {ip: '::1', type: connection_creation_rate, value: 9}\n",
+        encoding="utf-8",
+    )
+    answer = as_json("tree", str(path), "--tables", clean(tmp_path / "t"))
+    assert answer["source"] == f"file {path}"
+    rows = {(row["entity"], row["key"]): row for row in answer["rows"]}
+    alice, ip = rows["users/alice", "producer_byte_rate"], rows["ips/::1", "connection_creation_rate"]
+    assert (alice["limit"], alice["requests"], alice["marks"], ip["limit"]) == (7.0, 4, [], 9.0)
+    # It governed by the tables, and is not in the file.
+    assert rows["users/<default>", "producer_byte_rate"]["marks"] == ["default", "removed"]
+    alone = as_json("tree", str(path), "--tables", str(tmp_path / "none"))
+    assert {row["entity"]: row["requests"] for row in alone["rows"]} == {"users/alice": None, "ips/::1": None}
+
+
+def test_rules_that_only_jmx_tells_of_have_hits_without_numbers(tmp_path: Path) -> None:
+    jmx = dict.fromkeys(("requests", "amount", "late", "throttled_requests", "total_throttle_ms"))
+    write_table(tmp_path, "quota_rules", source(9), rule("ips/<default>", None, connection_creation_rate=20.0),
+                rule("ips/10.0.0.1", None, connection_creation_rate=9.0))  # fmt: skip
+    write_table(
+        tmp_path, "decisions",
+        *(governed("ips/<default>", n, quota_type="connection", source="jmx", observed_throttle_ms=n, **jmx)
+          for n in range(3)),
+    )  # fmt: skip
+    out = shown("tree", "--tables", str(tmp_path))
+    # Samples at 1 and 2 s had a throttle; the other rule was looked at and governed nothing.
+    lines = [line.split() for line in out.splitlines()[2:4]]
+    assert lines[0] == ["├─", "<default>", "connection", "20/s", "-", "-", "2", "s", "default"]
+    assert lines[1] == ["└─", "10.0.0.1", "connection", "9/s", "0", "0", "0", "s", "no", "hit"]

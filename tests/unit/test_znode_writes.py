@@ -16,13 +16,14 @@ from kquota_spark.formats.znode_writes import (
     parse_change_notification,
     with_quotas,
 )
-from kquota_spark.formats.znodes import QuotaPayload, decode_quota_node
-from kquota_spark.model.entities import DEFAULT, Entity, IpEntity
-from kquota_spark.model.quota_types import AnyKey, QuotaKey
+from kquota_spark.formats.znodes import QuotaPayload, decode_node, decode_quota_node
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
+from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 _SETTINGS = settings(deadline=None, print_blob=True)
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT, MUTATIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
+CONNECTIONS = IpQuotaKey.CONNECTION_CREATION_RATE
 CANARY = "c2FsdA-canary"
 ALICE = Entity("alice")
 
@@ -149,6 +150,34 @@ def test_only_a_user_by_name_may_hold_other_keys(entity: Entity) -> None:
         f"{entity}: its node is left as it is: it holds other keys than quotas, which brokers refuse to write there"
     )
     assert with_quotas(entity, node(consumer_byte_rate="7"), {PRODUCE: 1.0, FETCH: None}) is not None
+
+
+def test_an_ip_is_a_whole_number_of_32_bits_and_its_node_holds_nothing_else() -> None:
+    data = b'{"version":1,"config":{"connection_creation_rate":"5"}}'
+    ip = IpEntity("10.0.0.1")
+    assert (
+        with_quotas(ip, None, {CONNECTIONS: 5.0}) == with_quotas(ip, EMPTY_NODE, {CONNECTIONS: 5.0}) == data
+    )
+    assert with_quotas(ip, data, {CONNECTIONS: None}) is None
+    assert decode_node("ips/10.0.0.1", with_quotas(ip, data, {CONNECTIONS: 2.0**31 - 1})).values == {
+        CONNECTIONS: 2_147_483_647.0
+    }
+    for value in (-1.0, 1.5, 2.0**31, math.nan, math.inf):
+        with pytest.raises(ValueError, match="expected a whole number of 32 bits, 0 or more"):
+            with_quotas(ip, None, {CONNECTIONS: value})
+    with pytest.raises(ValueError, match="its node is left as it is: it holds other keys than quotas"):
+        with_quotas(ip, node(**{CANARY: "x"}), {CONNECTIONS: 1.0})
+
+
+def test_a_key_is_of_users_and_client_ids_or_of_ips() -> None:
+    cases: list[tuple[AnyEntity, AnyKey, str]] = [
+        (IpEntity(DEFAULT), PRODUCE, "ips/<default>: producer_byte_rate is no quota of ips"),
+        (ALICE, CONNECTIONS, "users/alice: connection_creation_rate is no quota of users and client ids"),
+    ]
+    for entity, key, problem in cases:
+        with pytest.raises(ValueError) as raised:
+            with_quotas(entity, None, {key: 1.0})
+        assert str(raised.value) == problem
 
 
 def test_notifications_are_those_of_a_broker() -> None:

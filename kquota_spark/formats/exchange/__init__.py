@@ -2,5 +2,10 @@
 
 One module a format with `read(text: str) -> QuotaSet` and `write(quotas: QuotaSet) -> str`; `read` raises ValueError
 with one line a problem, each naming its place in the text. What a format cannot say, `write` refuses (ValueError)
-rather than leaving it out.
+rather than leaving it out. `registry` has them all.
 """
+
+NAMES = (
+    "declared", "kfk", "rpk", "kafka-configs", "kafka-configs-commands", "strimzi", "terraform", "znode-tree",
+)  # fmt: skip
+"""The names in the registry, here for those who do not need the formats themselves."""

@@ -1,6 +1,6 @@
-"""Our own `quotas.yaml` as a set: what it says until further notice; written with no beginning and no end.
+"""Our own `quotas.yaml` as a set: what it says of one moment; written with no beginning and no end.
 
-Entries that end are history and are left out; one that begins later counts. `formats.quota_file` has the format.
+`formats.quota_file` has the format.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kquota_spark.formats.quota_file_text import quota_file_text
 from kquota_spark.model.entities import AnyEntity, IpEntity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey
-from kquota_spark.model.rules import BEGINNING_MS, RuleStretch, stretches
+from kquota_spark.model.rules import BEGINNING_MS, END_MS, RuleStretch, stretches
 
 _IP_KEY = IpQuotaKey.CONNECTION_CREATION_RATE
 
@@ -23,16 +23,29 @@ def read(text: str) -> QuotaSet:
     Raises:
         ValueError: one line a problem.
     """
+    return read_at(text, END_MS - 1)
+
+
+def read_at(text: str, time_ms: int) -> QuotaSet:
+    """The quotas in force at a moment.
+
+    Raises:
+        ValueError: one line a problem.
+    """
     found = parse_quotas(checked_text(text))
     quotas: dict[AnyEntity, dict[AnyKey, float]] = {
         rule.entity: dict(rule.values)
         for rule in stretches(found.changes)
-        if rule.valid_to_ms is None and rule.values
+        if rule.values and _holds(time_ms, rule.valid_from_ms, rule.valid_to_ms)
     }
     for limit in found.ip_limits:
-        if limit.to_ms is None:
+        if _holds(time_ms, limit.from_ms, limit.to_ms):
             quotas[limit.entity] = {_IP_KEY: float(limit.connections_per_s)}
     return quotas
+
+
+def _holds(time_ms: int, from_ms: int, to_ms: int | None) -> bool:
+    return from_ms <= time_ms and (to_ms is None or time_ms < to_ms)
 
 
 def write(quotas: QuotaSet) -> str:

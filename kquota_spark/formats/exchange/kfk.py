@@ -11,41 +11,40 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
-from kquota_spark.model.quota_set import QuotaSet, in_order
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey, parse_key
+from kquota_spark.formats.exchange.documents import read_json
+from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
+from kquota_spark.formats.exchange.writing import parts_of, writable
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Default
+from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
-_NAME_FIELDS = {"user": "user", "client": "client-id", "ip": "ip"}
+_PARTS = {"user": "user", "client": "client-id", "ip": "ip"}
+"""What it calls the types of the Admin API, which it uses inside of these parts."""
+_NAMES = {kind: part for part, kind in _PARTS.items()}
 _DEFAULTS = {"user": True, "client": "true", "ip": True}
 """As kfk-quotas writes them."""
-_KEY_ORDER: Sequence[AnyKey] = (
-    QuotaKey.PRODUCER_BYTE_RATE,
-    QuotaKey.CONSUMER_BYTE_RATE,
-    QuotaKey.REQUEST_PERCENTAGE,
-    QuotaKey.CONTROLLER_MUTATION_RATE,
-    IpQuotaKey.CONNECTION_CREATION_RATE,
-)
-_LONGEST_SHOWN = 60
+_KEYS: tuple[AnyKey, ...] = (*QuotaKey, *IpQuotaKey)
+"""In the order of kfk-quotas, which knows no controller_mutation_rate."""
 
 
 def write(quotas: QuotaSet) -> str:
     """The array on one line, with a line feed; entities by level and name.
 
     Raises:
-        ValueError: a value that JSON has no number for.
+        ValueError: a name or value that nothing can hold.
     """
-    return as_line(quotas, in_order(quotas))
+    return as_line(quotas, [entity for entity, _ in writable(quotas)])
 
 
-def as_line(quotas: QuotaSet, order: Sequence[AnyEntity]) -> str:
-    """As `write`, in a given order.
+def as_line(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> str:
+    """These entities of a set in this order, with whatever values a cluster holds.
 
     Raises:
         ValueError: a value that JSON has no number for.
     """
     entries = [
         {"clientEntity": _entity_json(entity), "constraints": _constraints(entity, quotas[entity])}
-        for entity in order
+        for entity in entities
     ]
     return json.dumps(entries, separators=(",", ":"), ensure_ascii=False) + "\n"
 
@@ -54,34 +53,22 @@ def read(text: str) -> QuotaSet:
     """The quotas of an array; entries of one entity are added up.
 
     Raises:
-        ValueError: one line a problem, each with its place, e.g. `[3].constraints.producer_byte_rate`.
+        ValueError: one line a problem, each with its place, e.g. `[3].constraints`.
     """
-    try:
-        entries = json.loads(text, object_pairs_hook=_without_twins)
-    except (ValueError, RecursionError) as error:
-        msg = f"not JSON: {error}"
-        raise ValueError(msg) from None
+    entries = read_json(checked_text(text))
     if not isinstance(entries, list):
-        msg = f"{_shown(entries)}, expected an array of entities with constraints"
+        msg = f"{shown(entries)}, expected an array of entities with constraints"
         raise ValueError(msg)
-    problems: list[str] = []
-    quotas: dict[AnyEntity, dict[AnyKey, float]] = {}
+    reading = Reading()
     for index, entry in enumerate(entries):
-        _take(entry, f"[{index}]", quotas, problems)
-    if problems:
-        raise ValueError("\n".join(problems))
-    return quotas
+        _take(entry, f"[{index}]", reading)
+    return reading.quotas()
 
 
 def _entity_json(entity: AnyEntity) -> dict[str, Any]:
-    if isinstance(entity, IpEntity):
-        parts: Mapping[str, Name] = {"ip": entity.ip}
-    else:
-        parts = {"user": entity.user, "client": entity.client_id}
     return {
-        part: {"default": _DEFAULTS[part]} if name is DEFAULT else {_NAME_FIELDS[part]: name}
-        for part, name in parts.items()
-        if name is not None
+        _NAMES[kind]: {"default": _DEFAULTS[_NAMES[kind]]} if name is DEFAULT else {kind: name}
+        for kind, name in parts_of(entity)
     }
 
 
@@ -90,89 +77,42 @@ def _constraints(entity: AnyEntity, values: Mapping[AnyKey, float]) -> dict[str,
         if not math.isfinite(value):
             msg = f"{entity}: {key.value} {value}: JSON has no such number"
             raise ValueError(msg)
-    return {key.value: float(values[key]) for key in _KEY_ORDER if key in values}
+    return {key.value: float(values[key]) for key in _KEYS if key in values}
 
 
-def _take(entry: Any, where: str, quotas: dict[AnyEntity, dict[AnyKey, float]], problems: list[str]) -> None:
-    """Add one entry of the array."""
+def _take(entry: Any, where: str, reading: Reading) -> None:
+    """Read one entry of the array."""
     if not isinstance(entry, dict) or not {"clientEntity"} <= entry.keys() <= {"clientEntity", "constraints"}:
-        problems.append(f"{where}: {_shown(entry)}, expected clientEntity and constraints")
+        reading.problem(where, f"{shown(entry)}, expected clientEntity and constraints")
         return
-    entity = _entity(entry["clientEntity"], f"{where}.clientEntity", problems)
     constraints = entry.get("constraints", {})
     if not isinstance(constraints, dict):
-        problems.append(f"{where}.constraints: {_shown(constraints)}, expected an object")
+        reading.problem(f"{where}.constraints", f"{shown(constraints)}, expected a mapping")
         return
-    for name, value in constraints.items():
-        place = f"{where}.constraints.{name}"
-        try:
-            key = parse_key(name)
-        except ValueError:
-            problems.append(f"{place}: expected one of {', '.join(key.value for key in _KEY_ORDER)}")
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            problems.append(f"{place}: {_shown(value)}, expected a number")
-        elif entity is not None:
-            _put(quotas, entity, key, float(value), place, problems)
-
-
-def _put(
-    quotas: dict[AnyEntity, dict[AnyKey, float]],
-    entity: AnyEntity,
-    key: AnyKey,
-    value: float,
-    place: str,
-    problems: list[str],
-) -> None:
-    if isinstance(key, IpQuotaKey) != isinstance(entity, IpEntity):
-        problems.append(f"{place}: no quota of {entity}")
-    elif key in quotas.get(entity, {}):
-        problems.append(f"{place}: stands twice for {entity}")
-    else:
-        quotas.setdefault(entity, {})[key] = value
-
-
-def _entity(found: Any, where: str, problems: list[str]) -> AnyEntity | None:
-    if not isinstance(found, dict) or not found.keys() <= _NAME_FIELDS.keys() or not found:
-        problems.append(f"{where}: {_shown(found)}, expected user, client or ip")
-        return None
-    names: dict[str, str | Default] = {}
-    for part, value in found.items():
-        name = _name(part, value, f"{where}.{part}", problems)
-        if name is None:
-            return None
-        names[part] = name
-    if "ip" not in names:
-        return Entity(names.get("user"), names.get("client"))
-    if len(names) > 1:
-        problems.append(f"{where}: an ip stands alone")
-        return None
     try:
-        return IpEntity(names["ip"])
+        parts = _parts(entry["clientEntity"])
     except ValueError as error:
-        problems.append(f"{where}.ip: {error}")
-        return None
+        reading.problem(f"{where}.clientEntity", str(error))
+        return
+    entity = reading.entity(f"{where}.clientEntity", parts)
+    if entity is not None:
+        for name, value in constraints.items():
+            reading.add(f"{where}.constraints", entity, name, value)
 
 
-def _name(part: str, found: Any, where: str, problems: list[str]) -> str | Default | None:
-    field = _NAME_FIELDS[part]
+def _parts(found: Any) -> list[tuple[str, str | Default]]:
+    if not isinstance(found, dict) or not found or not found.keys() <= _PARTS.keys():
+        msg = f"{shown(found)}, expected {', '.join(_PARTS)}"
+        raise ValueError(msg)
+    return [(_PARTS[part], _name(part, value)) for part, value in found.items()]
+
+
+def _name(part: str, found: Any) -> str | Default:
+    kind = _PARTS[part]
     match found:
         case {"default": True | "true", **rest} if not rest:
             return DEFAULT
-        case {**rest} if rest.keys() == {field} and isinstance(rest[field], str):
-            return str(rest[field])
-    problems.append(f'{where}: {_shown(found)}, expected {{"{field}": NAME}} or {{"default": true}}')
-    return None
-
-
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        msg = "a key stands twice in one object"
-        raise ValueError(msg)
-    return found
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+        case {**rest} if rest.keys() == {kind} and isinstance(rest[kind], str):
+            return str(rest[kind])
+    msg = f'{part}: expected {{"{kind}": NAME}} or {{"default": true}}'
+    raise ValueError(msg)

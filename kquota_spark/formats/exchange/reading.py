@@ -7,12 +7,13 @@ from typing import Any
 
 from kquota_spark.formats.quota_values import expected_value, finite_number
 from kquota_spark.model.entities import AnyEntity, Default, Entity, IpEntity, Name
+from kquota_spark.model.entity_filter import EntityType
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey, parse_key
 
 MOST_CHARACTERS = 16_000_000
 _MOST_PROBLEMS = 50
-_TYPES = ("user", "client-id", "ip")
+_TYPES = tuple(kind.value for kind in EntityType)
 
 
 def checked_text(text: str) -> str:

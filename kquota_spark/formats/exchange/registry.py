@@ -7,7 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from kquota_spark.formats.exchange import declared, kafka_configs, rpk, strimzi, terraform, znode_tree
+from kquota_spark.formats.exchange import (
+    declared,
+    kafka_configs,
+    kafka_configs_commands,
+    kfk,
+    rpk,
+    strimzi,
+    terraform,
+    znode_tree,
+)
+from kquota_spark.formats.exchange.reading import checked_text
+from kquota_spark.formats.exchange.writing import writable
 from kquota_spark.model.entities import LEVELS
 from kquota_spark.model.quota_set import QuotaSet
 
@@ -27,6 +38,7 @@ class Format:
         write: quotas to its text; ValueError with one line for each that it cannot say.
         sign: found in the beginning of its files, and of no others.
         levels: of the entities that it can say, None for ips.
+        read_at: as `read`, of one moment; None for a format that tells of one moment only.
     """
 
     name: str
@@ -36,10 +48,22 @@ class Format:
     write: Callable[[QuotaSet], str]
     sign: re.Pattern[str]
     levels: frozenset[int | None] = _ALL
+    read_at: Callable[[str, int], QuotaSet] | None = None
 
 
 def _sign(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
+
+
+def _read_kfk(text: str) -> QuotaSet:
+    """As kfk-quotas itself takes them, but for what no cluster holds."""
+    quotas = kfk.read(checked_text(text))
+    writable(quotas)
+    return quotas
+
+
+def _write_kfk(quotas: QuotaSet) -> str:
+    return kfk.write(dict(writable(quotas)))
 
 
 FORMATS: Mapping[str, Format] = {
@@ -52,6 +76,15 @@ FORMATS: Mapping[str, Format] = {
             declared.read,
             declared.write,
             _sign(r"^- *(?:\{ *)?[\"']?(?:user|client_id|ip|type|value|from_ms|to_ms)[\"']? *:"),
+            read_at=declared.read_at,
+        ),
+        Format(
+            "kfk",
+            "the JSON of kfk-quotas",
+            (),
+            _read_kfk,
+            _write_kfk,
+            _sign(r"\"clientEntity\"\s*:"),
         ),
         Format(
             "rpk",
@@ -68,6 +101,14 @@ FORMATS: Mapping[str, Format] = {
             kafka_configs.read,
             kafka_configs.write,
             _sign(r"^(?:Quota c|C)onfigs for .* are"),
+        ),
+        Format(
+            "kafka-configs-commands",
+            "a script of kafka-configs.sh --alter; written only",
+            (".sh",),
+            kafka_configs_commands.read,
+            kafka_configs_commands.write,
+            _sign(r"^kafka-configs(?:\.sh)? .*--alter "),
         ),
         Format(
             "strimzi",

@@ -7,11 +7,12 @@ from decimal import Decimal
 
 from kquota_spark.formats.exchange.reading import name_problem, shown
 from kquota_spark.formats.quota_values import expected_value
-from kquota_spark.model.entities import DEFAULT, AnyEntity, IpEntity, Name
+from kquota_spark.model import entity_filter
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Default, IpEntity
 from kquota_spark.model.quota_set import QuotaSet, in_order
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
-Parts = tuple[tuple[str, Name], ...]
+Parts = tuple[tuple[str, str | Default], ...]
 """The parts of an entity with the types of the Admin API, `user` first."""
 
 
@@ -48,19 +49,16 @@ def refuse(problems: list[str]) -> None:
 
 def parts_of(entity: AnyEntity) -> Parts:
     """The parts that an entity has."""
-    if isinstance(entity, IpEntity):
-        return (("ip", entity.ip),)
-    parts = (("user", entity.user), ("client-id", entity.client_id))
-    return tuple((kind, name) for kind, name in parts if name is not None)
+    return tuple((kind.value, name) for kind, name in entity_filter.parts_of(entity).items())
 
 
-def default_as_text(entity: AnyEntity, name: Name, problems: list[str]) -> str:
+def default_as_text(entity: AnyEntity, name: str | Default, problems: list[str]) -> str:
     """A name where `<default>` stands for the default: nobody can really be called that, which is noted."""
-    if name is DEFAULT:
-        return DEFAULT.value
+    if isinstance(name, Default):
+        return name.value
     if name == DEFAULT.value:
         problems.append(f"{entity}: really called {DEFAULT.value}, which means the default in this format")
-    return str(name)
+    return name
 
 
 def number_text(value: float) -> str:

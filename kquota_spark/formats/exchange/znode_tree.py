@@ -10,17 +10,14 @@ dropped when read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from kquota_spark.formats.exchange.documents import read_json
 from kquota_spark.formats.exchange.reading import Reading, checked_text
-from kquota_spark.formats.exchange.writing import number_text, writable
-from kquota_spark.formats.znode_writes import encoded_config, with_quotas
+from kquota_spark.formats.exchange.writing import writable
+from kquota_spark.formats.znode_writes import with_quotas
 from kquota_spark.formats.znodes import ROOTS, decode_node, has_data, name_nodes
-from kquota_spark.model.entities import AnyEntity, Entity
 from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey, QuotaKey
 
 _CONFIG = "/config/"
 
@@ -69,17 +66,7 @@ def write(quotas: QuotaSet) -> str:
         ValueError: a name or value that nothing can hold.
     """
     lines = [
-        f"\n{json.dumps(_CONFIG + str(entity))}: {_data(entity, values)}"
+        f"\n{json.dumps(_CONFIG + str(entity))}: {(with_quotas(entity, None, values) or b'').decode()}"
         for entity, values in writable(quotas)
     ]
     return f"{{{','.join(lines)}\n}}\n"
-
-
-def _data(entity: AnyEntity, values: Mapping[AnyKey, float]) -> str:
-    if isinstance(entity, Entity):
-        data = with_quotas(
-            entity, None, {key: value for key, value in values.items() if isinstance(key, QuotaKey)}
-        )
-    else:
-        data = encoded_config({key.value: number_text(value) for key, value in values.items()})
-    return (data or b"").decode()

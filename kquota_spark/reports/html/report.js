@@ -18,10 +18,20 @@
   // --- texts: plotly reads tags and entities in labels, and names are anything ------------------------------------
   const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   const brief = (text, most) => {
+    // Names of one family differ at their ends: what is left out is left out in the middle.
     const chars = [...text];
-    return plain(chars.length > most ? `${chars.slice(0, most - 1).join("")}…` : text);
+    if (chars.length <= most) return plain(text);
+    const end = Math.floor((most - 1) * 0.4);
+    return plain(`${chars.slice(0, most - 1 - end).join("")}…${chars.slice(-end).join("")}`);
   };
-  const isNarrow = (node) => node.clientWidth < 560;
+  // The page of a printer is A4 across, whatever the window was.
+  let isPrinting = false;
+  const widthOf = (node) => (isPrinting ? 1000 : node.clientWidth);
+
+  // Labels have the same room in every chart, so that charts stand under each other.
+  const labelRoom = (node) => (isNarrow(node) ? 112 : 190);
+  const labelChars = (node) => Math.floor((labelRoom(node) - 14) / 7);
+  const isNarrow = (node) => widthOf(node) < 560;
 
   // --- what every chart has ----------------------------------------------------------------------------------------
   const axis = (more) => ({
@@ -29,20 +39,16 @@
     fixedrange: true, automargin: false, ...more,
   });
   const layout = (node, height, more) => ({
-    height, width: node.clientWidth, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    height, width: widthOf(node), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("faint") },
     margin: { l: 8, r: 8, t: 8, b: 32 }, showlegend: false, dragmode: false, hovermode: "closest",
     hoverlabel: { bgcolor: colour("page"), bordercolor: colour("faint"), font: { color: colour("ink"), size: 12 }, align: "left" },
     ...more,
   });
   const rowAxis = (node, labels, more) => axis({
-    tickmode: "array", tickvals: labels.map((_, i) => i), ticktext: labels.map((text) => brief(text, isNarrow(node) ? 15 : 30)),
+    tickmode: "array", tickvals: labels.map((_, i) => i), ticktext: labels.map((text) => brief(text, labelChars(node))),
     range: [labels.length - 0.5, -0.5], showgrid: false, zeroline: false, ticks: "", ...more,
   });
-  const labelRoom = (node, labels) => {
-    const longest = Math.max(...labels.map((text) => Math.min([...text].length, isNarrow(node) ? 15 : 30)));
-    return Math.round(longest * 7.2) + 16;
-  };
   const aside = (node, texts) => texts.map((text, i) => ({
     x: 1, xref: "paper", xanchor: "right", xshift: isNarrow(node) ? 88 : 128, y: i, text: plain(text), showarrow: false,
     font: { color: colour("ink"), size: 12 },
@@ -56,7 +62,7 @@
       text: data.labels.map((text, i) => `${brief(text, 60)}<br>${plain(data.hover[i])}`), textposition: "none", hovertemplate: "%{text}<extra></extra>",
     }],
     layout: layout(node, 48 + 26 * data.labels.length, {
-      margin: { l: labelRoom(node, data.labels), r: 72, t: 4, b: 36 },
+      margin: { l: labelRoom(node), r: 72, t: 4, b: 36 },
       yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", rangemode: "tozero", nticks: 6 }),
       annotations: aside(node, data.texts).map((one) => ({ ...one, xshift: 66 })),
     }),
@@ -73,7 +79,7 @@
       hovertemplate: "together %{x:.1f} %<extra></extra>",
     }],
     layout: layout(node, 48 + 26 * data.labels.length, {
-      margin: { l: labelRoom(node, data.labels), r: isNarrow(node) ? 96 : 136, t: 4, b: 36 },
+      margin: { l: labelRoom(node), r: isNarrow(node) ? 96 : 136, t: 4, b: 36 },
       yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", range: [0, 101], nticks: 6 }),
       annotations: aside(node, data.texts),
     }),
@@ -85,17 +91,17 @@
     const hover = data.percent.map((row, i) => row.map((value) =>
       `${brief(data.labels[i], 60)}<br>${value === null ? "no traffic or no limit" : `${value} % of the quota`}`));
     const middle = data.slots.map((slot) => slot + data.slot_ms / 2);
-    const isRoomy = (node.clientWidth - labelRoom(node, data.labels)) / data.slots.length >= 26;
+    const cellWidth = (widthOf(node) - labelRoom(node)) / data.slots.length;
     return {
       traces: [{
-        type: "heatmap", x: middle, y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 4.5, xgap: 1, ygap: 1,
+        type: "heatmap", x: middle, y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 4.5, xgap: cellWidth >= 6 ? 1 : 0, ygap: 1,
         colorscale: steps, showscale: false, hoverongaps: false, customdata: hover,
         text: data.percent.map((row) => row.map((value) => (value === null || value < 80 ? "" : String(Math.round(value))))),
-        texttemplate: isRoomy ? "%{text}" : "", textfont: { size: 10 },
+        texttemplate: cellWidth >= 26 ? "%{text}" : "", textfont: { size: 10 },
         hovertemplate: "%{customdata}<br>%{x|%Y-%m-%d %H:%M}<extra></extra>",
       }],
       layout: layout(node, 44 + Math.max(20, Math.min(26, 400 / data.labels.length)) * data.labels.length, {
-        margin: { l: labelRoom(node, data.labels), r: 8, t: 4, b: 36 },
+        margin: { l: labelRoom(node), r: 8, t: 4, b: 36 },
         yaxis: rowAxis(node, data.labels),
         xaxis: axis({ type: "date", showgrid: false, range: [data.slots[0], data.slots.at(-1) + data.slot_ms], nticks: isNarrow(node) ? 4 : 10 }),
       }),
@@ -122,10 +128,14 @@
         hovertemplate: "throttled %{customdata}<extra></extra>",
       }],
       layout: layout(node, 300, {
-        margin: { l: 64, r: 12, t: 28, b: 36 }, showlegend: true, hovermode: "x unified",
-        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
+        margin: isNarrow(node) ? { l: 64, r: 8, t: 28, b: 36 } : { l: labelRoom(node), r: 8, t: 8, b: 36 },
+        showlegend: true, hovermode: "x unified",
+        // In the gutter where other charts have their labels.
+        legend: isNarrow(node)
+          ? { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" }
+          : { x: -70 / (widthOf(node) - labelRoom(node) - 8), xanchor: "right", y: 1, yanchor: "top", bgcolor: "rgba(0,0,0,0)" },
         yaxis: axis({ rangemode: "tozero", tickformat: format, ticksuffix: line.suffix, nticks: 6 }),
-        xaxis: axis({ type: "date", showgrid: false, nticks: isNarrow(node) ? 4 : 10, hoverformat: "%Y-%m-%d %H:%M:%S" }),
+        xaxis: axis({ type: "date", showgrid: false, range: [line.slots[0], line.slots.at(-1) + line.slot_ms], nticks: isNarrow(node) ? 4 : 10, hoverformat: "%Y-%m-%d %H:%M:%S" }),
       }),
     };
   };
@@ -141,9 +151,9 @@
         hovertemplate: "%{customdata}<extra></extra>",
       }],
       layout: layout(node, 48 + 26 * data.labels.length, {
-        margin: { l: labelRoom(node, data.labels), r: 16, t: 4, b: 36 },
+        margin: { l: labelRoom(node), r: 16, t: 4, b: 36 },
         yaxis: rowAxis(node, data.labels, { showgrid: true }), xaxis: axis({ ticksuffix: " x", nticks: 8 }),
-        shapes: [{ type: "line", x0: 1, x1: 1, yref: "paper", y0: 0, y1: 1, line: { color: colour("ink"), width: 1.2, dash: "dot" } }],
+        shapes: [{ type: "line", layer: "below", x0: 1, x1: 1, yref: "paper", y0: 0, y1: 1, line: { color: colour("ink"), width: 1.2, dash: "dot" } }],
       }),
     };
   };
@@ -158,7 +168,7 @@
         customdata: data.points.map((one) => brief(one.text, 120)), hovertemplate: "%{customdata}<extra></extra>",
       }],
       layout: layout(node, 48 + 26 * data.labels.length, {
-        margin: { l: labelRoom(node, data.labels), r: 16, t: 4, b: 36 },
+        margin: { l: labelRoom(node), r: 8, t: 4, b: 36 },
         yaxis: rowAxis(node, data.labels, { showgrid: true }),
         xaxis: axis({ type: "date", showgrid: false, range: [data.from_ms, data.to_ms], nticks: isNarrow(node) ? 4 : 10 }),
       }),
@@ -214,10 +224,12 @@
   addEventListener("beforeprint", () => {
     before = { theme: root.dataset.theme, closed: all("details:not([open])") };
     root.dataset.theme = "light";
+    isPrinting = true;
     before.closed.forEach((node) => { node.open = true; });
     drawAll();
   });
   addEventListener("afterprint", () => {
+    isPrinting = false;
     if (before.theme) root.dataset.theme = before.theme; else delete root.dataset.theme;
     before.closed.forEach((node) => { node.open = false; });
     drawAll();

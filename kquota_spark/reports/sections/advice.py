@@ -6,7 +6,7 @@ from kquota_spark.formats.person_units import broker_text
 from kquota_spark.reports.audit_report import AuditReport, Recommendation
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
-from kquota_spark.reports.sections.words import count_cell, counted, finite, rate_cell, share_text
+from kquota_spark.reports.sections.words import count_cell, counted, finite, rate_cell, sentence, share_text
 
 _SEVERITY_TONES = {"high": Tone.OVER, "warning": Tone.NEAR}
 MOST_ADVICE = 50
@@ -15,19 +15,24 @@ MOST_ADVICE = 50
 def unprotected_section(report: AuditReport) -> Section:
     """Findings about traffic that no rule meters as its owner may think."""
     count = len(report.unprotected) + report.unprotected_left_out
-    columns = (Column("severity"), Column("finding"), Column("about"), Column("what"), Column("what to do"))
-    rows = [
+    columns = (
+        Column("severity", is_short=True),
+        Column("finding", is_short=True),
+        Column("about"),
+        Column("what"),
+        Column("what to do"),
+    )
+    rows = (
         (
             Cell(one.severity, tone=_SEVERITY_TONES.get(one.severity, Tone.PLAIN)),
             Cell(one.kind),
             Cell(one.subject),
-            Cell(one.sentence),
-            Cell(one.advice),
+            Cell(sentence(one.sentence)),
+            Cell(sentence(one.advice)),
         )
         for one in report.unprotected
-    ]
-    table = table_of("Traffic without the protection it seems to have", columns, rows, report.unprotected_left_out,
-                     "findings")  # fmt: skip
+    )
+    table = table_of("Traffic without the protection it seems to have", columns, rows, count, "findings")
     empty = "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
     return Section(
         anchor="unprotected",
@@ -43,21 +48,20 @@ def to_do_section(report: AuditReport) -> Section:
     """Recommendations, each with the command that shows what it would do."""
     head = report.head
     shown = report.recommendations[:MOST_ADVICE]
-    more = len(report.recommendations) - len(shown)
+    count = len(report.recommendations) + report.recommendations_left_out
+    more = count - len(shown)
     title = "What to do" if head.tenant is None else "What can you do?"
     if not shown:
-        lead = "Nothing: the limits fit what this stretch shows."
+        lead = "Nothing is recommended from what this stretch shows."
     elif head.is_first_look:
-        lead = f"{counted(len(report.recommendations), 'starting value')}; every command shows first what it would do."
+        lead = f"{counted(count, 'starting value')}; every command shows first what it would do."
     else:
-        lead = f"{counted(len(report.recommendations), 'step')}; every command shows first what it would do."
+        lead = f"{counted(count, 'step')}; every command shows first what it would do."
     return Section(
         anchor="to-do",
         short="To do",
         title="Where to begin" if head.is_first_look else title,
-        lead=f"{lead} The {counted(more, 'step')} left out here are in the CSV and JSON forms."
-        if more
-        else lead,
+        lead=f"{lead} The largest are shown; {more:,} more are left out." if more else lead,
         advice=tuple(_advice(one) for one in shown),
     )
 
@@ -67,8 +71,12 @@ def _advice(one: Recommendation) -> Advice:
     change = ""
     if one.key:
         present, recommended = (rate_cell(kind, value) for value in (one.present, one.recommended))
-        change = f"{one.key} {present.text} → {recommended.text}"
-    return Advice(one.entity or "The cluster", change, one.reason, one.command)
+        # Without a value there is only something to run where a quota is to go.
+        is_change = one.recommended is not None or one.command
+        change = (
+            f"{one.key} {present.text} → {recommended.text}" if is_change else f"{one.key} {present.text}"
+        )
+    return Advice(one.entity or "The cluster", change, sentence(one.reason), one.command)
 
 
 def capacity_section(report: AuditReport) -> Section:
@@ -101,7 +109,9 @@ def capacity_section(report: AuditReport) -> Section:
         short="Capacity",
         title="How much request time do brokers have?",
         lead=lead if rows else "Not known: the brokers' numbers of threads were not recorded.",
-        blocks=(Block("", table=table_of("Request time by broker", columns, rows), is_table_open=True),)
+        blocks=(
+            Block("", table=table_of("Request time by broker", columns, rows, len(rows)), is_table_open=True),
+        )
         if rows
         else (),
     )

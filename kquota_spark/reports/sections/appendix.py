@@ -61,7 +61,7 @@ DEFINITIONS = (
 
 
 def appendix_section(report: AuditReport) -> Section:
-    """Notes on this page, definitions, version."""
+    """Definitions and version."""
     head = report.head
     made = f"Made {moment(head.made_at_ms)} UTC by kquota {head.version} from the audit tables of {head.cluster_id}."
     return Section(
@@ -69,6 +69,5 @@ def appendix_section(report: AuditReport) -> Section:
         short="Definitions",
         title="Definitions",
         lead=f"{made} All times are UTC; kB, MB and GB are powers of 1,000.",
-        reasons=report.notes,
         definitions=DEFINITIONS,
     )

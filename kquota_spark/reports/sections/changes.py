@@ -9,9 +9,9 @@ from kquota_spark.reports.sections.words import counted, moment, rate_cell
 
 _MOST_ROWS_OF_TIMELINE = 14
 _COLUMNS = (
-    Column("time (UTC)"),
+    Column("time (UTC)", is_short=True),
     Column("entity"),
-    Column("quota"),
+    Column("quota", is_short=True),
     Column("before", is_number=True),
     Column("after", is_number=True),
     Column("what"),
@@ -57,9 +57,10 @@ def _timeline(report: AuditReport) -> Block:
     ordered = sorted(report.changes, key=lambda change: change.at_ms)
     entities = list(dict.fromkeys(change.entity for change in ordered))[:_MOST_ROWS_OF_TIMELINE]
     drawn = [change for change in ordered if change.entity in entities]
+    from_ms, to_ms = _extent(report)
     data = {
-        "from_ms": report.head.from_ms,
-        "to_ms": report.head.to_ms,
+        "from_ms": from_ms,
+        "to_ms": to_ms,
         "labels": entities,
         "points": [
             {
@@ -72,7 +73,7 @@ def _timeline(report: AuditReport) -> Block:
             for change in drawn
         ],
     }
-    rows = [
+    rows = (
         (
             Cell(moment(change.at_ms)),
             Cell(change.entity),
@@ -83,15 +84,26 @@ def _timeline(report: AuditReport) -> Block:
             Cell(change.by or "not known"),
         )
         for change in ordered
-    ]
+    )
     return Block(
         "Edits and enforcement over time",
         chart=Chart(
             "chart-changes", "timeline", f"When quotas changed: {counted(len(drawn), 'change')}", data
         ),
-        table=table_of("Changes of quotas", _COLUMNS, rows, report.changes_left_out, "changes"),
+        table=table_of(
+            "Changes of quotas", _COLUMNS, rows, len(ordered) + report.changes_left_out, "changes"
+        ),
         is_table_open=True,
     )
+
+
+def _extent(report: AuditReport) -> tuple[int, int]:
+    """What the heat maps show, so that both stand under each other, and every change."""
+    times = [change.at_ms for change in report.changes]
+    slots = [slot for heat in report.heat for slot in (heat.slots[0], heat.slots[-1] + heat.slot_ms)]
+    if not slots:
+        return report.head.from_ms, report.head.to_ms
+    return min(*times, *slots), max(*times, *slots)
 
 
 def _step(change: Change) -> str:

@@ -10,7 +10,9 @@ from kquota_spark.reports.sections.words import (
     bucket_of,
     client_of,
     counted,
+    done_word,
     finite,
+    in_order,
     of_the_stretch,
     share_text,
     type_word,
@@ -43,9 +45,9 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         first = f"{counted(hurt, 'bucket was', 'buckets were')} throttled, {name} for {share}"
         detail = f"{name}: {share}"
     second = (
-        f"{counted(near, 'more is', 'more are')} within 80 % of the limit"
+        f"{near:,} more came near the limit"
         if near
-        else "nobody else is near a limit"
+        else f"{'nobody else' if hurt else 'nobody'} came near a limit"
     )
     third = (
         f"{counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
@@ -108,9 +110,12 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         if peak is None
         else Tile("Highest use", person_percent(peak), "of your quota", used_tone(peak))
     )
-    used = [(of_type.quota_type, sum(one.amount for one in of_type.talkers)) for of_type in report.talkers]
-    texts = [f"{amount_text(kind, amount)} {type_word(kind)}" for kind, amount in used if amount]
-    third = f"you used {', '.join(texts[:2])}" if texts else "you used nothing that counts"
+    used = sorted(
+        ((one.quota_type, sum(talker.amount for talker in one.talkers)) for one in report.talkers),
+        key=lambda one: in_order(one[0]),
+    )
+    texts = [f"{amount_text(kind, amount)} {done_word(kind)}" for kind, amount in used if amount]
+    third = f"{' and '.join(texts[:2])}" if texts else "nothing was used that counts"
     return f"{first}; {second}; {third}.", (
         throttled,
         highest,
@@ -120,7 +125,7 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
 
 def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     largest = _largest(report)
-    starts = len(report.recommendations)
+    starts = len(report.recommendations) + report.recommendations_left_out
     if largest is None:
         return "No quota is set, and nothing was sent in this stretch.", ()
     of_type, first = largest
@@ -130,8 +135,8 @@ def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     share = share_text(first.share_percent)
     word = type_word(of_type.quota_type)
     sentence = (
-        f"No quota is set: {counted(clients, 'client')} had no limit in {word}; {name} alone was {share} of it; "
-        f"{counted(starts, 'starting value')} below."
+        f"No quota is set: {total} {done_word(of_type.quota_type)} by {counted(clients, 'client')} without a limit, "
+        f"{share} of it by {name}; {counted(starts, 'starting value')} below."
     )
     return sentence, (
         Tile("Without a limit", counted(clients, "client"), f"{total} {word}", Tone.NEAR),

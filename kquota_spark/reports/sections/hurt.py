@@ -11,6 +11,7 @@ from kquota_spark.reports.sections.words import (
     counted,
     of_the_stretch,
     rate_cell,
+    sentence,
     share_text,
     type_word,
     used_cell,
@@ -19,7 +20,7 @@ from kquota_spark.reports.sections.words import (
 _MOST_BARS = 20
 _COLUMNS = (
     Column("bucket"),
-    Column("type"),
+    Column("type", is_short=True),
     Column("time in throttle", is_number=True),
     Column("throttles", is_number=True),
     Column("sum of throttles", is_number=True),
@@ -41,6 +42,7 @@ def hurt_section(report: AuditReport) -> Section:
         title="How long were you held back?" if is_own else "Who was held back?",
         lead=_lead(report, ordered),
         tone=Tone.OVER if ordered else Tone.GOOD,
+        reasons=tuple(map(sentence, report.notes)) if is_own else (),
         blocks=(_bars(report, ordered),) if ordered else (),
     )
 
@@ -64,33 +66,53 @@ def _lead(report: AuditReport, ordered: list[HurtBucket]) -> str:
 def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
     shown = ordered[:_MOST_BARS]
     data = {
-        "labels": [bucket_of(one.bucket, report.head) for one in shown],
+        "labels": _labels(report, shown),
         "percent": [round(one.time_in_throttle_percent, 4) for one in shown],
         "texts": [share_text(one.time_in_throttle_percent) for one in shown],
         "hover": [
-            f"{type_word(one.bucket.quota_type)}: {share_text(one.time_in_throttle_percent)} of the time, "
-            f"{counted(one.throttled_requests, 'throttle')}, {person_ms(one.throttled_ms)} together"
+            ", ".join(
+                [
+                    f"{type_word(one.bucket.quota_type)}: {share_text(one.time_in_throttle_percent)} of the time",
+                    *(
+                        []
+                        if one.throttled_requests is None
+                        else [counted(one.throttled_requests, "throttle")]
+                    ),
+                    f"{person_ms(one.throttled_ms)} together",
+                ]
+            )
             for one in shown
         ],
     }
     label = f"Time in throttle as share of the stretch, {counted(len(shown), 'bucket')}, longest first"
-    rows = [_row(report, one) for one in ordered]
+    rows = (_row(report, one) for one in ordered)
     return Block(
         "Time in throttle",
         "Seconds in which a broker delayed at least one answer, as share of the stretch.",
         Chart("chart-hurt", "bars", label, data),
-        table_of("Buckets that were throttled", _COLUMNS, rows, report.hurt_left_out, "buckets"),
+        table_of(
+            "Buckets that were throttled", _COLUMNS, rows, len(ordered) + report.hurt_left_out, "buckets"
+        ),
         is_table_open=True,
     )
+
+
+def _labels(report: AuditReport, shown: list[HurtBucket]) -> list[str]:
+    """Names, with the quota type where one name stands for two buckets."""
+    names = [_name(report, one) for one in shown]
+    return [
+        name if names.count(name) == 1 else f"{name}, {type_word(one.bucket.quota_type)}"
+        for name, one in zip(names, shown, strict=True)
+    ]
 
 
 def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
     percent = one.time_in_throttle_percent
     return (
-        Cell(bucket_of(one.bucket, report.head)),
+        Cell(_name(report, one)),
         Cell(type_word(one.bucket.quota_type)),
         Cell(share_text(percent), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
-        count_cell(one.throttled_requests),
+        Cell("-") if one.throttled_requests is None else count_cell(one.throttled_requests),
         Cell(person_ms(one.throttled_ms), f"{one.throttled_ms:,} ms"),
         count_cell(one.episodes),
         used_cell(one.peak_quota_used_percent),
@@ -98,3 +120,8 @@ def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
         Cell(broker_text(one.worst_broker_id)),
         Cell(", ".join(one.clients)),
     )
+
+
+def _name(report: AuditReport, one: HurtBucket) -> str:
+    shared = f" (shared with {counted(one.shared_with, 'other')})" if one.shared_with else ""
+    return f"{bucket_of(one.bucket, report.head)}{shared}"

@@ -17,6 +17,7 @@ from kquota_spark.reports.sections.words import (
     count_cell,
     counted,
     finite,
+    in_order,
     length,
     rate_cell,
     short_moment,
@@ -40,7 +41,8 @@ def limits_section(report: AuditReport) -> Section:
     """One heat map a quota type, then the rate of each bucket beside its limit."""
     is_own = report.head.tenant is not None
     near, over = near_and_over(report)
-    blocks = [_heat(report, heat) for heat in report.heat if heat.buckets]
+    heats = sorted((heat for heat in report.heat if heat.buckets), key=_order)
+    blocks = [_heat(report, heat) for heat in heats]
     lines = report.lines[:_MOST_LINES]
     return Section(
         anchor="limits",
@@ -50,6 +52,10 @@ def limits_section(report: AuditReport) -> Section:
         tone=Tone.OVER if over else Tone.NEAR if near else Tone.PLAIN,
         blocks=(*blocks, *([_lines(report, lines)] if lines else [])),
     )
+
+
+def _order(heat: HeatMap) -> int:
+    return in_order(heat.buckets[0].quota_type)
 
 
 def near_and_over(report: AuditReport) -> tuple[int, int]:
@@ -99,18 +105,23 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
     columns = (
         Column("bucket"),
         Column("highest", is_number=True),
-        Column("when (UTC)"),
+        Column("when (UTC)", is_short=True),
         Column("slots at 80 to 100 %", is_number=True),
         Column("slots over 100 %", is_number=True),
         Column("slots with traffic", is_number=True),
     )
-    rows = list(_heat_rows(report, heat))
     label = f"Heat map: highest percent of the {word} quota by bucket and time, broken at 80 and 100 percent"
     return Block(
         f"Percent of the {word} quota",
         f"Highest second of each {length(heat.slot_ms)}; brokers throttle above 100 %.",
         Chart(f"chart-heat-{kind}", "heat", label, data),
-        table_of(f"Highest percent of the {word} quota", columns, rows, heat.left_out, "buckets"),
+        table_of(
+            f"Highest percent of the {word} quota",
+            columns,
+            _heat_rows(report, heat),
+            len(heat.buckets) + heat.left_out,
+            "buckets",
+        ),
     )
 
 
@@ -132,19 +143,19 @@ def _lines(report: AuditReport, lines: Any) -> Block:
     data = {"lines": [_points(report, line) for line in lines]}
     columns = (
         Column("bucket"),
-        Column("type"),
+        Column("type", is_short=True),
         Column("broker", is_number=True),
         Column("highest rate", is_number=True),
         Column("limit at the end", is_number=True),
         Column("changes of the limit", is_number=True),
         Column("sum of throttles", is_number=True),
     )
-    rows = [_line_row(report, line) for line in lines]
+    rows = (_line_row(report, line) for line in lines)
     return Block(
         "Rate beside limit",
         "On one broker, because limits are each broker's own. The limit moves where it was changed.",
         Chart("chart-lines", "lines", "Rate of the chosen bucket over time beside its limit", data),
-        table_of("Rates beside limits", columns, rows, len(report.lines) - len(lines), "buckets"),
+        table_of("Rates beside limits", columns, rows, len(report.lines), "buckets"),
     )
 
 

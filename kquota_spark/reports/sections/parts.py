@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 MOST_ROWS = 200
@@ -36,6 +37,8 @@ class Column:
 
     title: str
     is_number: bool = False
+    is_short: bool = False
+    """Never broken over two lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +124,11 @@ class Page:
 def table_of(
     caption: str,
     columns: tuple[Column, ...],
-    rows: Sequence[tuple[Cell, ...]],
-    more: int = 0,
+    rows: Iterable[tuple[Cell, ...]],
+    count: int,
     noun: str = "rows",
 ) -> Table:
-    """A table of at most `MOST_ROWS`, with `and N more` for those beyond and those never gathered."""
-    left_out = more + max(0, len(rows) - MOST_ROWS)
-    text = f"and {left_out:,} more {noun}" if left_out else ""
-    return Table(caption, columns, tuple(rows[:MOST_ROWS]), text)
+    """A table of the first `MOST_ROWS`; of `count` rows in all, those gathered or not, it says how many it lacks."""
+    shown = tuple(islice(rows, MOST_ROWS))
+    left_out = count - len(shown)
+    return Table(caption, columns, shown, f"and {left_out:,} more {noun}" if left_out else "")

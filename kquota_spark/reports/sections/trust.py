@@ -5,13 +5,13 @@ from __future__ import annotations
 from kquota_spark.formats.person_units import person_ms
 from kquota_spark.reports.audit_report import Agreement, AuditReport, Confidence, Trust
 from kquota_spark.reports.sections.parts import Block, Cell, Column, Section, Tile, Tone, table_of
-from kquota_spark.reports.sections.words import count_cell, counted, share_text, type_word
+from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
 
 _LATE_MS = 600_000
 _TONES = {Trust.YES: Tone.GOOD, Trust.WITH_CARE: Tone.NEAR, Trust.NO: Tone.OVER}
 _LEADS = {
-    Trust.YES: "Yes.",
-    Trust.WITH_CARE: "Yes, with care:",
+    Trust.YES: "Yes:",
+    Trust.WITH_CARE: "With care:",
     Trust.NO: "No:",
 }
 
@@ -19,6 +19,8 @@ _LEADS = {
 def trust_section(report: AuditReport) -> Section:
     """Tiles, what speaks against the page, and agreement by quota type."""
     found = report.confidence
+    # A tenant's notes are about being held back, and stand there.
+    notes = report.notes if report.head.tenant is None or report.head.is_first_look else ()
     return Section(
         anchor="trust",
         short="Trust",
@@ -26,7 +28,7 @@ def trust_section(report: AuditReport) -> Section:
         lead=f"{_LEADS[found.trust]} {_lead(found)}",
         tone=_TONES[found.trust],
         tiles=(_agreement(found), _lag(found), _unreadable(found), _certain(found)),
-        reasons=found.reasons,
+        reasons=tuple(map(sentence, (*found.reasons, *notes))),
         blocks=(_by_type(found.agreement),) if found.agreement else (),
     )
 
@@ -34,16 +36,23 @@ def trust_section(report: AuditReport) -> Section:
 def _lead(found: Confidence) -> str:
     if found.reasons:
         return f"{counted(len(found.reasons), 'thing speaks', 'things speak')} against it."
+    if not found.sources:
+        return "nothing was read in this stretch, so there is nothing to doubt."
     read_from = " and ".join(
         {"log": "the request log", "jmx": "JMX"}.get(name, name) for name in found.sources
     )
-    return f"Read from {read_from or 'no source'}; nothing speaks against it."
+    return f"it is read from {read_from}, and nothing speaks against it."
 
 
 def agreement_percent(agreement: tuple[Agreement, ...]) -> float | None:
     """Of all verdicts that could be compared; None without any."""
     judged = sum(one.judged for one in agreement)
     return 100.0 * sum(one.agreeing for one in agreement) / judged if judged else None
+
+
+def _precise(percent: float) -> str:
+    """Two digits; what is not all never reads as 100."""
+    return "100 %" if percent == 100 else f"{min(percent, 99.99):.2f} %"
 
 
 def _agreement(found: Confidence) -> Tile:
@@ -53,14 +62,18 @@ def _agreement(found: Confidence) -> Tile:
     judged = sum(one.judged for one in found.agreement)
     differing = judged - sum(one.agreeing for one in found.agreement)
     detail = f"{differing:,} of {judged:,} verdicts differ from the broker's own"
-    return Tile("Agreement with brokers", share_text(percent), detail)
+    return Tile("Agreement with brokers", _precise(percent), detail)
 
 
 def _lag(found: Confidence) -> Tile:
     if found.lag_ms is None:
         return Tile("Lag", "-", "nothing was judged in this stretch", Tone.NEAR)
     tone = Tone.NEAR if found.lag_ms > _LATE_MS else Tone.PLAIN
-    return Tile("Lag", person_ms(found.lag_ms), "from the newest verdict to the end of the stretch", tone)
+    return Tile("Lag", _lag_text(found.lag_ms), "from the newest verdict to the end of the stretch", tone)
+
+
+def _lag_text(lag_ms: int) -> str:
+    return f"{lag_ms / 1_000:.1f} s" if 1_000 <= lag_ms < 10_000 else person_ms(lag_ms)
 
 
 def _unreadable(found: Confidence) -> Tile:
@@ -93,17 +106,17 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
         Column("differing", is_number=True),
         Column("uncertain", is_number=True),
     )
-    rows = [
+    rows = (
         (
             Cell(type_word(one.quota_type)),
             Cell(
-                "-" if percent is None else share_text(percent), "" if percent is None else f"{percent:.5f} %"
+                "-" if percent is None else _precise(percent), "" if percent is None else f"{percent:.5f} %"
             ),
             count_cell(one.judged),
             count_cell(one.judged - one.agreeing),
             count_cell(one.uncertain),
         )
-        for one in agreement
+        for one in sorted(agreement, key=lambda one: in_order(one.quota_type))
         for percent in (agreement_percent((one,)),)
-    ]
-    return Block("Agreement by quota type", table=table_of("Verdicts beside the brokers' own", columns, rows))
+    )
+    return Block("", table=table_of("Agreement by quota type", columns, rows, len(agreement)))

@@ -13,6 +13,8 @@ from kquota_spark.reports.sections.words import (
     bucket_of,
     client_of,
     count_cell,
+    done_word,
+    in_order,
     rate_cell,
     share_text,
     type_word,
@@ -24,7 +26,7 @@ _MOST_BARS, _MOST_SPREADS = 20, 20
 def usage_section(report: AuditReport) -> Section:
     """Top talkers of each type, the spread over brokers, the limits of the whole cluster."""
     is_own = report.head.tenant is not None
-    blocks = [_talkers(report, of_type) for of_type in report.talkers if of_type.talkers]
+    blocks = [_talkers(report, of_type) for of_type in _with_traffic(report)]
     spread = sorted(report.skew, key=lambda one: -one.max_to_mean)
     return Section(
         anchor="usage",
@@ -35,8 +37,13 @@ def usage_section(report: AuditReport) -> Section:
     )
 
 
+def _with_traffic(report: AuditReport) -> list[Talkers]:
+    found = [of_type for of_type in report.talkers if of_type.talkers]
+    return sorted(found, key=lambda of_type: in_order(of_type.quota_type))
+
+
 def _lead(report: AuditReport) -> str:
-    with_traffic = [of_type for of_type in report.talkers if of_type.talkers]
+    with_traffic = _with_traffic(report)
     if not with_traffic:
         who = "You sent" if report.head.tenant is not None else "Clients sent"
         return f"{who} nothing in this stretch that counts towards a quota."
@@ -46,7 +53,7 @@ def _lead(report: AuditReport) -> str:
         total = amount_text(of_type.quota_type, of_type.total)
         name = client_of(first.user, first.client_id, report.head)
         parts.append(
-            f"{type_word(of_type.quota_type)} {total}, most by {name} ({share_text(first.share_percent)})"
+            f"{total} {done_word(of_type.quota_type)}, most by {name} ({share_text(first.share_percent)})"
         )
     return f"{'; '.join(parts)}."
 
@@ -75,7 +82,7 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
         Column("peak", is_number=True),
         Column("throttled by brokers", is_number=True),
     )
-    rows = [
+    rows = (
         (
             Cell(client_of(one.user, one.client_id, report.head)),
             amount_cell(of_type.quota_type, one.amount),
@@ -87,14 +94,16 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
             Cell(person_ms(one.observed_throttle_ms), f"{one.observed_throttle_ms:,} ms"),
         )
         for one, so_far in zip(ordered, running, strict=True)
-    ]
-    table = table_of(f"Clients by {word}", columns, rows, of_type.others, _rest(of_type))
+    )
+    table = table_of(f"Clients by {word}", columns, rows, len(ordered) + of_type.others, _rest(of_type))
+    bars = "; bars are shares, the line adds them up" if len(ordered) > 1 else ""
     label = f"Share of all {word} by client, largest first, with the running share"
     return Block(
         f"Top talkers: {word}",
-        f"{amount_text(of_type.quota_type, of_type.total)} in all; bars are shares, the line adds them up.",
-        Chart(f"chart-talkers-{of_type.quota_type}", "pareto", label, data),
+        f"{amount_text(of_type.quota_type, of_type.total)} in all{bars}.",
+        Chart(f"chart-talkers-{of_type.quota_type}", "pareto", label, data) if len(ordered) > 1 else None,
         table,
+        is_table_open=len(ordered) == 1,
     )
 
 
@@ -103,6 +112,7 @@ def _rest(of_type: Talkers) -> str:
 
 
 def _spread(report: AuditReport, spread: list[Skew]) -> Block:
+    is_spread = any(len(one.used_per_s) > 1 for one in spread)
     shown = spread[:_MOST_SPREADS]
     data = {
         "labels": [
@@ -119,12 +129,12 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
     }
     columns = (
         Column("bucket"),
-        Column("type"),
+        Column("type", is_short=True),
         Column("busiest to mean", is_number=True),
         Column("brokers", is_number=True),
         Column("rate by broker"),
     )
-    rows = [
+    rows = (
         (
             Cell(bucket_of(one.bucket, report.head)),
             Cell(type_word(one.bucket.quota_type)),
@@ -138,13 +148,15 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
             ),
         )
         for one in spread
-    ]
+    )
     label = "Rate of each bucket on each broker as multiple of an even split, widest spread first"
     return Block(
         "Spread over brokers",
-        "1 is an even split. A quota is enforced by each broker alone: what is uneven meets the limit earlier.",
-        Chart("chart-skew", "skew", label, data),
-        table_of("Use by broker", columns, rows),
+        "1 is an even split. A quota is enforced by each broker alone: what is uneven meets the limit earlier."
+        if is_spread
+        else "Each bucket was on one broker only.",
+        Chart("chart-skew", "skew", label, data) if is_spread else None,
+        table_of("Use by broker", columns, rows, len(spread)),
     )
 
 
@@ -157,14 +169,14 @@ def _ratios(one: Skew) -> Iterator[tuple[int, float, float]]:
 def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
     columns = (
         Column("bucket"),
-        Column("type"),
+        Column("type", is_short=True),
         Column("limit on a broker", is_number=True),
         Column("brokers in use", is_number=True),
         Column("limit on the cluster", is_number=True),
         Column("used on the cluster", is_number=True),
         Column("with one more broker", is_number=True),
     )
-    rows = [
+    rows = (
         (
             Cell(bucket_of(one.bucket, report.head)),
             Cell(type_word(kind)),
@@ -176,9 +188,10 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
         )
         for one in spread
         for kind in (one.bucket.quota_type,)
-    ]
+    )
     return Block(
         "What the limits are on the whole cluster",
         "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use.",
-        table=table_of("Limit on a broker and on the cluster", columns, rows),
+        table=table_of("Limit on a broker and on the cluster", columns, rows, len(spread)),
+        is_table_open=True,
     )

@@ -38,8 +38,8 @@ def bucket_of(bucket: BucketName, head: Head) -> str:
     if head.tenant is None or bucket.tags:
         return bucket_text(bucket.user, bucket.client_id, bucket.tags)
     if bucket.user == head.tenant:
-        return f"your client {bucket.client_id}" if bucket.client_id else "all your clients together"
-    return f"{bucket_text(bucket.user, bucket.client_id, None)} (shared with others)"
+        return f"your client {bucket.client_id}" if bucket.client_id else "all your clients"
+    return bucket_text(bucket.user, bucket.client_id, None)
 
 
 def client_of(user: str, client_id: str, head: Head) -> str:
@@ -66,17 +66,32 @@ def length(duration_ms: int) -> str:
     """`24 hours`, `7 days`, `2 min 30 s`."""
     if duration_ms > _DAY_MS and duration_ms % _DAY_MS == 0:
         return f"{duration_ms // _DAY_MS} days"
-    if duration_ms >= _HOUR_MS:
-        hours = duration_ms / _HOUR_MS
-        return "1 hour" if hours == 1 else f"{hours:.4g} hours"
+    if duration_ms >= _HOUR_MS and duration_ms % _HOUR_MS == 0:
+        return counted(duration_ms // _HOUR_MS, "hour")
     minutes, seconds = divmod(duration_ms // 1_000, 60)
-    parts = [f"{minutes} min"] if minutes else []
-    return " ".join([*parts, f"{seconds} s"]) if seconds or not parts else parts[0]
+    hours, minutes = divmod(minutes, 60)
+    parts = [f"{count} {unit}" for count, unit in ((hours, "h"), (minutes, "min"), (seconds, "s")) if count]
+    return " ".join(parts) or "0 s"
 
 
 def of_the_stretch(head: Head) -> str:
     """`of the day` where it is one, else `of the time`."""
     return "of the day" if head.to_ms - head.from_ms == _DAY_MS else "of the time"
+
+
+def done_word(quota_type: str) -> str:
+    """What was done with an amount: `252 MB produced`."""
+    return {"produce": "produced", "fetch": "fetched"}.get(quota_type, type_word(quota_type))
+
+
+def in_order(quota_type: str) -> int:
+    """Produce first, as people think of them; what is not known last."""
+    return list(TYPE_WORDS).index(quota_type) if quota_type in TYPE_WORDS else len(TYPE_WORDS)
+
+
+def sentence(text: str) -> str:
+    """With a capital at the beginning and a full stop at the end."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def counted(count: int, noun: str, nouns: str = "") -> str:

@@ -1,0 +1,133 @@
+"""`kquota import`: sets the quotas of a file on a cluster, in place, and says what became of each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
+from kquota_spark.cli.options import now_ms
+from kquota_spark.cli.page import say
+from kquota_spark.cli.quota_edits import add_edit_options, carry_out
+from kquota_spark.errors import UserError
+from kquota_spark.formats.exchange import NAMES
+from kquota_spark.model.ip_quotas import in_spelling_of
+from kquota_spark.model.quota_set import QuotaEdit, QuotaSet, edits_between
+
+if TYPE_CHECKING:
+    from kquota_spark.formats.exchange.registry import Format
+
+_STDIN = "-"
+_MOST_BYTES = 64_000_000
+"""Of text that the formats would still look at: four bytes a character."""
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `import`."""
+    about = "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools"
+    parser = subparsers.add_parser(
+        "import",
+        help=about,
+        description=f"{about}. What the file does not name stays. Exit codes: 0 done, 1 an error, or an entity was "
+        "refused or failed, 2 wrong usage.",
+    )
+    parser.add_argument("file", metavar="FILE", help="the file; - is standard input")
+    parser.add_argument(
+        "--format", choices=NAMES, metavar="F", help=f"{', '.join(NAMES)}; guessed by content and suffix"
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="remove what the file does not name: the cluster gets exactly the file",
+    )
+    add_cluster_options(parser)
+    add_edit_options(parser)
+    parser.set_defaults(run=run_import, usage=parser.error)
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """Read, compare, show, ask, set, tell.
+
+    Raises:
+        UserError: the file is none or not of its format, or the cluster does not answer.
+        SystemExit: with 2: nobody can tell the format, or be asked.
+    """
+    where = "standard input" if options.file == _STDIN else options.file
+    text = file_text(options.file, where)
+    wanted = quotas_in(_format_of(options, text), text, where)
+    if options.replace and not wanted:
+        raise UserError(
+            f"{where}: no quotas in it, and --replace would remove all that the cluster has: to lift them use "
+            "kquota enforcement disable, to remove some kquota alter --delete"
+        )
+    with chosen_cluster(options) as cluster:
+        before = cluster.read()
+        try:
+            wanted = in_spelling_of(wanted, before)
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from error
+        edits = in_safe_order(edits_between(before, wanted, keep_others=not options.replace))
+        unchanged = len(wanted.keys() - {edit.entity for edit in edits})
+        return carry_out(cluster, edits, options, command="kquota import", unchanged=unchanged)
+
+
+def in_safe_order(edits: Iterable[QuotaEdit]) -> list[QuotaEdit]:
+    """Entities that get a value before those that only lose some: nobody is without a limit in between."""
+    edits = list(edits)
+    setting = {edit.entity for edit in edits if edit.after is not None}
+    return sorted(edits, key=lambda edit: edit.entity not in setting)
+
+
+def file_text(file: str, where: str) -> str:
+    """The text of a file of quotas; `-` is standard input.
+
+    Raises:
+        UserError: it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        if file == _STDIN:
+            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                data = stream.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise UserError(f"{where}: larger than {_MOST_BYTES:,} bytes, expected quotas")
+        # Line ends stay as they are: a name may hold a carriage return.
+        return data.decode("utf-8")
+    except OSError as error:
+        raise UserError(f"{where}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: not UTF-8 at byte {error.start:,}, expected a text") from error
+
+
+def _format_of(options: argparse.Namespace, text: str) -> Format:
+    from kquota_spark.formats.exchange.registry import FORMATS, guess
+
+    if options.format is not None:
+        return FORMATS[options.format]
+    found = guess(text, options.file)
+    if len(found) != 1:
+        like = (
+            f"it looks like {' and like '.join(each.name for each in found)}"
+            if found
+            else "no format is like it"
+        )
+        options.usage(f"--format: cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
+    say(f"format: {found[0].name}, guessed; --format names another", sys.stderr)
+    return found[0]
+
+
+def quotas_in(form: Format, text: str, where: str) -> QuotaSet:
+    """The quotas of a text.
+
+    Raises:
+        UserError: one line a problem.
+    """
+    try:
+        # Our own file may tell of other times too: set is what it says of now.
+        return form.read(text) if form.read_at is None else form.read_at(text, now_ms())
+    except ValueError as error:
+        raise UserError("\n".join(f"{where}: {problem}" for problem in str(error).split("\n"))) from error

@@ -1,0 +1,124 @@
+"""`kquota timeline`: one client's use of its quota, its limit, and all that happened to it, on one axis."""
+
+from __future__ import annotations
+
+import argparse
+
+from kquota_spark.cli.escape import terminal_text
+from kquota_spark.cli.options import (
+    TYPES,
+    add_output_options,
+    add_settings_options,
+    limit_of,
+    settings_of,
+    time_argument,
+    whole_number,
+)
+from kquota_spark.cli.page import Page
+from kquota_spark.cli.render import Report, show
+from kquota_spark.cli.timeline_chart import MOST_SLOTS
+from kquota_spark.cli.timeline_page import (
+    TIMELINE_COLUMNS,
+    TIMES,
+    envelope,
+    print_timeline,
+    rows_of,
+    who_text,
+)
+from kquota_spark.errors import UserError
+from kquota_spark.io.tables import Tables, utc_text
+from kquota_spark.reports.timeline import timeline
+from kquota_spark.reports.timeline_slots import Identity, Stretch
+
+_HOUR_MS = 3_600_000
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `timeline`."""
+    about = "one client over time: its rate, its limit, its throttles, and who changed what"
+    parser = subparsers.add_parser("timeline", help=about, description=about)
+    add_settings_options(parser)
+    parser.add_argument("--user", metavar="NAME", help="the user; with --client-id that client of it")
+    parser.add_argument("--client-id", metavar="ID", help="the client id")
+    parser.add_argument("--type", choices=TYPES, help="quota type (default the one with the most throttling)")
+    parser.add_argument("--broker", type=whole_number, metavar="ID", help="broker (default likewise)")
+    parser.add_argument(
+        "--since",
+        type=time_argument,
+        metavar="T",
+        help="from then on: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds (default an hour)",
+    )
+    parser.add_argument(
+        "--until",
+        type=time_argument,
+        metavar="T",
+        help="until then (default the newest second of the tables)",
+    )
+    add_output_options(parser)
+    parser.set_defaults(run=run_timeline)
+
+
+def run_timeline(options: argparse.Namespace) -> int:
+    """Show it.
+
+    Raises:
+        UserError: nobody is named, the stretch is empty, or the tables cannot be read.
+    """
+    who = Identity(options.user, options.client_id)
+    if who == (None, None):
+        raise UserError("timeline: of whom? give --user NAME, --client-id ID, or both")
+    with Tables(settings_of(options)) as tables:
+        stretch = _stretch(tables, options)
+        found = timeline(
+            tables,
+            who,
+            stretch,
+            broker_id=options.broker,
+            quota_type=options.type,
+            most_slots=MOST_SLOTS,
+            is_clipped=options.since is None,
+        )
+    page = Page()
+    if options.output == "table" and found is not None:
+        print_timeline(found, limit_of(options), page)
+    elif options.output == "table":
+        page.paragraph("", terminal_text(_nobody(who, stretch, options)), indent=0)
+    else:
+        rows = [] if found is None else rows_of(found, limit_of(options))
+        beside = {} if found is None else envelope(found)
+        show(
+            Report("kquota timeline", TIMELINE_COLUMNS, rows, (), times=TIMES, envelope=beside),
+            options.output,
+        )
+    return 0
+
+
+def _stretch(tables: Tables, options: argparse.Namespace) -> Stretch:
+    """As asked for; else up to the newest second, from an hour before on."""
+    for name in ("decisions", "usage"):
+        if options.since is None and options.until is None:
+            tables.follow(name, _HOUR_MS)
+        else:
+            since = options.since or options.until
+            tables.open(name, since.time_ms - (0 if options.since else _HOUR_MS))
+    newest_ms = [tables.newest_ms(name) for name in ("decisions", "usage")]
+    end_ms = max((ms + 1_000 for ms in newest_ms if ms is not None), default=None)
+    if end_ms is None:
+        raise UserError("the tables decisions and usage are empty: has the audit processed anything yet?")
+    to_ms = end_ms if options.until is None else options.until.time_ms
+    from_ms = to_ms - _HOUR_MS if options.since is None else options.since.time_ms
+    if from_ms >= to_ms:
+        raise UserError(
+            f"nothing lies between {utc_text(from_ms)} and {utc_text(to_ms)}: the tables reach {utc_text(end_ms)}, "
+            "give --since and --until"
+        )
+    return Stretch(from_ms, to_ms)
+
+
+def _nobody(who: Identity, stretch: Stretch, options: argparse.Namespace) -> str:
+    of_type = f" of type {options.type}" if options.type else ""
+    on = f" on broker {options.broker}" if options.broker is not None else ""
+    return (
+        f"{who_text(who)} was never seen{of_type}{on} from {utc_text(stretch.from_ms)} to {utc_text(stretch.to_ms)}: "
+        "no decision and no usage names it; --since looks further back"
+    )

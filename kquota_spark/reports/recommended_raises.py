@@ -1,0 +1,148 @@
+"""Raise what holds clients back most of their time.
+
+What a throttled client wanted is not in the data, since the limit held it back: it had what it got, and wanted more.
+The value is the estimate of `enforce.demand`, from the seconds under the present limit only. Who takes clearly more
+than its limit all the same is not waiting to be raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kquota_spark.enforce.demand import demand_per_s, used_per_s
+from kquota_spark.enforce.scene import own_entity, throttled_percent, type_of, value_text
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.observed_clients import Rule
+from kquota_spark.model.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.resolve import Bucket
+from kquota_spark.reports.audit_report import HurtBucket, Recommendation
+from kquota_spark.reports.quota_command import alter_command
+from kquota_spark.reports.report_scope import BUCKET, Scope, bucket_of
+from kquota_spark.reports.talkers import rate_of
+
+THROTTLED_PERCENT = 20.0
+"""Of the seconds with traffic on one broker: less is a limit that does its work."""
+LEAST_SECONDS = 60
+"""With less traffic a share of seconds says nothing."""
+MOST_USED_PERCENT = 120.0
+"""Of the limit, over the whole time from the first to the last second under it."""
+_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
+
+_USES = f"""
+with wanted as (
+  select quota_type, "user" as bucket_user, client_id as bucket_client_id, '' as bucket_tags
+  from (select unnest(?, recursive := true))
+), newest as (
+  select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s, arg_max_null(rule, last_ms) as rule
+  from slots semi join wanted using ({BUCKET}) group by all
+)
+select {BUCKET}, broker_id, limit_per_s, newest.rule, count(*) as seconds,
+       count(*) filter (is_throttled) as throttled_seconds,
+       coalesce(quantile_disc(rate_per_s, 0.95) filter (not is_throttled), 0.0) as p95_rate_per_s,
+       coalesce(avg(rate_per_s) filter (is_throttled), 0.0) as throttled_rate_per_s,
+       sum(amount)::double as amount, (max(second_ms) - min(second_ms)) / 1000 + 1 as lasted_s
+from judged join newest using ({BUCKET}, limit_per_s)
+where coalesce(requests, 1) > 0 group by all order by {BUCKET}, broker_id
+"""  # noqa: S608 - names of ours
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One bucket on one broker, in its seconds under the present limit."""
+
+    broker_id: int
+    seconds: int
+    throttled_seconds: int
+    p95_rate_per_s: float
+    throttled_rate_per_s: float
+    mean_rate_per_s: float
+
+
+def raises(scope: Scope, hurt: Collection[HurtBucket], rules: Collection[Rule]) -> Iterator[Recommendation]:
+    """One for each of the buckets that is throttled much under its present limit, in their order.
+
+    On a tenant's page there is no command: the value is something to ask for.
+    """
+    wanted = [
+        {"quota_type": one.bucket.quota_type, "user": one.bucket.user, "client_id": one.bucket.client_id}
+        for one in hurt
+        if not one.bucket.tags and not one.shared_with
+    ]
+    uses: dict[object, list[dict[str, Any]]] = {}
+    for row in scope.rows(_USES, wanted) if wanted else ():
+        uses.setdefault(bucket_of(row), []).append(row)
+    for one in hurt:
+        rows = uses.get(one.bucket, [])
+        quota = _quota(rows, rules)
+        if quota is not None:
+            yield from _raise(scope, *quota, rows)
+
+
+def _quota(rows: list[dict[str, Any]], rules: Collection[Rule]) -> tuple[Entity, QuotaKey] | None:
+    """Whose quota it would be; None for a limit that no entity sets."""
+    if not rows or rows[0]["rule"] is None or rows[0]["quota_type"] not in [type_of(key) for key in _KEYS]:
+        return None
+    key = QuotaType(rows[0]["quota_type"]).key
+    try:
+        rule = Entity.parse(rows[0]["rule"])
+    except ValueError:
+        return None
+    levels = {other.entity.level for other in rules if key in other.quotas}
+    entity = own_entity(rule, Bucket(rows[0]["bucket_user"], rows[0]["bucket_client_id"]), levels)
+    return None if entity is None else (entity, key)
+
+
+def _raise(
+    scope: Scope, entity: Entity, key: QuotaKey, rows: list[dict[str, Any]]
+) -> Iterator[Recommendation]:
+    uses = [_use(row) for row in rows]
+    limit = rows[0]["limit_per_s"]
+    worst = max(uses, key=throttled_percent)
+    share = throttled_percent(worst)
+    if share <= THROTTLED_PERCENT or worst.seconds < LEAST_SECONDS or not limit:
+        return
+    under = (
+        f"throttled in {share:.0f} % of {worst.seconds:,} seconds with traffic on broker {worst.broker_id} under "
+        f"{value_text(key, limit)}"
+    )
+    if rows[0]["rule"] != str(entity):
+        under += f" of {rows[0]['rule']}"
+    most = max(uses, key=lambda use: use.mean_rate_per_s)
+    if 100 * most.mean_rate_per_s > MOST_USED_PERCENT * limit:
+        percent = 100 * most.mean_rate_per_s / limit
+        reason = (
+            f"{under}, and took {percent:.0f} % of it all the same: many connections that wait at once, or clients "
+            "that do not wait. Look at the clients before the limit"
+        )
+        yield Recommendation(str(entity), key.value, limit, None, reason, "")
+        return
+    demand = demand_per_s(worst, limit)
+    if demand <= limit:
+        return
+    wanted = _rounded(key, demand)
+    reason = (
+        f"{under}: it wanted at least the {value_text(key, used_per_s(worst))} that it got, and about "
+        f"{value_text(key, wanted)} by the share of its time in throttle; what it wanted beyond is not in the data, "
+        "because the limit held it back"
+    )
+    command = alter_command(entity, {key: wanted}) if scope.tenant is None else ""
+    yield Recommendation(str(entity), key.value, limit, wanted, reason, command)
+
+
+def _rounded(key: QuotaKey, value: float) -> float:
+    """Brokers take whole bytes only; a percentage needs one decimal at most."""
+    return round(value, 1) if key is QuotaKey.REQUEST_PERCENTAGE else float(round(value))
+
+
+def _use(row: dict[str, Any]) -> _Use:
+    mean = 0.0 if row["amount"] is None else rate_of(row["quota_type"], row["amount"], row["lasted_s"])
+    return _Use(
+        row["broker_id"],
+        row["seconds"],
+        row["throttled_seconds"],
+        row["p95_rate_per_s"],
+        row["throttled_rate_per_s"],
+        mean,
+    )
