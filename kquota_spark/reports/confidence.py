@@ -26,16 +26,16 @@ MOST_LAG_MS = 300_000
 _AGREEMENT = """
 select quota_type, sum(judged)::bigint as judged, sum(agreeing)::bigint as agreeing,
        sum(uncertain)::bigint as uncertain
-from slots where is_log group by quota_type having sum(judged) + sum(uncertain) > 0 order by quota_type
+from places where is_log group by quota_type having sum(judged) + sum(uncertain) > 0 order by quota_type
 """
 _SECONDS = """
 select coalesce(sum(seconds) filter (is_log), 0)::bigint as of_log, count(*) as decisions,
-       coalesce(sum(certain_seconds) filter (is_log), 0)::bigint as certain,
+       greatest(0, coalesce(sum(certain_seconds - late_rows) filter (is_log), 0))::bigint as certain,
        coalesce(sum(behind_seconds), 0)::bigint as behind, coalesce(sum(seconds), 0)::bigint as seconds,
        coalesce(sum(late), 0)::bigint as late, coalesce(sum(judged + uncertain), 0)::bigint as verdicts,
        max(last_ms) as last_ms,
        list_sort(list_distinct(list(if(is_log, 'log', 'jmx')))) as sources
-from slots
+from places
 """
 _LINES = """
 select count(*) filter (kind in ('request', 'unreadable')) as lines, count(*) filter (kind = 'unreadable') as unreadable

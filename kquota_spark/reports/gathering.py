@@ -29,9 +29,9 @@ select exists(
     and coalesce(valid_from < make_timestamptz(?), true) and coalesce(valid_to > make_timestamptz(?), true)
     and coalesce(producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
                  connection_creation_rate) is not null
-) or exists(select 1 from slots where least_limit_per_s is not null)
+) or exists(select 1 from places where least_limit_per_s is not null)
 """
-_IS_JUDGED = "select exists(select 1 from slots)"
+_IS_JUDGED = "select exists(select 1 from places)"
 _IS_SEEN = "select exists(select 1 from used)"
 _HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
 

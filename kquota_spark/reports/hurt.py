@@ -27,19 +27,13 @@ with held as (
 ), of_time as (
   select {BUCKET}, (sum(greatest(0, least(end_ms, ?) - start_ms)) // 1000)::bigint as throttled_seconds
   from spread group by all
-), of_brokers as (
-  select {BUCKET}, broker_id, min(least_limit_per_s) as limit_per_s, sum(seconds) as seconds,
-         sum(throttled_rows)::bigint as throttled_rows, sum(throttled_ms)::bigint as throttled_ms,
-         sum(throttled_requests)::bigint as throttled_requests, bool_or(is_log) as is_log,
-         max(quota_used_percent) as peak_quota_used_percent
-  from slots group by all
 ), of_buckets as (
-  select {BUCKET}, min(limit_per_s) as limit_per_s, sum(throttled_ms)::bigint as throttled_ms,
+  select {BUCKET}, min(least_limit_per_s) as limit_per_s, sum(throttled_ms)::bigint as throttled_ms,
          sum(throttled_requests)::bigint as throttled_requests, bool_or(is_log) as is_log,
-         100.0 * sum(throttled_rows) / sum(seconds) as of_samples_percent,
+         100.0 * sum(throttled_rows) / nullif(sum(seconds), 0) as of_samples_percent,
          arg_max(broker_id, (throttled_ms, throttled_rows, -broker_id)) as worst_broker_id,
-         max(peak_quota_used_percent) as peak_quota_used_percent
-  from of_brokers group by all
+         max(quota_used_percent) as peak_quota_used_percent
+  from places group by all
 )
 select *, if(is_log, 100.0 * throttled_seconds / ?, of_samples_percent) as time_in_throttle_percent,
        count(*) over () as found

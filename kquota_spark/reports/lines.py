@@ -13,14 +13,11 @@ from kquota_spark.reports.audit_report import BucketName, Line
 from kquota_spark.reports.report_scope import BUCKET, Scope, bucket_of
 
 _WORST = f"""
-with of_brokers as (
-  select {BUCKET}, broker_id, sum(throttled_ms) as throttled_ms, sum(throttled_rows) as throttled_rows,
-         max(quota_used_percent) as hottest
-  from slots where least_limit_per_s is not null group by all
-), worst as (
-  select {BUCKET}, arg_max(broker_id, (throttled_ms, throttled_rows, coalesce(hottest, 0), -broker_id)) as broker_id,
-         sum(throttled_ms) as throttled_ms, sum(throttled_rows) as throttled_rows, max(hottest) as hottest
-  from of_brokers group by all
+with worst as (
+  select {BUCKET}, arg_max(broker_id, (throttled_ms, throttled_rows, coalesce(quota_used_percent, 0), -broker_id))
+           as broker_id,
+         sum(throttled_ms) as throttled_ms, sum(throttled_rows) as throttled_rows, max(quota_used_percent) as hottest
+  from places where least_limit_per_s is not null group by all
 ), shown as (
   select *, row_number() over (
     order by coalesce(list_position(?, {{'quota_type': quota_type, 'user': bucket_user,
@@ -31,7 +28,7 @@ with of_brokers as (
 select {BUCKET}, broker_id, place,
        list({{'slot_ms': slot_ms, 'rate': peak_rate_per_s, 'limit': limit_per_s,
              'throttled_ms': slots.throttled_ms}}) as told
-from shown join slots using ({BUCKET}, broker_id) group by all order by place
+from shown join slots using ({BUCKET}, broker_id) where seconds > 0 group by all order by place
 """  # noqa: S608 - names of ours
 
 

@@ -36,7 +36,7 @@ _CLIENTS, _ADDRESSES = Entity(client_id=DEFAULT), IpEntity(DEFAULT)
 _UNLIMITED = """
 with names as (
   select bucket_client_id, bucket_tags, max(peak_rate_per_s) as peak_per_s
-  from slots where quota_type = ? and bucket_user = '' group by all
+  from places where quota_type = ? and bucket_user = '' group by all
   having bool_and(least_limit_per_s is null)
 )
 select count(*) filter (bucket_client_id || bucket_tags <> '') as names,

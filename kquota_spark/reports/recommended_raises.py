@@ -36,7 +36,7 @@ with wanted as (
   from (select unnest(?, recursive := true))
 ), newest as (
   select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s, arg_max_null(rule, last_ms) as rule
-  from slots semi join wanted using ({BUCKET}) group by all
+  from places semi join wanted using ({BUCKET}) where seconds > 0 group by all
 )
 select {BUCKET}, broker_id, limit_per_s, newest.rule, count(*) as seconds,
        count(*) filter (is_throttled) as throttled_seconds,
@@ -44,7 +44,7 @@ select {BUCKET}, broker_id, limit_per_s, newest.rule, count(*) as seconds,
        coalesce(avg(rate_per_s) filter (is_throttled), 0.0) as throttled_rate_per_s,
        sum(amount)::double as amount, (max(second_ms) - min(second_ms)) / 1000 + 1 as lasted_s
 from judged join newest using ({BUCKET}, limit_per_s)
-where coalesce(requests, 1) > 0 group by all order by {BUCKET}, broker_id
+where has_verdict group by all order by {BUCKET}, broker_id
 """  # noqa: S608 - names of ours
 
 

@@ -1,8 +1,8 @@
 """What all parts of the report look at: one cluster, one stretch, and on a tenant's page only what is the tenant's own.
 
 Opens the tables and puts views over them that every part reads: `judged` over decisions, `used` over usage, and
-`slots`, the one pass over all decisions, a row for each bucket, broker and slot of time. What the log tells counts;
-rows from JMX only where a broker's log tells nothing of that type of quota.
+`slots`, the one pass over all decisions, a row for each bucket, broker and slot of time; `places` adds the slots up.
+What the log tells counts; rows from JMX only where a broker's log tells nothing of that type of quota.
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.tables import Tables, utc_text
 from kquota_spark.reports.audit_report import BucketName
 from kquota_spark.reports.period import Period
+from kquota_spark.reports.timeline_slots import SLOT_LENGTHS_S
 from kquota_spark.schema.key_columns import FROM_LOG
 
 BUCKET = "quota_type, bucket_user, bucket_client_id, bucket_tags"
 """Columns of a `BucketName`, tags never null."""
 MOST_SLOTS = 96
-_SLOT_MS = tuple(
-    1_000 * seconds
-    for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200)
-)
-_DAY_MS = 86_400_000
 _BEFORE_MS = 600_000
 """With rows of the last ten minutes before it, the tables cover a stretch from its beginning."""
 
@@ -58,13 +54,16 @@ with found as (
 select {BUCKET}, count(name) filter (name <> getvariable('report_tenant')) as shared_with
 from own left join names using ({BUCKET}) group by all
 """  # noqa: S608 - names of ours
+# A second of requests that came late is a row without a verdict, beside the one that was judged before.
 _JUDGED = f"""
 create temp view judged as
 select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
-       {FROM_LOG} as is_log, coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled
+       {FROM_LOG} as is_log, coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled,
+       coalesce(requests, 1) > 0 as has_verdict
 from decisions where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
-_OWN_BUCKET = f"(quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '')) in (select ({BUCKET}) from mine where shared_with = 0)"  # noqa: S608, E501
+_OWN_BUCKET = """(quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '')) in (
+  select (quota_type, bucket_user, bucket_client_id, bucket_tags) from mine where shared_with = 0)"""
 _USED = f"""
 create temp view used as
 select *, epoch_ms(usage.second) as second_ms, {FROM_LOG} as is_log
@@ -72,11 +71,12 @@ from usage where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
 _SLOTS = f"""
 create temp table slots as
-select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) as seconds, bool_or(is_log) as is_log,
-  max(rate_per_s) as peak_rate_per_s, sum(rate_per_s) as rates, sum(amount)::bigint as amount,
+select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_verdict) as seconds,
+  count(*) filter (not has_verdict) as late_rows, bool_or(is_log) as is_log,
+  max(rate_per_s) as peak_rate_per_s, sum(rate_per_s) filter (has_verdict) as rates,
   max(quota_used_percent) as quota_used_percent, min(limit_per_s) as least_limit_per_s,
-  max(limit_per_s) as most_limit_per_s, arg_max_null(limit_per_s, second_ms) as limit_per_s,
-  arg_max_null(rule, second_ms) as rule, max(second_ms) as last_ms,
+  max(limit_per_s) as most_limit_per_s, arg_max_null(limit_per_s, second_ms) filter (has_verdict) as limit_per_s,
+  arg_max_null(rule, second_ms) filter (has_verdict) as rule, max(second_ms) as last_ms,
   count(*) filter (is_throttled) as throttled_rows,
   count(*) filter (is_throttled or observed_throttle_ms > 0) as held_back_rows,
   coalesce(sum(total_throttle_ms), 0)::bigint as throttled_ms,
@@ -85,6 +85,21 @@ select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) as seconds, 
   coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,
   count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds
 from judged group by all
+"""  # noqa: S608 - names of ours
+_PLACES = f"""
+create temp table places as
+select broker_id, {BUCKET}, sum(seconds)::bigint as seconds, sum(late_rows)::bigint as late_rows,
+  bool_or(is_log) as is_log, max(peak_rate_per_s) as peak_rate_per_s,
+  sum(rates) / nullif(sum(seconds), 0) as mean_rate_per_s, max(quota_used_percent) as quota_used_percent,
+  min(least_limit_per_s) as least_limit_per_s, max(most_limit_per_s) as most_limit_per_s,
+  arg_max_null(limit_per_s, last_ms) filter (seconds > 0) as limit_per_s,
+  arg_max_null(rule, last_ms) filter (seconds > 0) as rule, max(last_ms) as last_ms,
+  sum(throttled_rows)::bigint as throttled_rows, sum(held_back_rows)::bigint as held_back_rows,
+  sum(throttled_ms)::bigint as throttled_ms, sum(throttled_requests)::bigint as throttled_requests,
+  sum(judged)::bigint as judged, sum(agreeing)::bigint as agreeing, sum(uncertain)::bigint as uncertain,
+  sum(late)::bigint as late, sum(certain_seconds)::bigint as certain_seconds,
+  sum(behind_seconds)::bigint as behind_seconds
+from slots group by all
 """  # noqa: S608 - names of ours
 _EXTENT = """
 select epoch_ms(min({table}.second)) as first_ms, epoch_ms(max({table}.second)) as last_ms from {table} where {where}
@@ -114,8 +129,8 @@ class Scope:
 
     @property
     def covered_seconds(self) -> int:
-        """Length of the covered stretch."""
-        return (self.covered.to_ms - self.covered.from_ms) // 1_000
+        """Length of the covered stretch; a part of a second counts as one."""
+        return -(-(self.covered.to_ms - self.covered.from_ms) // 1_000)
 
     @property
     def slots(self) -> tuple[int, ...]:
@@ -150,6 +165,7 @@ def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str
     _make_views(tables, tenant)
     slot_ms = slot_length_ms(covered)
     tables.query(_SLOTS, [slot_ms, slot_ms])
+    tables.query(_PLACES)
     return Scope(tables, settings.cluster_id, asked, covered, slot_ms, tenant, top)
 
 
@@ -160,13 +176,8 @@ def bucket_of(row: dict[str, Any]) -> BucketName:
 
 def slot_length_ms(period: Period) -> int:
     """The shortest plain length of time of which at most 96 slots, beginning at round times, hold the stretch."""
-    for length_ms in _SLOT_MS:
-        if len(slots_of(period, length_ms)) <= MOST_SLOTS:
-            return length_ms
-    days = 1
-    while len(slots_of(period, days * _DAY_MS)) > MOST_SLOTS:
-        days += 1
-    return days * _DAY_MS
+    lengths = [1_000 * length_s for length_s in SLOT_LENGTHS_S]
+    return next((length for length in lengths if len(slots_of(period, length)) <= MOST_SLOTS), lengths[-1])
 
 
 def slots_of(period: Period, slot_ms: int) -> range:

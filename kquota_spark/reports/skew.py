@@ -13,15 +13,10 @@ from kquota_spark.reports.report_scope import BUCKET, Scope, bucket_of
 
 # Mutations are counted by the active controller alone.
 _SKEW = f"""
-with of_brokers as (
-  select {BUCKET}, broker_id, sum(rates) / sum(seconds) as rate_per_s,
-         arg_max_null(limit_per_s, last_ms) as limit_per_s, max(last_ms) as last_ms
-  from slots where quota_type <> 'controller_mutation' group by all
-)
 select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s,
-       list({{'broker_id': broker_id, 'rate_per_s': rate_per_s}} order by broker_id) as brokers
-from of_brokers group by all having limit_per_s > 0
-order by max(rate_per_s) / arg_max_null(limit_per_s, last_ms) desc, {BUCKET} limit ?
+       list({{'broker_id': broker_id, 'rate_per_s': mean_rate_per_s}} order by broker_id) as brokers
+from places where quota_type <> 'controller_mutation' and seconds > 0 group by all having limit_per_s > 0
+order by max(mean_rate_per_s) / arg_max_null(limit_per_s, last_ms) desc, {BUCKET} limit ?
 """  # noqa: S608 - names of ours
 
 

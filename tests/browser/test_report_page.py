@@ -213,6 +213,18 @@ def test_text_has_the_contrast_that_wcag_asks_for(browser: Chromium, folder: Pat
         assert lowest >= 4.5, theme
 
 
+def test_a_browser_that_cannot_unpack_says_so_and_shows_the_tables(browser: Chromium, folder: Path) -> None:
+    old = browser.call("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")
+    try:
+        browser.open(folder / "full.html", WIDE, HEIGHT)
+    finally:
+        browser.call("Page.removeScriptToEvaluateOnNewDocument", **old)
+    assert browser.value("document.documentElement.dataset.charts") == "failed"
+    said = browser.value("getComputedStyle(document.getElementById('chart-hurt'), '::after').content")
+    assert said == '"This browser could not draw the chart; its numbers are in the table below."'
+    assert_quiet(browser, folder / "full.html")
+
+
 def test_without_scripts_every_table_can_be_read(browser: Chromium, folder: Path) -> None:
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:

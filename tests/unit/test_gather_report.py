@@ -75,6 +75,12 @@ def test_a_stretch_with_traffic_before_and_after_it_is_covered_as_a_whole(tmp_pa
     assert page.confidence.lag_ms == 0
 
 
+def test_a_part_of_a_second_counts_as_one(tmp_path: Path) -> None:
+    page = gather_report(_two_minutes(tmp_path), Period(T0_MS + 118_900, T0_MS + 119_100), made_at_ms=T0_MS)
+    assert page.hurt[0].time_in_throttle_percent <= 100
+    assert page.talkers[0].total == 1_000
+
+
 @pytest.mark.parametrize(("from_s", "to_s"), [(600, 1_200), (-1_200, -600), (10, 100)])
 def test_a_stretch_without_traffic_says_what_is_there_and_what_to_ask(
     tmp_path: Path, from_s: int, to_s: int

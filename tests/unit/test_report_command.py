@@ -120,7 +120,7 @@ def test_a_folder_gets_a_dated_page_the_latest_and_one_for_each_user(tables: Pat
     assert len(pages) == 2 * len(users) > 2 * len(HOSTILE)
     assert not [name for name in pages if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or len(name) > 200]
     alice = (folder / "tenants" / "alice-latest.md").read_text(encoding="utf-8")
-    assert alice.startswith("# Kafka quota report: user alice\n")
+    assert alice.startswith("# Kafka quota report: user alice on cluster demo\n")
     assert "You were throttled" in alice
     assert "bob" not in alice
 

@@ -69,6 +69,17 @@ def test_seconds_that_are_not_certain(tmp_path: Path, changed: dict[str, Any], r
     assert _reasons(gathered(tmp_path, decisions=rows)) == (Trust.WITH_CARE, (reason,))
 
 
+def test_a_second_of_late_requests_is_one_that_is_not_certain_and_none_of_its_own(tmp_path: Path) -> None:
+    none = dict.fromkeys(("limit_per_s", "rate_per_s", "quota_used_percent", "rule"))
+    late = decision(1, requests=0, requests_judged=0, requests_agreeing=0, late=2, is_certain=False, **none)
+    page = gathered(tmp_path, decisions=[decision(1), late])
+    # The two ends and second 1; of them certain all but second 1.
+    assert page.confidence.certain_percent == 100 * 2 / 3
+    assert page.confidence.late_requests == 2
+    assert page.lines[0].limit_per_s[1] == 1e6
+    assert page.skew[0].used_per_s == {1: 250_000.0}
+
+
 @pytest.mark.parametrize(("readable", "trust"), [(1_999, Trust.YES), (99, Trust.WITH_CARE), (9, Trust.NO)])
 def test_lines_that_could_not_be_read(tmp_path: Path, readable: int, trust: Trust) -> None:
     lines = [request(offset) for offset in range(readable)]

@@ -36,7 +36,7 @@
   // --- what every chart has ----------------------------------------------------------------------------------------
   const axis = (more) => ({
     gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), tickcolor: colour("line"),
-    fixedrange: true, automargin: false, ...more,
+    fixedrange: true, automargin: false, tickangle: 0, ...more,
   });
   const layout = (node, height, more) => ({
     height, width: widthOf(node), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
@@ -50,8 +50,8 @@
     range: [labels.length - 0.5, -0.5], showgrid: false, zeroline: false, ticks: "", ...more,
   });
   const aside = (node, texts) => texts.map((text, i) => ({
-    x: 1, xref: "paper", xanchor: "right", xshift: isNarrow(node) ? 88 : 128, y: i, text: plain(text), showarrow: false,
-    font: { color: colour("ink"), size: 12 },
+    x: 1, xref: "paper", xanchor: "right", xshift: isNarrow(node) ? 58 : 128, y: i, showarrow: false,
+    text: plain(isNarrow(node) ? text.split(" · ")[0] : text), font: { color: colour("ink"), size: 12 },
   }));
 
   // --- the kinds of charts ---------------------------------------------------------------------------------------
@@ -62,9 +62,9 @@
       text: data.labels.map((text, i) => `${brief(text, 60)}<br>${plain(data.hover[i])}`), textposition: "none", hovertemplate: "%{text}<extra></extra>",
     }],
     layout: layout(node, 48 + 26 * data.labels.length, {
-      margin: { l: labelRoom(node), r: 72, t: 4, b: 36 },
-      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", rangemode: "tozero", nticks: 6 }),
-      annotations: aside(node, data.texts).map((one) => ({ ...one, xshift: 66 })),
+      margin: { l: labelRoom(node), r: isNarrow(node) ? 64 : 72, t: 4, b: 36 },
+      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", rangemode: "tozero", nticks: isNarrow(node) ? 3 : 6 }),
+      annotations: aside(node, data.texts).map((one) => ({ ...one, xshift: isNarrow(node) ? 58 : 66 })),
     }),
   });
 
@@ -79,8 +79,8 @@
       hovertemplate: "together %{x:.1f} %<extra></extra>",
     }],
     layout: layout(node, 48 + 26 * data.labels.length, {
-      margin: { l: labelRoom(node), r: isNarrow(node) ? 96 : 136, t: 4, b: 36 },
-      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", range: [0, 101], nticks: 6 }),
+      margin: { l: labelRoom(node), r: isNarrow(node) ? 64 : 136, t: 4, b: 36 },
+      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", range: [0, 101], nticks: isNarrow(node) ? 3 : 6 }),
       annotations: aside(node, data.texts),
     }),
   });

@@ -31,8 +31,8 @@ DEFINITIONS = (
     (
         "time in throttle",
         (
-            "Seconds in which a broker delayed at least one answer of the bucket, as share of the stretch that the "
-            "tables cover."
+            "Seconds in which a throttle of the bucket began or still ran, on any broker, as share of the stretch that "
+            "the tables cover. From JMX: the share of samples with a throttle."
         ),
     ),
     (

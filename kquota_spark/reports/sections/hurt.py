@@ -88,7 +88,7 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
     rows = (_row(report, one) for one in ordered)
     return Block(
         "Time in throttle",
-        "Seconds in which a broker delayed at least one answer, as share of the stretch.",
+        "Seconds in which a throttle began or still ran on any broker, as share of the stretch.",
         Chart("chart-hurt", "bars", label, data),
         table_of(
             "Buckets that were throttled", _COLUMNS, rows, len(ordered) + report.hurt_left_out, "buckets"

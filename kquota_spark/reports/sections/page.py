@@ -19,7 +19,11 @@ def page_of(report: AuditReport) -> Page:
     """The whole page: for the cluster, for one tenant, or the first look where no quota is set."""
     head = report.head
     sentence, facts = headline(report)
-    whose = f"user {head.tenant}" if head.tenant is not None else f"cluster {head.cluster_id}"
+    whose = (
+        f"user {head.tenant} on cluster {head.cluster_id}"
+        if head.tenant is not None
+        else f"cluster {head.cluster_id}"
+    )
     return Page(
         title=f"Kafka quotas: {whose}, {short_moment(head.from_ms)}",
         whose=whose,

@@ -73,7 +73,7 @@ def _lag(found: Confidence) -> Tile:
 
 
 def _lag_text(lag_ms: int) -> str:
-    return f"{lag_ms / 1_000:.1f} s" if 1_000 <= lag_ms < 10_000 else person_ms(lag_ms)
+    return f"{lag_ms / 1_000:.1f} s" if lag_ms < 10_000 else person_ms(lag_ms)
 
 
 def _unreadable(found: Confidence) -> Tile:

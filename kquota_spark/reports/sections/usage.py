@@ -99,7 +99,7 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
     bars = "; bars are shares, the line adds them up" if len(ordered) > 1 else ""
     label = f"Share of all {word} by client, largest first, with the running share"
     return Block(
-        f"Top talkers: {word}",
+        f"{'Top talkers' if report.head.tenant is None else 'Your clients'}: {word}",
         f"{amount_text(of_type.quota_type, of_type.total)} in all{bars}.",
         Chart(f"chart-talkers-{of_type.quota_type}", "pareto", label, data) if len(ordered) > 1 else None,
         table,
