@@ -105,5 +105,7 @@ def _template() -> Template:
         autoescape=True, undefined=StrictUndefined, finalize=visible, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["brief"] = lambda text, columns: cut(terminal_text(text), columns)
+    # A number and its unit stay on one line.
+    environment.filters["together"] = lambda text: terminal_text(text).replace(" %", "\N{NO-BREAK SPACE}%")
     environment.filters["is_plain"] = lambda text: terminal_text(text) == text
     return environment.from_string(_part("page.html.j2"))

@@ -17,6 +17,7 @@ import pytest
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.reports.audit_report import AuditReport
 from kquota_spark.reports.page_html import embedded_json, html_page
+from kquota_spark.reports.sections.words import entity_of
 from tests.unit.drawn_report import (
     HOSTILE,
     empty_report,
@@ -122,7 +123,7 @@ def test_a_tenant_is_spoken_to_and_learns_nothing_of_findings_and_threads() -> N
         "What can you do?",
         "Definitions",
     ]
-    assert "You were throttled 14.0 % of the day" in html_page(tenant_report())
+    assert "You were throttled 14.0\N{NO-BREAK SPACE}% of the day" in html_page(tenant_report())
 
 
 def test_every_empty_section_says_what_its_emptiness_means() -> None:
@@ -249,3 +250,18 @@ def test_one_bucket_of_two_types_is_told_apart_in_the_chart() -> None:
     twice = (report.hurt[0], replace(report.hurt[0], bucket=name("bob", "", "fetch")))
     data = json.loads(Parsed(html_page(replace(report, hurt=twice))).block("data"))["chart-hurt"]["data"]
     assert data["labels"] == ["user bob, produce", "user bob, fetch"]
+
+
+@pytest.mark.parametrize(
+    ("canonical", "words"),
+    [
+        ("users/Zo%C3%AB", "user Zoë"),
+        ("users/alice/clients/<default>", "user alice, default of client ids"),
+        ("users/<default>", "default of users"),
+        ("ips/10.0.0.1", "ip 10.0.0.1"),
+        ("ips/<default>", "default of ips"),
+        ("brokers/1", "brokers/1"),
+    ],
+)
+def test_an_entity_is_told_in_words(canonical: str, words: str) -> None:
+    assert entity_of(canonical) == words

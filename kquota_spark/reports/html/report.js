@@ -152,8 +152,8 @@
       }],
       layout: layout(node, 48 + 26 * data.labels.length, {
         margin: { l: labelRoom(node), r: 16, t: 4, b: 36 },
-        yaxis: rowAxis(node, data.labels, { showgrid: true }), xaxis: axis({ ticksuffix: " x", nticks: 8 }),
-        shapes: [{ type: "line", layer: "below", x0: 1, x1: 1, yref: "paper", y0: 0, y1: 1, line: { color: colour("ink"), width: 1.2, dash: "dot" } }],
+        yaxis: rowAxis(node, data.labels, { showgrid: true }), xaxis: axis({ ticksuffix: " x", rangemode: "tozero", nticks: isNarrow(node) ? 4 : 8 }),
+        shapes: [{ type: "line", layer: "between", x0: 1, x1: 1, yref: "paper", y0: 0, y1: 1, line: { color: colour("ink"), width: 1.2, dash: "dot" } }],
       }),
     };
   };

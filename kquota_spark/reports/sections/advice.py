@@ -6,7 +6,15 @@ from kquota_spark.formats.person_units import broker_text
 from kquota_spark.reports.audit_report import AuditReport, Recommendation
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
-from kquota_spark.reports.sections.words import count_cell, counted, finite, rate_cell, sentence, share_text
+from kquota_spark.reports.sections.words import (
+    count_cell,
+    counted,
+    entity_of,
+    finite,
+    rate_cell,
+    sentence,
+    share_text,
+)
 
 _SEVERITY_TONES = {"high": Tone.OVER, "warning": Tone.NEAR}
 MOST_ADVICE = 50
@@ -76,7 +84,9 @@ def _advice(one: Recommendation) -> Advice:
         change = (
             f"{one.key} {present.text} → {recommended.text}" if is_change else f"{one.key} {present.text}"
         )
-    return Advice(one.entity or "The cluster", change, sentence(one.reason), one.command)
+    return Advice(
+        entity_of(one.entity) if one.entity else "The cluster", change, sentence(one.reason), one.command
+    )
 
 
 def capacity_section(report: AuditReport) -> Section:

@@ -47,7 +47,7 @@ DEFINITIONS = (
             "broker's answer to the request it judges."
         ),
     ),
-    ("certain", "Nothing that the audit may lack could turn the verdict."),
+    ("certain", "Nothing that the log leaves open could turn the verdict: where 2 ms could, it is not."),
     (
         "share",
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kquota_spark.model.quota_types import QuotaType, parse_key
 from kquota_spark.reports.audit_report import AuditReport, Change
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
-from kquota_spark.reports.sections.words import counted, moment, rate_cell
+from kquota_spark.reports.sections.words import counted, entity_of, moment, rate_cell
 
 _MOST_ROWS_OF_TIMELINE = 14
 _COLUMNS = (
@@ -61,7 +61,7 @@ def _timeline(report: AuditReport) -> Block:
     data = {
         "from_ms": from_ms,
         "to_ms": to_ms,
-        "labels": entities,
+        "labels": [entity_of(entity) for entity in entities],
         "points": [
             {
                 "row": entities.index(change.entity),
@@ -76,7 +76,7 @@ def _timeline(report: AuditReport) -> Block:
     rows = (
         (
             Cell(moment(change.at_ms)),
-            Cell(change.entity),
+            Cell(entity_of(change.entity), change.entity),
             Cell(change.key),
             rate_cell(quota_type_of(change.key), change.before),
             rate_cell(quota_type_of(change.key), change.after),

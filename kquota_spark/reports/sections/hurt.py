@@ -78,7 +78,7 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
                         if one.throttled_requests is None
                         else [counted(one.throttled_requests, "throttle")]
                     ),
-                    f"{person_ms(one.throttled_ms)} together",
+                    *([f"{person_ms(one.throttled_ms)} together"] if one.throttled_ms else []),
                 ]
             )
             for one in shown
@@ -113,7 +113,7 @@ def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
         Cell(type_word(one.bucket.quota_type)),
         Cell(share_text(percent), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
         Cell("-") if one.throttled_requests is None else count_cell(one.throttled_requests),
-        Cell(person_ms(one.throttled_ms), f"{one.throttled_ms:,} ms"),
+        Cell(person_ms(one.throttled_ms), f"{one.throttled_ms:,} ms") if one.throttled_ms else Cell("-"),
         count_cell(one.episodes),
         used_cell(one.peak_quota_used_percent),
         rate_cell(one.bucket.quota_type, one.limit_per_s),

@@ -112,8 +112,7 @@ def _rest(of_type: Talkers) -> str:
 
 
 def _spread(report: AuditReport, spread: list[Skew]) -> Block:
-    is_spread = any(len(one.used_per_s) > 1 for one in spread)
-    shown = spread[:_MOST_SPREADS]
+    shown = [one for one in spread if len(one.used_per_s) > 1][:_MOST_SPREADS]
     data = {
         "labels": [
             f"{bucket_of(one.bucket, report.head)} ({type_word(one.bucket.quota_type)})" for one in shown
@@ -153,9 +152,9 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
     return Block(
         "Spread over brokers",
         "1 is an even split. A quota is enforced by each broker alone: what is uneven meets the limit earlier."
-        if is_spread
+        if shown
         else "Each bucket was on one broker only.",
-        Chart("chart-skew", "skew", label, data) if is_spread else None,
+        Chart("chart-skew", "skew", label, data) if shown else None,
         table_of("Use by broker", columns, rows, len(spread)),
     )
 

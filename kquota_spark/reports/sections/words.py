@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from kquota_spark.formats.person_units import amount_text, bucket_text, person_percent, rate_text
+from kquota_spark.formats.person_units import amount_text, bucket_text, person_name, person_percent, rate_text
+from kquota_spark.model.entities import Default, IpEntity, parse_entity
 from kquota_spark.reports.audit_report import BucketName, Head
 from kquota_spark.reports.sections.parts import Cell, Tone
 
@@ -46,6 +47,22 @@ def client_of(user: str, client_id: str, head: Head) -> str:
     """`alice / etl`; on a tenant's own page the client id alone."""
     shown = client_id or "(no client id)"
     return shown if head.tenant is not None else f"{user or '(no user)'} / {shown}"
+
+
+def entity_of(canonical: str) -> str:
+    """`user alice, client id etl`, `default of users`; the canonical name itself where it is none."""
+    try:
+        entity = parse_entity(canonical)
+    except ValueError:
+        return canonical
+    if isinstance(entity, IpEntity):
+        return _part("ip", entity.ip)
+    parts = (("user", entity.user), ("client id", entity.client_id))
+    return ", ".join(_part(noun, name) for noun, name in parts if name is not None)
+
+
+def _part(noun: str, name: str | Default) -> str:
+    return f"default of {noun}s" if isinstance(name, Default) else f"{noun} {person_name(name)}"
 
 
 def moment(time_ms: int) -> str:
