@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.entity_options import add_entity_options, asked_entity
@@ -16,11 +16,12 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.entities import AnyEntity, IpEntity
 from kquota_spark.model.entity_filter import parts_of
 from kquota_spark.model.ip_quotas import in_spelling_of
-from kquota_spark.model.quota_diff import Identity, governs, one_spelling
+from kquota_spark.model.quota_diff import Identity, effect_changes
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quota_tree import quota_type_of
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
+_MOST_TOLD = 3
 _Values = Mapping[AnyKey, float | None]
 
 
@@ -66,32 +67,46 @@ def run_alter(options: argparse.Namespace) -> int:
         edits = [QuotaEdit(entity, key, has.get(key), to) for key, to in wanted.items() if has.get(key) != to]
         left = {key: value for key, value in {**has, **wanted}.items() if value is not None}
         page = Page(sys.stdout if options.output == "table" else sys.stderr)
-        for note in fall_backs(edits, {**quotas, entity: left}):
+        for note in fall_backs(edits, quotas, {**quotas, entity: left}):
             page.paragraph("", terminal_text(note), indent=0)
         return carry_out(cluster, edits, options, command="kquota alter", unchanged=0 if edits else 1)
 
 
-def fall_backs(edits: list[QuotaEdit], after: QuotaSet) -> Iterator[str]:
-    """What governs whom an entity names once its key is removed, a sentence each."""
-    after = one_spelling(after)
-    for edit in edits:
-        if edit.after is not None:
-            continue
-        found = governs(after, Identity.of(edit.entity), edit.key)
-        who = _who(edit.entity)
-        if found.rule is None:
-            yield f"{edit.key.value}: nothing limits {who} then"
-        else:
-            limit = rate_text(quota_type_of(edit.key), found.limit)
-            yield f"{edit.key.value}: {who} now falls to {found.rule}: {limit}"
+def fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -> Iterator[str]:
+    """What governs instead where a key is removed, a sentence for each kind of client that it did govern."""
+    removed = [edit for edit in edits if edit.after is None]
+    effects = effect_changes(before, after) if removed else []
+    for edit in removed:
+        quota_type = quota_type_of(edit.key)
+        changes = [
+            change
+            for change in effects
+            if change.quota_type == quota_type and change.before.rule == edit.entity
+        ]
+        for change in changes[:_MOST_TOLD]:
+            who, found = _who(change.identity, edit.entity), change.after
+            if found.rule is None:
+                yield f"{edit.key.value}: nothing limits {who} then"
+            else:
+                yield f"{edit.key.value}: {who} now falls to {found.rule}: {rate_text(quota_type, found.limit)}"
+        if not changes:
+            yield f"{edit.key.value}: nobody gets another limit or bucket by that"
+        elif len(changes) > _MOST_TOLD:
+            yield f"{edit.key.value}: ... and {len(changes) - _MOST_TOLD:,} more kinds of clients"
 
 
-def _who(entity: AnyEntity) -> str:
-    """Whom an entity names, in words."""
-    words = [
-        f"{kind.value} {name}" if isinstance(name, str) else f"any {kind.value} without a rule of its own"
-        for kind, name in parts_of(entity).items()
-    ]
+def _who(identity: Identity, entity: AnyEntity) -> str:
+    """Some of those whom an entity names, in words; nothing is said of a part that it does not have."""
+    names = dict(zip(("user", "client-id", "ip"), identity, strict=True))
+    has = {kind.value for kind in parts_of(entity)}
+    words = []
+    for kind, name in names.items():
+        if name:
+            words.append(f"{kind} {name}")
+        elif name == "":
+            words.append(f"an empty {kind}")
+        elif kind in has:
+            words.append(f"any {kind} without a rule of its own")
     return " with ".join(words)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import now_ms, settings_of, time_argument
 from kquota_spark.cli.page import say
+from kquota_spark.cli.render import Report, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange import NAMES
 from kquota_spark.io.replaced_file import replace_file
@@ -37,6 +39,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="F",
         help=f"{', '.join(NAMES)} (default by the suffix of --to, else {NAMES[0]})",
     )
+    parser.add_argument(
+        "--formats", action="store_true", help="only show what formats there are, and what they can say"
+    )
     parser.add_argument("--to", type=Path, metavar="FILE", help="write there instead of to standard output")
     parser.add_argument(
         "--partial", action="store_true", help="leave out what the format cannot say, and tell what that is"
@@ -60,6 +65,8 @@ def run_export(options: argparse.Namespace) -> int:
         UserError: the source cannot be read, the file cannot be written, or the format cannot say it all.
         SystemExit: with 2: a cluster and the tables at once.
     """
+    if options.formats:
+        return _show_formats()
     form = _format_of(options)
     if options.at is not None or options.tables is not None:
         origin, quotas = _of_tables(options)
@@ -81,6 +88,22 @@ def run_export(options: argparse.Namespace) -> int:
             terminal_text(f"{entities}, {values:,} values of {origin} in {options.to} ({form.name})"),
             sys.stderr,
         )
+    return 0
+
+
+def _show_formats() -> int:
+    from kquota_spark.formats.exchange.registry import ALL_LEVELS, FORMATS
+
+    rows = [
+        {
+            "format": form.name,
+            "about": form.about,
+            "says": "all quotas" if form.levels == ALL_LEVELS else "users by name",
+        }
+        for form in FORMATS.values()
+    ]
+    shown = tuple(Shown(name, itemgetter(name), is_text=True) for name in rows[0])
+    show(Report("kquota export", tuple(rows[0]), rows, shown), "table")
     return 0
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -75,6 +73,7 @@ def run_exporter(options: argparse.Namespace) -> int:
     Raises:
         UserError: the address cannot be listened on; with --once, the tables cannot be read.
     """
+    from kquota_spark.io.graceful_stop import StopRequest
     from kquota_spark.io.metrics import exposition, metrics_endpoint
     from kquota_spark.reports.exported_tables import ExportedTables
 
@@ -82,9 +81,7 @@ def run_exporter(options: argparse.Namespace) -> int:
     if options.once:
         print(_one_scrape(exported), end="")
         return 0
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopRequest(_say)
     exposed = exported.exposed(now_ms())
 
     def scrape() -> str:
@@ -99,6 +96,7 @@ def run_exporter(options: argparse.Namespace) -> int:
             _look(exported)
             exposed = exported.exposed(now_ms())
             wait_s = max(0.0, options.interval / 1_000 - (time.monotonic() - began_s))
+    stop.end()
     return 0
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _STDIN = "-"
 _MOST_BYTES = 64_000_000
 """Of text that the formats would still look at: four bytes a character."""
+_MOST_PROBLEMS, _MOST_PROBLEM_CHARACTERS = 60, 400
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -130,4 +131,8 @@ def quotas_in(form: Format, text: str, where: str) -> QuotaSet:
         # Our own file may tell of other times too: set is what it says of now.
         return form.read(text) if form.read_at is None else form.read_at(text, now_ms())
     except ValueError as error:
-        raise UserError("\n".join(f"{where}: {problem}" for problem in str(error).split("\n"))) from error
+        problems = str(error).split("\n")
+        told = [f"{where}: {problem[:_MOST_PROBLEM_CHARACTERS]}" for problem in problems[:_MOST_PROBLEMS]]
+        if len(problems) > _MOST_PROBLEMS:
+            told.append(f"{where}: ... and {len(problems) - _MOST_PROBLEMS:,} more problems")
+        raise UserError("\n".join(told)) from error

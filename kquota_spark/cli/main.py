@@ -1,7 +1,7 @@
 """`kquota`: arguments in, one exit code out.
 
-Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage or, for `doctor`, findings, 3 refused by a guard of
-enforcement.
+Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage or, for `doctor`, `diff` and `drift`, findings, 3
+refused by a guard of enforcement.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from rich.markdown import Markdown
 
-_LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+_LINK = re.compile(r"!?\[([^\]]+)\]\(([^)\s]+)\)")
 _PAGE = re.compile(r"(?:[\w./-]*/)?([\w-]+)\.md(?:#.*)?")
 _INDENT = 4
 _BLANK_LINES = re.compile(r"\n{3,}")

@@ -24,6 +24,7 @@ from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded import demo_enforcement, demo_jmx
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.demo_commands import shown
 from kquota_spark.embedded.demo_live import LiveTable
 from kquota_spark.embedded.demo_plan import (
     AUDITOR,
@@ -135,7 +136,7 @@ def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> N
                 _say("the load has ended; the audit works through the last samples")
             _wait_until_judged(settings, audit)
             _stop_driver(settings, audit)
-        plan = demo_enforcement.plan_text(config)
+        plan = shown("enforce", "plan", config=config)
     if source == "jmx":
         print(demo_jmx.summary(settings, seconds, config, DIRECTORY / "summary.json"))
     else:
@@ -143,6 +144,7 @@ def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> N
         (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
         print(summary_text(summary, config))
     print(plan)
+    print(shown("report", "--period", "last:1h", "--to", str(DIRECTORY / "report.html"), config=config))
 
 
 def _say(text: str) -> None:

@@ -6,7 +6,6 @@ throttle ever holds it back; it is there with ENFORCE=1 only.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.demo_commands import kquota_output, output_of
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log import RequestLogParser
@@ -30,7 +30,6 @@ _SEEN_MS = 10_000
 _PRODUCE = 0
 _PARSER = RequestLogParser("UTC")
 _AGAIN_S = 5.0
-_COMMAND_S = 60.0
 _POLICY = """\
 # Written by the demo; conf/policy.yaml has every key, commented.
 mode: {mode}
@@ -73,12 +72,6 @@ def check_enforced(seconds: float, source: str, *, is_kraft: bool) -> None:
         )
     if is_kraft or source != "log":
         raise UserError("ENFORCE=1 shows brokers with ZooKeeper and a request log: leave KIND and SOURCE out")
-
-
-def plan_text(config: Path) -> str:
-    """What `kquota enforce plan` says."""
-    command = f"kquota enforce plan --config {config}"
-    return f"\n$ {command}\n{_output('kquota_spark.cli.main', 'enforce', 'plan', config=config)}"
 
 
 class Act:
@@ -144,7 +137,7 @@ class Act:
             f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
         ]
         lines += ["$ python jobs/enforce.py --once"]
-        lines += [line for line in _run(command).splitlines() if OFFENDER in line]
+        lines += [line for line in output_of(command).splitlines() if OFFENDER in line]
         with connected(self._cluster.zookeeper_connect) as client:
             there = "is still there" if client.exists(NODE) else "is gone again, as before the penalty"
         return [*lines, f"ZooKeeper: {NODE} {there}"]
@@ -152,7 +145,7 @@ class Act:
     def _kquota(self, *words: str) -> list[str]:
         return [
             f"$ kquota {' '.join(words)}",
-            *_output("kquota_spark.cli.main", *words, config=self._config).splitlines(),
+            *kquota_output(*words, config=self._config).splitlines(),
         ]
 
     def _throttle(self, to_ms: int) -> str:
@@ -176,19 +169,6 @@ def _crawl(cluster: Cluster, stop: threading.Event) -> None:
         producer = Producer({**cluster.client_settings(USER), "client.id": OFFENDER, "log_level": 0})
         producer.produce("orders", _RECORD)
         producer.flush(10)
-
-
-def _output(module: str, *words: str, config: Path) -> str:
-    return _run([sys.executable, "-m", module, *words, "--config", str(config)])
-
-
-def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_S)
-    if done.returncode != 0:
-        raise UserError(
-            f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr.strip() or done.stdout}"
-        )
-    return done.stdout
 
 
 def _now_ms() -> int:

@@ -62,6 +62,7 @@ def summary(settings: Settings, demo_seconds: float, config: Path, path: Path) -
         "",
         f"tables: {Path(settings.tables).absolute()}",
         "try next:",
+        f"  .venv/bin/kquota top --config {config}",
         f"  .venv/bin/kquota violations --config {config}",
         f"  .venv/bin/kquota decisions --config {config} --user alice",
         f"  .venv/bin/kquota doctor --config {config}",

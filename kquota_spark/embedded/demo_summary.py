@@ -112,6 +112,7 @@ def summary_text(summary: dict[str, Any], config: Path) -> str:
         "",
         f"tables: {summary['tables']}",
         "try next:",
+        f"  .venv/bin/kquota top --config {config}",
         f"  .venv/bin/kquota violations --config {config}",
         f"  .venv/bin/kquota decisions --config {config} --throttled --user alice",
         f"  .venv/bin/kquota doctor --config {config}",

@@ -119,7 +119,7 @@ def _of_seen(
         entities = edited.get(quota_type.key)
         if entities is None or entities.isdisjoint(candidates(user, client_id)):
             continue
-        was, now = (governs(quotas, Identity(user, client_id), quota_type.key) for quotas in (before, after))
+        was, now = (_governs(quotas, Identity(user, client_id), quota_type.key) for quotas in (before, after))
         if _differs(was, now):
             identity = Identity(user, client_id)
             yield EffectChange(identity, quota_type.value, was, now, True, amount, throttled_ms)
@@ -138,7 +138,7 @@ def _possible(
             if identity in done:
                 continue
             done.add(identity)
-            was, now = (governs(quotas, identity, key) for quotas in (before, after))
+            was, now = (_governs(quotas, identity, key) for quotas in (before, after))
             of_user = (identity.user, was[:2], now[:2])
             is_told = not isinstance(entity.client_id, str) and of_user in told
             if _differs(was, now) and not is_told:
@@ -186,7 +186,7 @@ def _identities(entity: Entity, names: _ClientIds) -> Iterator[Identity]:
         yield Identity(user, client_id)
 
 
-def governs(quotas: QuotaSet, identity: Identity, key: AnyKey) -> Governs:
+def _governs(quotas: QuotaSet, identity: Identity, key: AnyKey) -> Governs:
     """What governs an identity among quotas of which each address is in the one spelling."""
     if isinstance(key, IpQuotaKey):
         return _governs_ip(quotas, identity.ip)
@@ -207,7 +207,7 @@ def _of_ips(before: QuotaSet, after: QuotaSet, edits: Iterable[QuotaEdit]) -> It
     for edit in edits:
         if isinstance(edit.entity, IpEntity):
             identity = Identity.of(edit.entity)
-            was, now = (governs(quotas, identity, edit.key) for quotas in (before, after))
+            was, now = (_governs(quotas, identity, edit.key) for quotas in (before, after))
             if _differs(was, now):
                 yield EffectChange(identity, CONNECTION, was, now)
 

@@ -17,7 +17,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.io.stored_usage import stored_gaps, stored_rings, stored_usage
 from kquota_spark.model.bucket_replays import replay_of
-from kquota_spark.model.decision import Decision, judge_bucket
+from kquota_spark.model.decision import Decision, Stretch, judge_bucket
 from kquota_spark.model.govern import Governor
 from kquota_spark.model.points import Point
 from kquota_spark.model.quota_types import QuotaType
@@ -102,12 +102,13 @@ def judged_again(
         default: of other brokers.
         gaps: by broker, of its log.
     """
-    found: dict[BrokerBucket, Judged] = {}
-    for key, of_bucket in stretches_of(traffic, governor, gaps=gaps).items():
-        verdicts: list[Verdict] = []
-        replay = replay_of(key[1], rings.get(key[0], default))
-        found[key] = Judged(judge_bucket(replay, of_bucket, verdicts), verdicts)
-    return found
+    buckets = stretches_of(traffic, governor, gaps=gaps)
+    return {key: _judged(key, of_bucket, rings.get(key[0], default)) for key, of_bucket in buckets.items()}
+
+
+def _judged(key: BrokerBucket, of_bucket: Sequence[Stretch], ring: RateConfig) -> Judged:
+    verdicts: list[Verdict] = []
+    return Judged(judge_bucket(replay_of(key[1], ring), of_bucket, verdicts), verdicts)
 
 
 def what_if(
@@ -141,11 +142,18 @@ def what_if(
     )
     progress(sum(len(row.points) for row in traffic))
     # A broker and type at a time: verdicts take several times the memory of the requests.
-    for _, group in groupby(traffic, key=lambda row: (row.broker_id, row.quota_type)):
-        rows = list(group)
-        tally.add(
-            judged_again(rows, before, rings, default, gaps), judged_again(rows, after, rings, default, gaps)
-        )
+    for (broker_id, _), group in groupby(traffic, key=lambda row: (row.broker_id, row.quota_type)):
+        rows, ring = list(group), rings.get(broker_id, default)
+        as_was, as_tried = (stretches_of(rows, governor, gaps=gaps) for governor in (before, after))
+        judged = {key: _judged(key, of_bucket, ring) for key, of_bucket in as_was.items()}
+        # Most buckets have the same limit in both, and so the same throttles.
+        tried = {
+            key: judged[key]
+            if _limits(of_bucket) == _limits(as_was.get(key, ()))
+            else _judged(key, of_bucket, ring)
+            for key, of_bucket in as_tried.items()
+        }
+        tally.add(judged, tried)
     return WhatIf(from_ms, to_ms, tally.requests, tally.differences())
 
 
@@ -217,3 +225,11 @@ def _is_unknown(verdict: Verdict, inferred: Mapping[Point, float | None]) -> boo
         and verdict.outcome is Outcome.INFERRED
         and inferred.get(verdict.point, limit) != limit
     )
+
+
+def _limits(of_bucket: Sequence[Stretch]) -> list[tuple[object, ...]]:
+    """All that the throttles of a bucket depend on."""
+    return [
+        (each.second_ms, each.governing.limit_per_s, each.governing.has_request_quota, each.points)
+        for each in of_bucket
+    ]

@@ -25,10 +25,9 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     monkeypatch.setenv("DEMO_SECONDS", "30")
     assert demo.main() == 0, capsys.readouterr()
     # Quotas that are younger than the minute that the demo's policies look at are left alone.
-    assert (
-        f"$ kquota enforce plan --config {directory}/kquota.yaml\nnothing to change\n"
-        in capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert f"$ kquota enforce plan --config {directory}/kquota.yaml\nnothing to change\n" in said
+    assert "buckets were throttled, " in said and (directory / "report.html").stat().st_size > 1_000_000
     summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
     produce = summary["agreement"]["produce"]
     print(json.dumps(summary, indent=1))

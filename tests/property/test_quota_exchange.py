@@ -5,11 +5,11 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kquota_spark.formats.exchange.registry import FORMATS, guess
-from kquota_spark.model.entities import Entity
+from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import QuotaKey
 from tests.property.quota_sets import NAMES, names_of, quota_sets
@@ -34,6 +34,8 @@ def test_formats_with_a_word_of_its_own_for_the_default_say_everything(name: str
 @pytest.mark.parametrize("name", ["rpk", "declared"])
 @_SETTINGS
 @given(quotas=quota_sets())
+@example(quotas={Entity("<default>"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
+@example(quotas={Entity(DEFAULT, "<default>"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
 def test_formats_whose_word_for_the_default_is_a_name_refuse_who_is_really_called_that(
     name: str, quotas: QuotaSet
 ) -> None:
@@ -46,6 +48,8 @@ def test_formats_whose_word_for_the_default_is_a_name_refuse_who_is_really_calle
 
 @_SETTINGS
 @given(quota_sets())
+@example({Entity("e\u0301"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
+@example({Entity("$${a} %{b} $$$${"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
 def test_terraform_says_all_names_in_the_one_form_that_it_knows(quotas: QuotaSet) -> None:
     if all(unicodedata.normalize("NFC", name) == name for name in names_of(quotas)):
         return _round_trips("terraform", quotas)
@@ -101,3 +105,54 @@ def test_strimzi_refuses_whatever_is_no_named_user(quotas: QuotaSet) -> None:
     if others:
         with pytest.raises(ValueError, match="one named user only"):
             FORMATS["strimzi"].write(quotas)
+
+
+_READ = [name for name in FORMATS if name != "kafka-configs-commands"]
+_HOSTILE = (
+    "\0",
+    "\n",
+    '"',
+    "'",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "- ",
+    "&a ",
+    "*a",
+    "${",
+    "/*",
+    "\\",
+    "NaN",
+    "-1",
+    "<default>",
+    "%",
+    " are ",
+)
+
+
+@pytest.mark.parametrize("name", _READ)
+@_SETTINGS
+@given(quotas=quota_sets(most=3), data=st.data())
+def test_a_spoiled_file_is_read_or_refused_in_lines_and_never_ends_in_a_traceback(
+    name: str, quotas: QuotaSet, data: st.DataObject
+) -> None:
+    try:
+        text = FORMATS[name].write(quotas)
+    except ValueError:
+        text = ""
+    for _ in range(data.draw(st.integers(1, 3))):
+        start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        text = (
+            text[:start]
+            + data.draw(st.sampled_from(_HOSTILE))
+            + text[data.draw(st.sampled_from([start, end])) :]
+        )
+    try:
+        found = FORMATS[name].read(text)
+    except ValueError as error:
+        assert all(line.strip() for line in str(error).split("\n"))
+    else:
+        assert all(value >= 0 for values in found.values() for value in values.values())

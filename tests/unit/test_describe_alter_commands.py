@@ -137,11 +137,12 @@ def test_keys_are_set_and_removed_in_one_request(cluster: InMemoryClusterQuotas)
         "--yes",
     )  # fmt: skip
     assert cluster.altered == [(ALICE, {PRODUCE: 6e6, FETCH: None})]
-    # alice/<any client id> falls to the default of client ids.
+    # Her rule is the only one of fetch for her: the default of client ids is next, and does not reach an empty one.
     assert (
         out
         == """\
 consumer_byte_rate: user alice now falls to clients/<default>: 3.0 MB/s
+consumer_byte_rate: nothing limits user alice with an empty client-id then
 entity       key                    before      after  change   status
 users/alice  producer_byte_rate  5,000,000  6,000,000  raised   applied
 users/alice  consumer_byte_rate          2          -  removed  applied
@@ -156,14 +157,18 @@ entities: 1 applied (a cluster in memory)
         ("--user-defaults --delete producer_byte_rate", "nothing limits any user without a rule of its own then"),
         ("--name user=alice --name client-id=etl --delete producer_byte_rate",
          "user alice with client-id etl now falls to users/alice/clients/<default>: 200 kB/s"),
+        # For every other client id of hers a pair comes first.
+        ("--user alice --delete producer_byte_rate",
+         "user alice with an empty client-id now falls to users/<default>: 1.0 MB/s"),
+        ("--user bob --delete producer_byte_rate", "nobody gets another limit or bucket by that"),
         ("--ip 10.0.0.1 --delete connection_creation_rate", "ip 10.0.0.1 now falls to ips/<default>: 5/s"),
         ("--ip-defaults --delete connection_creation_rate", "nothing limits any ip without a rule of its own then"),
         ("--entity-type clients --entity-name etl --delete-config request_percentage",
          "nothing limits client-id etl then"),
     ],
 )  # fmt: skip
-@pytest.mark.usefixtures("cluster")
-def test_what_governs_after_a_removal_is_said(asked: str, said: str) -> None:
+def test_what_governs_after_a_removal_is_said(asked: str, said: str, cluster: InMemoryClusterQuotas) -> None:
+    cluster.quotas[Entity("bob")] = {PRODUCE: 1e6}  # as much as the default
     assert f": {said} entity" in " ".join(shown("alter", *asked.split(), "--yes").split())
 
 

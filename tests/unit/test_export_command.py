@@ -16,7 +16,7 @@ from kquota_spark.formats.exchange.registry import FORMATS
 from kquota_spark.model.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
-from tests.unit.command_output import run
+from tests.unit.command_output import run, shown
 from tests.unit.in_memory_cluster_quotas import InMemoryClusterQuotas
 from tests.unit.table_rows import T0_MS, second, source, write_table
 
@@ -83,6 +83,12 @@ def test_partly_on_demand_and_then_it_is_told_what_is_left_out() -> None:
         "kquota: left out: users/o%27neil%1B%5B31m/clients/<default>",
         "kquota: left out: ips/10.0.0.1",
     ]
+
+
+def test_the_formats_are_shown_with_what_they_can_say() -> None:
+    lines = shown("export", "--formats").splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(NAMES)
+    assert [line.endswith("  users by name") for line in lines[1:]] == [name == "strimzi" for name in NAMES]
 
 
 def test_no_quotas_are_said_to_be_none(cluster: InMemoryClusterQuotas) -> None:

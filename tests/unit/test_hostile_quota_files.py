@@ -180,8 +180,8 @@ def test_sentences(text: str, found: list[str]) -> None:
             ["line 1: 1 entity blocks, expected two"],
         ),
         (QUOTA + "", ["line 2: the end of the file, expected name = value or }"]),
-        ('resource "kafka_quota" "a', ["line 1: '\"', expected a block"]),
-        ("/* no end", ["line 1: '/', expected a block"]),
+        ('resource "kafka_quota" "a', ["line 1: '\"a', expected a block"]),
+        ("/* no end", ["line 1: '/* no end', expected a block"]),
     ],
 )
 def test_terraform(text: str, found: list[str]) -> None:
@@ -267,3 +267,24 @@ def test_a_format_is_guessed_by_its_sign_then_by_the_suffix() -> None:
     assert guess("hello", "quotas.txt") == []
     assert [each.name for each in guess("# nothing yet", "quotas.TF")] == ["terraform"]
     assert [each.name for each in guess("quotas:\n- entity: []", "x.yaml")] == ["rpk"]
+
+
+_HEAD = "Configs for user-principal '"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("kafka-configs", f"{_HEAD}a' are " + "SCRAM-SHA-256=salt=" * 20_000),
+        ("kafka-configs", _HEAD + "', client-id '" * 20_000 + " are x=1"),
+        ("kafka-configs", _HEAD + "a, client-id '" * 20_000 + "' are x=1"),
+        ("kafka-configs", _HEAD + " are x=1" * 20_000 + " are"),
+        ("terraform", "foo { " + "/*" * 100_000),
+        ("terraform", "foo { " + '"\\' * 100_000),
+    ],
+)
+def test_no_file_takes_the_time_of_its_length_squared(name: str, text: str) -> None:
+    """Read in under 0.1 s; the square of these lengths would take minutes."""
+    started_s = time.process_time()
+    assert len(problems(name, text)) <= 2
+    assert time.process_time() - started_s < 3

@@ -57,10 +57,10 @@ def test_a_topic_that_is_not_there_is_told_with_the_one_that_was_meant() -> None
 def test_links_are_topics_paths_and_addresses() -> None:
     page = (
         "see [verdicts.md](verdicts.md#limits), [the law](model.md), [conf/x.yaml](../../conf/x.yaml), "
-        "[here](#below) and [Kafka](https://kafka.apache.org)\n```text\n[a](b.md)\n```"
+        "[here](#below), ![a report](report.png) and [Kafka](https://kafka.apache.org)\n```text\n[a](b.md)\n```"
     )
     assert with_topics(page) == (
-        "see `kquota help verdicts`, the law (`kquota help model`), conf/x.yaml, here and "
+        "see `kquota help verdicts`, the law (`kquota help model`), conf/x.yaml, here, a report (report.png) and "
         "Kafka (https://kafka.apache.org)\n```text\n[a](b.md)\n```"
     )
 

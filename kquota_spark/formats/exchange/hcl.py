@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Never
 
 _TOKEN = re.compile(
-    r"""(?P<blank>[ \t\r]+|(?:\#|//)[^\n]*|/\*.*?\*/)|(?P<line>\n)|"(?P<string>(?:[^"\\\n]|\\.)*)"
+    r"""(?P<blank>[ \t\r]+|(?:\#|//)[^\n]*|/\*.*?\*/)|(?P<line>\n)|"(?P<string>(?:[^"\\\n]|\\.)*+)"
+    |(?P<open>"(?:[^"\\\n]|\\.)*+|/\*.*)
     |(?P<number>-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w.]))|(?P<name>[A-Za-z_][\w-]*)|(?P<sign>.)""",
     re.DOTALL | re.VERBOSE,
 )
@@ -56,7 +57,7 @@ class Number(str):
 class _Token(NamedTuple):
     line: int
     kind: str
-    """A group of `_TOKEN`, or `end`."""
+    """A group of `_TOKEN`, or `end`; `open` is a text or comment without its end."""
     text: str
 
 
@@ -201,7 +202,7 @@ class _Parser:
         depth = 1
         while depth:
             token = self.next()
-            if token.kind == "end":
+            if token.kind in ("end", "open"):
                 self._unexpected(token, "}")
             if token.kind == "sign":
                 depth += (token.text in _OPENING) - (token.text in _CLOSING)

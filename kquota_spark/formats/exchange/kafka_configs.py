@@ -13,8 +13,9 @@ Source: Kafka's `ConfigCommand`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from itertools import islice
 
 from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
 from kquota_spark.formats.exchange.writing import parts_of, refuse, writable
@@ -26,10 +27,14 @@ _WORDS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _HEADS = ("Quota configs for ", "Configs for ")
 _ABOUT_SCRAM = ("SCRAM credential configs for ", "Error retrieving SCRAM credential configs for ")
 _SCRAM_KEYS = re.compile(
-    r"SCRAM-SHA-(?:256|512)=salt=[^,]*,stored_key=[^,]*,server_key=[^,]*,iterations=\d+(?:,|$)"
+    r"SCRAM-SHA-(?:256|512)=salt=[^,]{0,200},stored_key=[^,]{0,200},server_key=[^,]{0,200},iterations=\d{1,9}(?:,|$)"
 )
 _VALUE = re.compile(r"([A-Za-z_.]+)=([^\s,=']+)")
-_CLIENT_PART = re.compile(r", (?=client-id '|(?:the )?default client-id$)")
+_USERS = ("user-principal '", "the default user-principal,", "default user-principal,")
+_CLIENTS = ("'", " default client-id")
+_BEFORE_CLIENT = re.compile(
+    r"(?:(?<=')|(?<=default user-principal)), (?=client-id '|(?:the )?default client-id$)"
+)
 
 
 def read(text: str) -> QuotaSet:
@@ -73,17 +78,12 @@ def _read_sentence(where: str, sentence: str, reading: Reading) -> None:
 
 def _parts(who: str) -> list[tuple[str, Name]]:
     """The parts of `user-principal 'u', the default client-id`; a pair wherever it reads as one."""
-    pairs: list[tuple[str, Name]] = []
-    for comma in _CLIENT_PART.finditer(who):
-        user, client_id = _part(who[: comma.start()]), _part(who[comma.end() :])
-        if user is None or client_id is None:
-            continue
-        if pairs:
-            msg = "names with quotes that read in several ways"
-            raise ValueError(msg)
-        pairs = [user, client_id]
+    pairs = list(islice(_pairs(who), 2))
+    if len(pairs) > 1:
+        msg = "names with quotes that read in several ways"
+        raise ValueError(msg)
     if pairs:
-        return pairs
+        return pairs[0]
     one = _part(who)
     if one is None:
         msg = (
@@ -91,6 +91,15 @@ def _parts(who: str) -> list[tuple[str, Name]]:
         )
         raise ValueError(msg)
     return [one]
+
+
+def _pairs(who: str) -> Iterator[list[tuple[str, Name]]]:
+    """All ways to read a pair. A text is cut in two only where that can be one: there may be a million commas."""
+    if who.startswith(_USERS) and who.endswith(_CLIENTS):
+        for comma in _BEFORE_CLIENT.finditer(who):
+            user, client_id = _part(who[: comma.start()]), _part(who[comma.end() :])
+            if user is not None and client_id is not None:
+                yield [user, client_id]
 
 
 def _part(text: str) -> tuple[str, Name] | None:

@@ -23,7 +23,8 @@ from kquota_spark.model.entities import LEVELS
 from kquota_spark.model.quota_set import QuotaSet
 
 _LOOKED_AT_CHARACTERS = 100_000
-_ALL = frozenset({*range(1, len(LEVELS) + 1), None})
+ALL_LEVELS = frozenset({*range(1, len(LEVELS) + 1), None})
+"""The eight of users and client ids, and ips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Format:
     read: Callable[[str], QuotaSet]
     write: Callable[[QuotaSet], str]
     sign: re.Pattern[str]
-    levels: frozenset[int | None] = _ALL
+    levels: frozenset[int | None] = ALL_LEVELS
     read_at: Callable[[str, int], QuotaSet] | None = None
 
 
