@@ -178,11 +178,11 @@ def tenant_report(tenant: str = "bob") -> AuditReport:
         lines=(line(name(tenant)),),
         talkers=(Talkers("produce", 1 << 40, (own,), 0, 0),),
         skew=(),
-        changes=(),
+        changes=(replace(full.changes[0], entity=f"users/{tenant}", by=""),),
         changes_left_out=0,
         unprotected=(),
         unprotected_left_out=0,
-        recommendations=(),
+        recommendations=(replace(full.recommendations[0], entity=f"users/{tenant}", command=""),),
         capacity=(),
     )
 

@@ -11,7 +11,7 @@ from markdown_it.token import Token
 
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.reports.page_markdown import escaped, markdown_page
-from tests.unit.drawn_report import HOSTILE, empty_report, full_report, large_report
+from tests.unit.drawn_report import HOSTILE, empty_report, full_report, large_report, tenant_report
 
 PAGE = markdown_page(full_report())
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
@@ -118,3 +118,13 @@ def test_an_empty_report_has_sentences_and_no_table() -> None:
     page = markdown_page(empty_report())
     assert "Nobody was throttled: no request of this stretch waited for a quota." in page
     assert cells(page) == []
+
+
+def test_a_tenant_is_told_what_changed_and_what_to_ask_for_but_not_by_whom_or_how() -> None:
+    page = markdown_page(tenant_report())
+    assert cells(page)[-1] == [
+        ["time (UTC)", "entity", "quota", "before", "after", "what"],
+        ["2026-11-20 15:00:00", "user bob", "producer_byte_rate", "1.0 MB/s", "2.0 MB/s", "edit"],
+    ]
+    assert "1 value to ask for where quotas are set, with the reasons." in page
+    assert "kquota quotas" not in page

@@ -61,6 +61,8 @@ def to_do_section(report: AuditReport) -> Section:
     title = "What to do" if head.tenant is None else "What can you do?"
     if not shown:
         lead = "Nothing is recommended from what this stretch shows."
+    elif head.tenant is not None:
+        lead = f"{counted(count, 'value')} to ask for where quotas are set, with the reasons."
     elif head.is_first_look:
         lead = f"{counted(count, 'starting value')}; every command shows first what it would do."
     else:

@@ -73,6 +73,8 @@ def _timeline(report: AuditReport) -> Block:
             for change in drawn
         ],
     }
+    # A tenant is not told who made a change.
+    columns = _COLUMNS if report.head.tenant is None else _COLUMNS[:-1]
     rows = (
         (
             Cell(moment(change.at_ms)),
@@ -82,7 +84,7 @@ def _timeline(report: AuditReport) -> Block:
             rate_cell(quota_type_of(change.key), change.after),
             Cell(change.what),
             Cell(change.by or "not known"),
-        )
+        )[: len(columns)]
         for change in ordered
     )
     return Block(
@@ -90,9 +92,7 @@ def _timeline(report: AuditReport) -> Block:
         chart=Chart(
             "chart-changes", "timeline", f"When quotas changed: {counted(len(drawn), 'change')}", data
         ),
-        table=table_of(
-            "Changes of quotas", _COLUMNS, rows, len(ordered) + report.changes_left_out, "changes"
-        ),
+        table=table_of("Changes of quotas", columns, rows, len(ordered) + report.changes_left_out, "changes"),
         is_table_open=True,
     )
 
