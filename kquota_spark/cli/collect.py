@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 from pathlib import Path
 
 from kquota_spark.cli.escape import terminal_text
@@ -40,6 +38,7 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
     from kquota_spark.io.collect_jmx import Collector
     from kquota_spark.io.jolokia import agents_of
     from kquota_spark.io.ship_topic import KafkaTopic
+    from kquota_spark.io.stop_signals import stop_event
 
     path = options.config or DEFAULT_CONFIG
     settings = load_settings(path) if options.config or path.exists() else Settings()
@@ -58,9 +57,7 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
         _say(
             "collect.jmx.interval is longer than stream.episode_gap: every sample would be an episode of its own"
         )
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     collector = Collector(agents, connect, jmx.interval, _say, now_ms)
     brokers = ", ".join(str(agent.broker_id) for agent in agents)
     _say(f"collecting from broker {brokers} into {kafka.jmx_topic}; stop with Ctrl-C")

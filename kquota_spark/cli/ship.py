@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,13 +43,12 @@ def run_ship(options: argparse.Namespace) -> int:
     """Ship until told to stop, or once."""
     from kquota_spark.io.ship import Shipper
     from kquota_spark.io.ship_selection import log_files
+    from kquota_spark.io.stop_signals import stop_event
 
     if options.end and not options.once:
         options.parser.error("--end works only with --once")
     files = log_files(options.file, "--file") if options.file else None
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_event()
     with Shipper.from_settings(_settings(options), files) as shipper:
         counts = shipper.run_once(end=options.end, stop=stop) if options.once else shipper.run(stop)
     told = f"shipped {counts.lines} lines"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,14 +41,13 @@ def watch(options: argparse.Namespace) -> int:
         UserError: the source or the tables cannot be read or written.
     """
     from kquota_spark.io.broker_configs import BrokerConfigs
+    from kquota_spark.io.stop_signals import stop_event
     from kquota_spark.io.watch import Watcher, now_ms
 
     settings = settings_of(options)
     if options.accept_removal:
         settings = replace(settings, quotas=replace(settings.quotas, accept_mass_removal=True))
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    stopped = stop_event()
     watcher = Watcher(settings)
     brokers = BrokerConfigs(settings, now_ms)
     watcher.start()
