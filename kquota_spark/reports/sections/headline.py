@@ -11,7 +11,7 @@ from kquota_spark.reports.sections.words import (
     client_of,
     counted,
     done_word,
-    finite,
+    highest,
     in_order,
     of_the_stretch,
     share_text,
@@ -92,20 +92,11 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         word = type_word(worst.bucket.quota_type)
         first = f"You were throttled {share} {of_the_stretch(head)}"
         throttled = Tile("Throttled", share, f"{of_the_stretch(head)}, in {word}", Tone.OVER)
-    peak = max(
-        (
-            value
-            for heat in report.heat
-            for row in heat.quota_used_percent
-            for value in row
-            if finite(value) is not None
-        ),
-        default=None,
-    )  # type: ignore[type-var]
+    peak = highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
     second = (
         "no limit applied to you" if peak is None else f"you came to {person_percent(peak)} of your quota"
     )
-    highest = (
+    of_quota = (
         Tile("Highest use", "-", "no traffic of yours met a limit")
         if peak is None
         else Tile("Highest use", person_percent(peak), "of your quota", used_tone(peak))
@@ -118,7 +109,7 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     third = f"{' and '.join(texts[:2])}" if texts else "nothing was used that counts"
     return f"{first}; {second}; {third}.", (
         throttled,
-        highest,
+        of_quota,
         Tile("Used", texts[0] if texts else "nothing", ", ".join(texts[1:]) or "in this stretch"),
     )
 

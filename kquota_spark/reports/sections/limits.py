@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from kquota_spark.reports.sections.words import (
     count_cell,
     counted,
     finite,
+    highest,
     in_order,
     length,
     rate_cell,
@@ -61,7 +62,7 @@ def _order(heat: HeatMap) -> int:
 def near_and_over(report: AuditReport) -> tuple[int, int]:
     """Buckets whose highest second was 80 to 100 % of the quota, and beyond."""
     peaks = [
-        peak for heat in report.heat for row in heat.quota_used_percent if (peak := _peak(row)) is not None
+        peak for heat in report.heat for row in heat.quota_used_percent if (peak := highest(row)) is not None
     ]
     return (
         sum(NEAR_PERCENT <= peak <= FULL_PERCENT for peak in peaks),
@@ -82,10 +83,6 @@ def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
     return f"{' and '.join(parts)}."
 
 
-def _peak(row: tuple[float | None, ...]) -> float | None:
-    return max((value for value in row if finite(value) is not None), default=None)  # type: ignore[type-var]
-
-
 def _heat(report: AuditReport, heat: HeatMap) -> Block:
     kind = heat.buckets[0].quota_type
     word = type_word(kind)
@@ -94,7 +91,7 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
         "slot_ms": heat.slot_ms,
         "labels": [bucket_of(bucket, report.head) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
         "percent": [
-            [None if finite(value) is None else round(value, 2) for value in row]  # type: ignore[arg-type]
+            [None if (number := finite(value)) is None else round(number, 2) for value in row]
             for row in heat.quota_used_percent[:_MOST_HEAT_ROWS]
         ],
         "bands": [
@@ -127,7 +124,7 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
 
 def _heat_rows(report: AuditReport, heat: HeatMap) -> Iterator[tuple[Cell, ...]]:
     for bucket, row in zip(heat.buckets, heat.quota_used_percent, strict=True):
-        peak = _peak(row)
+        peak = highest(row)
         bands = [band(value) for value in row if value is not None and finite(value) is not None]
         yield (
             Cell(bucket_of(bucket, report.head)),
@@ -139,7 +136,7 @@ def _heat_rows(report: AuditReport, heat: HeatMap) -> Iterator[tuple[Cell, ...]]
         )
 
 
-def _lines(report: AuditReport, lines: Any) -> Block:
+def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
     data = {"lines": [_points(report, line) for line in lines]}
     columns = (
         Column("bucket"),
@@ -171,8 +168,8 @@ def _points(report: AuditReport, line: Line) -> dict[str, Any]:
         "limit": [finite(value) for value in line.limit_per_s],
         "throttled": [person_ms(value) if value else "" for value in line.throttled_ms],
         "used": [
-            person_percent(100 * rate / limit) if finite(rate) is not None and finite(limit) else ""  # type: ignore[operator]
-            for rate, limit in zip(line.rate_per_s, line.limit_per_s, strict=True)
+            person_percent(100 * rate / limit) if rate is not None and limit else ""
+            for rate, limit in zip(map(finite, line.rate_per_s), map(finite, line.limit_per_s), strict=True)
         ],
     }
 
@@ -185,7 +182,7 @@ def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
         Cell(bucket_of(line.bucket, report.head)),
         Cell(type_word(line.bucket.quota_type)),
         Cell(broker_text(line.broker_id)),
-        rate_cell(line.bucket.quota_type, _peak(line.rate_per_s), "-"),
+        rate_cell(line.bucket.quota_type, highest(line.rate_per_s), "-"),
         rate_cell(line.bucket.quota_type, limits[-1] if limits else None),
         count_cell(changes),
         Cell(person_ms(throttled_ms), f"{throttled_ms:,} ms"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from kquota_spark.formats.person_units import amount_text, bucket_text, person_name, person_percent, rate_text
@@ -128,6 +129,11 @@ def share_text(percent: float) -> str:
 def finite(value: float | None) -> float | None:
     """The number, where JSON has one for it."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def highest(row: Iterable[float | None]) -> float | None:
+    """The largest number of those that are known."""
+    return max((number for value in row if (number := finite(value)) is not None), default=None)
 
 
 def text_cell(text: str) -> Cell:
