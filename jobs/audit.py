@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.config.loader import load_settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.audit import run_audit
 from kquota_spark.io.hops import HOPS
 

@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.page import say
 from kquota_spark.cli.plan_page import event_line
 from kquota_spark.config.loader import load_settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.enforce import run_enforcement
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from kquota_spark.cli.agreement_line import percent_text
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.listing import bucket_text, counted, with_cluster
 from kquota_spark.cli.options import (
     add_output_options,
@@ -19,6 +18,7 @@ from kquota_spark.cli.options import (
 from kquota_spark.cli.page import COLUMNS, wrapped
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.model.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.reports.agreement import GROUPS, Span, by
 from kquota_spark.reports.agreement_evidence import Drop, drops

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.entity_options import add_entity_options, asked_entity
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_edits import add_edit_options, carry_out
-from kquota_spark.cli.units import rate_text
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import rate_text
 from kquota_spark.model.entities import AnyEntity, IpEntity
 from kquota_spark.model.entity_filter import parts_of
 from kquota_spark.model.ip_quotas import in_spelling_of

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import DEFAULT_CONFIG, add_config_option, settings_of
 from kquota_spark.cli.page import say
 from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.client_properties import read_properties
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.io.quota_admin import Named

@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import DEFAULT_CONFIG, now_ms
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from kquota_spark.cli.cluster_choice import context_of
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.page import say
 from kquota_spark.cli.render import Report, Row, Shown, show
 from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
 from kquota_spark.config.loader import load_settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.client_properties import read_properties
 
 _COLUMNS = ("name", "is_in_use", "bootstrap_server", "command_config", "zookeeper", "config")

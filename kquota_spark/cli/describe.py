@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.entity_options import add_entity_options, asked_filter
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import add_output_options, limit_of
 from kquota_spark.cli.quota_edits import exact_text
 from kquota_spark.cli.render import FORMATS, Report, Row, Shown, show
-from kquota_spark.cli.units import rate_text
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import rate_text
 from kquota_spark.model.entities import AnyEntity, Default
 from kquota_spark.model.entity_filter import parts_of
 from kquota_spark.model.quota_set import QuotaSet

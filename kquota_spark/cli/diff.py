@@ -10,8 +10,9 @@ from kquota_spark.cli.cluster_choice import add_cluster_options
 from kquota_spark.cli.diff_page import print_diff
 from kquota_spark.cli.options import add_output_options, limit_of, settings_of, time_argument
 from kquota_spark.cli.quota_sides import Side, chosen_side, named_side
-from kquota_spark.cli.render import Report, Row, iso_time, show
+from kquota_spark.cli.render import Report, Row, show
 from kquota_spark.errors import UserError
+from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.idle_rules import ANY_NAME
 from kquota_spark.model.mangled_names import Mangled, mangled_names
 from kquota_spark.model.quota_diff import EffectChange, Governs, effect_changes, one_spelling, text_edits

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.listing import counted, rule_text
 from kquota_spark.cli.page import Page, Tone
 from kquota_spark.cli.quota_edits import exact_text
-from kquota_spark.cli.render import Report, Row, Shown, iso_time, person_name, show
-from kquota_spark.cli.units import amount_text, rate_text, type_text
+from kquota_spark.cli.render import Report, Row, Shown, show
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import amount_text, iso_time, person_name, rate_text, type_text
 from kquota_spark.model.entities import IpEntity
 from kquota_spark.model.quota_diff import EffectChange, Governs, Identity
 from kquota_spark.model.quota_set import QuotaEdit

@@ -8,14 +8,14 @@ from typing import Any
 
 from kquota_spark.cli.cluster_choice import add_cluster_options
 from kquota_spark.cli.diff import add_tables_options
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import add_output_options, limit_of, now_ms, settings_of
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_edits import exact_text
 from kquota_spark.cli.quota_sides import Side, chosen_side, named_side
-from kquota_spark.cli.render import Colour, Report, Row, Shown, clock_time, show
-from kquota_spark.cli.units import type_text
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import clock_time, type_text
 from kquota_spark.model.drift import Drift, Editor
 from kquota_spark.model.quota_diff import text_edits
 from kquota_spark.model.quota_tree import quota_type_of

@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.freeze import frozen_text
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import add_output_options, add_settings_options, limit_of, now_ms, settings_of
 from kquota_spark.cli.page import Page, Tone
 from kquota_spark.cli.plan_page import change_text, steps_report
-from kquota_spark.cli.render import iso_time, person_ms, show
+from kquota_spark.cli.render import show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.policy import Policies
 from kquota_spark.enforce.ports import Frozen, Holder
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import iso_time, person_ms
 from kquota_spark.io.enforcement_log import EnforcementLog
 from kquota_spark.io.tables import utc_text
 

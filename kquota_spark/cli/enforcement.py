@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.actor import login_name
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import add_form_option, add_settings_options, now_ms, settings_of
 from kquota_spark.cli.plan_page import value_text
-from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, show
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota, StepId
 from kquota_spark.enforce.lifting import (
@@ -32,6 +31,8 @@ from kquota_spark.enforce.lifting import (
     planned_restoring,
 )
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.entities import DEFAULT, Name
 from kquota_spark.model.quota_types import QuotaKey
 

@@ -6,14 +6,15 @@ import argparse
 import re
 from pathlib import Path
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_output_options, add_settings_options, settings_of
 from kquota_spark.cli.page import say
-from kquota_spark.cli.render import Report, Shown, person_name, show
+from kquota_spark.cli.render import Report, Shown, show
 from kquota_spark.config.exempt_list import with_exempt, without_exempt
 from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.policy import Policies
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import person_name
 from kquota_spark.io.known_names import unknown_exemptions
 from kquota_spark.io.policy_file import edit_policy_file
 

@@ -6,7 +6,6 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from kquota_spark.cli.escape import cut, terminal_text, width
 from kquota_spark.cli.explanation import (
     bucket_words,
     example_lines,
@@ -29,10 +28,12 @@ from kquota_spark.cli.question import (
     shown_name,
     who_text,
 )
-from kquota_spark.cli.render import iso_time, print_answer
+from kquota_spark.cli.render import print_answer
 from kquota_spark.cli.resolve import finite, step_row, step_rule
 from kquota_spark.cli.worked_example import Example, worked_example
 from kquota_spark.config.windows import rate_config
+from kquota_spark.formats.escape import cut, terminal_text, width
+from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.resolve import Standing
 

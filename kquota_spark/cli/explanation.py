@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.question import Answer, Question, limit_text, shown_name
-from kquota_spark.cli.render import iso_time, person_bytes
 from kquota_spark.cli.worked_example import MS_PER_PERCENT, Example, Moment
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import iso_time, person_bytes
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL, Standing
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant

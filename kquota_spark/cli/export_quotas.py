@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import now_ms, settings_of, time_argument
 from kquota_spark.cli.page import say
 from kquota_spark.cli.render import Report, Shown, show
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.exchange import NAMES
 from kquota_spark.io.replaced_file import replace_file
 from kquota_spark.io.tables import utc_text

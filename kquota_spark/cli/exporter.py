@@ -7,7 +7,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import (
     add_settings_options,
     length_argument,
@@ -16,6 +15,7 @@ from kquota_spark.cli.options import (
     whole_number,
 )
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 
 if TYPE_CHECKING:
     from kquota_spark.reports.exported_tables import ExportedTables

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kquota_spark.cli.agreement_line import with_agreement
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import (
     add_output_options,
@@ -20,7 +19,9 @@ from kquota_spark.cli.options import (
     time_argument,
 )
 from kquota_spark.cli.page import Page
-from kquota_spark.cli.render import Report, Row, iso_time, show
+from kquota_spark.cli.render import Report, Row, show
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import iso_time
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.findings import Evidence, Finding, Kind
 from kquota_spark.reports.findings import findings

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from kquota_spark import __version__
 from kquota_spark.cli.cluster_choice import ClusterAddress, address_of_context, of_brokers, opened_cluster
-from kquota_spark.cli.escape import encodable_json, harmless_json, terminal_text
 from kquota_spark.cli.kfk_selection import chosen, given_kinds, only_one, queried
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import EntityResult, apply_edits, exact_text, exit_code, show_results
@@ -23,6 +22,7 @@ from kquota_spark.cli.render import FORMATS, Report, Shown, show
 from kquota_spark.config.contexts import contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import encodable_json, harmless_json, terminal_text
 from kquota_spark.formats.exchange.kfk import as_line
 from kquota_spark.io.client_properties import read_properties
 from kquota_spark.io.cluster_quotas import ClusterQuotas

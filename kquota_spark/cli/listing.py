@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import filter_text, limit_of
-from kquota_spark.cli.render import Row, Shown, iso_time
-from kquota_spark.cli.units import broker_text, type_text
+from kquota_spark.cli.render import Row, Shown
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import broker_text, iso_time, type_text
 from kquota_spark.formats.person_units import bucket_text as person_bucket
 from kquota_spark.io.tables import Result, Tables, utc_text
 

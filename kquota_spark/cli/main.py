@@ -14,8 +14,8 @@ from collections.abc import Collection, Sequence
 
 from kquota_spark import __version__
 from kquota_spark.cli.command_groups import all_commands, listing, module_of
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 
 
 class _Kquota(argparse.ArgumentParser):

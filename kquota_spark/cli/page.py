@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TextIO
 
-from kquota_spark.cli.escape import cut, width
+from kquota_spark.formats.escape import cut, width
 
 COLUMNS = 100
 _BOXES = "├└─…"

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kquota_spark.cli.escape import json_text, terminal_text
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.page import Page, Tone
-from kquota_spark.cli.render import Report, Row, iso_time
-from kquota_spark.cli.units import rate_text
+from kquota_spark.cli.render import Report, Row
 from kquota_spark.enforce.changes import Event, LogEntry, StepId
+from kquota_spark.formats.escape import json_text, terminal_text
+from kquota_spark.formats.person_units import iso_time, rate_text
 from kquota_spark.io.tables import utc_text
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kquota_spark.cli.escape import cut, terminal_text
 from kquota_spark.cli.options import now_ms, settings_of, time_argument, whole_number
 from kquota_spark.cli.quota_source import (
     add_broker_options,
@@ -18,9 +17,10 @@ from kquota_spark.cli.quota_source import (
     read_quotas,
     with_broker_options,
 )
-from kquota_spark.cli.render import iso_time, person_name, person_rate
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import cut, terminal_text
+from kquota_spark.formats.person_units import iso_time, person_name, person_rate
 from kquota_spark.model.govern import Governed, Governor, RuleGovernor
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType

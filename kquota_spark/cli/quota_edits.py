@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.page import COLUMNS, say, wrapped
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show, table_report
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.model.entities import AnyEntity
 from kquota_spark.model.quota_set import QuotaEdit

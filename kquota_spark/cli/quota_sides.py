@@ -9,8 +9,8 @@ from typing import NamedTuple
 from kquota_spark.cli.cluster_choice import address_of_context, chosen_cluster, opened_cluster
 from kquota_spark.cli.import_quotas import file_text, quotas_in
 from kquota_spark.cli.options import now_ms, settings_of
-from kquota_spark.cli.render import iso_time
 from kquota_spark.errors import UserError
+from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.quota_set import QuotaSet
 
 _CLUSTER_OPTIONS = ("context", "bootstrap_server", "zookeeper")

@@ -30,18 +30,8 @@ from kquota_spark.cli.options import (
     add_settings_options,
     settings_of,
 )
-from kquota_spark.cli.render import (
-    Colour,
-    Report,
-    Row,
-    Shown,
-    clock_time,
-    or_dash,
-    person_ms,
-    person_percent,
-    show,
-)
-from kquota_spark.cli.units import rate_text
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show
+from kquota_spark.formats.person_units import clock_time, or_dash, person_ms, person_percent, rate_text
 from kquota_spark.io.tables import open_tables
 
 _BUCKET_ORDER = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"

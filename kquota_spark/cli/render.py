@@ -19,38 +19,8 @@ from typing import Any, Literal
 
 from kquota_spark.formats.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
 from kquota_spark.formats.person_units import (
-    clock_time,
     iso_time,
-    or_dash,
-    person_bytes,
-    person_ms,
-    person_name,
-    person_percent,
-    person_rate,
 )
-
-__all__ = [
-    "Colour",
-    "Format",
-    "Report",
-    "Row",
-    "Shown",
-    "clock_time",
-    "csv_report",
-    "iso_time",
-    "json_report",
-    "or_dash",
-    "person_bytes",
-    "person_ms",
-    "person_name",
-    "person_percent",
-    "person_rate",
-    "print_answer",
-    "show",
-    "table_report",
-    "yaml_report",
-    "yaml_text",
-]
 
 Format = Literal["table", "json", "yaml", "csv"]
 FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")

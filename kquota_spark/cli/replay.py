@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_form_option, limit_of, settings_of, whole_number
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_source import (
@@ -21,7 +20,7 @@ from kquota_spark.cli.quota_source import (
     read_quotas,
     with_broker_options,
 )
-from kquota_spark.cli.render import iso_time, print_answer
+from kquota_spark.cli.render import print_answer
 from kquota_spark.cli.replay_rows import bucket_rows, request_rows, wrong_line, wrong_rows
 from kquota_spark.cli.replay_summary import print_summary, summary_of
 from kquota_spark.cli.replay_tables import show_buckets, show_requests
@@ -29,6 +28,8 @@ from kquota_spark.cli.window_comparison import compared, print_comparison, windo
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import iso_time
 from kquota_spark.io.offline import Replay, broker_id_of, replay_files
 from kquota_spark.model.ring_check import likely_variant
 

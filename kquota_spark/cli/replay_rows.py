@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.resolve import finite
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.offline import BucketKey, Replay
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.decision import Decision

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kquota_spark.cli.page import Page
-from kquota_spark.cli.units import type_text
+from kquota_spark.formats.person_units import type_text
 from kquota_spark.io.offline import Replay
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.quota_types import QuotaType

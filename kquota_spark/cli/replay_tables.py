@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.cli.replay_rows import bucket_name
-from kquota_spark.cli.units import amount_text, broker_text, rate_text, type_text
+from kquota_spark.formats.person_units import amount_text, broker_text, rate_text, type_text
 from kquota_spark.model.points import CONTROLLER_ID
 
 _COMMAND = "kquota replay"

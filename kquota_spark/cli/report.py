@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_settings_options, now_ms, settings_of, whole_number
 from kquota_spark.cli.page import say
 from kquota_spark.cli.render import Report, json_report
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 
 if TYPE_CHECKING:
     from kquota_spark.reports.audit_report import AuditReport

@@ -24,7 +24,8 @@ from kquota_spark.cli.question import (
     limit_text,
     who_text,
 )
-from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, print_answer, show
+from kquota_spark.cli.render import Colour, Report, Row, Shown, print_answer, show
+from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import Standing, Step

@@ -6,10 +6,10 @@ import argparse
 import sys
 import time
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import add_form_option, whole_number
 from kquota_spark.cli.render import Report, Shown, show
 from kquota_spark.enforce.closed_loop import run
+from kquota_spark.formats.escape import terminal_text
 
 _SCENARIOS = 200
 _EVERY_S = 2.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import (
     TYPES,
     add_output_options,
@@ -26,6 +25,7 @@ from kquota_spark.cli.timeline_page import (
     who_text,
 )
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.tables import Tables, utc_text
 from kquota_spark.reports.timeline import timeline
 from kquota_spark.reports.timeline_slots import Identity, Stretch

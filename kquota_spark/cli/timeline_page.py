@@ -7,12 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kquota_spark.cli.escape import cut, terminal_text
 from kquota_spark.cli.listing import bucket_text, counted, rule_text
 from kquota_spark.cli.page import Page, Tone
-from kquota_spark.cli.render import Row, clock_time, person_ms, person_name
+from kquota_spark.cli.render import Row
 from kquota_spark.cli.timeline_chart import ASCII, BLOCKS, chart, far_limits, letters, marks, time_axis
-from kquota_spark.cli.units import broker_text, rate_text, type_text
+from kquota_spark.formats.escape import cut, terminal_text
+from kquota_spark.formats.person_units import (
+    broker_text,
+    clock_time,
+    person_ms,
+    person_name,
+    rate_text,
+    type_text,
+)
 from kquota_spark.io.tables import utc_text
 from kquota_spark.reports.timeline import Timeline
 from kquota_spark.reports.timeline_events import Event

@@ -6,11 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kquota_spark.cli.escape import cut, terminal_text, width
 from kquota_spark.cli.listing import bucket_text, rule_text
-from kquota_spark.cli.render import Row, Shown, or_dash, person_ms, person_percent
+from kquota_spark.cli.render import Row, Shown
 from kquota_spark.cli.sparkline import BARS, sparkline
-from kquota_spark.cli.units import broker_text, rate_text, type_text
+from kquota_spark.formats.escape import cut, terminal_text, width
+from kquota_spark.formats.person_units import (
+    broker_text,
+    or_dash,
+    person_ms,
+    person_percent,
+    rate_text,
+    type_text,
+)
 from kquota_spark.reports.top_buckets import SortBy
 
 GAP = "  "

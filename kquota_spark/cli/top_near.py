@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.listing import bucket_text, rule_text
-from kquota_spark.cli.render import (
-    Report,
-    Row,
-    Shown,
+from kquota_spark.cli.render import Report, Row, Shown, table_report
+from kquota_spark.cli.sparkline import BARS
+from kquota_spark.cli.top_feed import Near
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import (
+    amount_text,
+    broker_text,
     clock_time,
     or_dash,
     person_ms,
     person_name,
     person_percent,
-    table_report,
+    rate_text,
+    type_text,
 )
-from kquota_spark.cli.sparkline import BARS
-from kquota_spark.cli.top_feed import Near
-from kquota_spark.cli.units import amount_text, broker_text, rate_text, type_text
 from kquota_spark.reports.top_buckets import BucketKey
 
 _BAR_CELLS = 24

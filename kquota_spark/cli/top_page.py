@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from kquota_spark.cli.escape import cut, terminal_text, width
-from kquota_spark.cli.render import Row, iso_time
+from kquota_spark.cli.render import Row
 from kquota_spark.cli.sparkline import bar, slots
 from kquota_spark.cli.top_columns import GAP, SPARK_TITLE, Fitted, cell, fitted, padded
 from kquota_spark.cli.top_feed import Answer, Question
 from kquota_spark.cli.top_near import near_lines
-from kquota_spark.cli.units import broker_text
+from kquota_spark.formats.escape import cut, terminal_text, width
+from kquota_spark.formats.person_units import broker_text, iso_time
 from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT, SortBy
 
 SORT_KEYS = {

@@ -23,12 +23,12 @@ from textual.events import Key
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kquota_spark.cli.escape import width
 from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.top_feed import Feed
 from kquota_spark.cli.top_keys import after_key, with_answer
 from kquota_spark.cli.top_page import Line, Tone, View, screen
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import width
 
 _STYLES = {
     Tone.PLAIN: Style(),

@@ -10,9 +10,9 @@ import sys
 from importlib.resources import files
 from typing import Any
 
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.page import COLUMNS
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 
 
 def add_commands(commands: Any) -> None:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from kquota_spark.cli.cluster_choice import add_cluster_options
-from kquota_spark.cli.escape import terminal_text
 from kquota_spark.cli.options import (
     add_output_options,
     limit_of,
@@ -18,9 +17,17 @@ from kquota_spark.cli.options import (
 )
 from kquota_spark.cli.page import COLUMNS, Page, Tone
 from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, named_side
-from kquota_spark.cli.render import Report, Row, Shown, iso_time, or_dash, person_name, show, table_report
-from kquota_spark.cli.units import amount_text, rate_text, type_text
+from kquota_spark.cli.render import Report, Row, Shown, show, table_report
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import (
+    amount_text,
+    iso_time,
+    or_dash,
+    person_name,
+    rate_text,
+    type_text,
+)
 from kquota_spark.model.entities import Default, Entity, IpEntity
 from kquota_spark.model.quota_tree import Hits, KeyUse, Line, Mark, Node, lines, quota_type_of
 from kquota_spark.reports.quota_tree import TreeFound, tree_of, tree_of_tables

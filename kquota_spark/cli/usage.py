@@ -18,17 +18,17 @@ from kquota_spark.cli.listing import (
     with_source,
 )
 from kquota_spark.cli.options import settings_of
-from kquota_spark.cli.render import (
-    Report,
-    Row,
-    Shown,
+from kquota_spark.cli.render import Report, Row, Shown, show
+from kquota_spark.formats.person_units import (
+    amount_text,
+    broker_text,
     clock_time,
     or_dash,
     person_ms,
     person_name,
-    show,
+    rate_text,
+    type_text,
 )
-from kquota_spark.cli.units import amount_text, broker_text, rate_text, type_text
 from kquota_spark.io.tables import Tables, open_tables, utc_text
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'

@@ -19,9 +19,9 @@ from kquota_spark.cli.options import (
     time_argument,
 )
 from kquota_spark.cli.quota_source import governor_of
-from kquota_spark.cli.render import Colour, Report, Row, Shown, iso_time, person_ms, show
-from kquota_spark.cli.units import rate_text, type_text
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
+from kquota_spark.formats.person_units import iso_time, person_ms, rate_text, type_text
 
 if TYPE_CHECKING:
     from kquota_spark.config.settings import Settings

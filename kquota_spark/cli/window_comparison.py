@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from kquota_spark.cli.page import Page
-from kquota_spark.cli.render import Report, Row, Shown, person_bytes, person_rate, show
+from kquota_spark.cli.render import Report, Row, Shown, show
 from kquota_spark.cli.replay_rows import bucket_columns
 from kquota_spark.cli.replay_tables import place_columns
 from kquota_spark.cli.resolve import finite
+from kquota_spark.formats.person_units import person_bytes, person_rate
 from kquota_spark.io.offline import Replay
 from kquota_spark.model.quota_types import BANDWIDTH
 from kquota_spark.model.replay import Verdict

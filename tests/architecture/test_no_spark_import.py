@@ -25,7 +25,6 @@ READING = (
     "enforce",
     "enforce_status",
     "enforcement",
-    "escape",
     "exempt",
     "export_quotas",
     "findings",

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.escape import width
 from kquota_spark.cli.main import main
 from kquota_spark.cli.page import wrapped
 from kquota_spark.cli.worked_example import Moment, worked_example
+from kquota_spark.formats.escape import width
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from tests.unit.command_output import as_json, run, shown

@@ -6,11 +6,11 @@ import io
 import json
 from dataclasses import replace
 
-from kquota_spark.cli.escape import width
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.plan_page import last_entries, print_plan, steps_report
 from kquota_spark.cli.render import json_report
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
+from kquota_spark.formats.escape import width
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 

@@ -7,21 +7,9 @@ import json
 import pytest
 import yaml
 
-from kquota_spark.cli.escape import csv_text, cut, json_text, terminal_text, width
-from kquota_spark.cli.render import (
-    Colour,
-    Report,
-    Shown,
-    csv_report,
-    iso_time,
-    json_report,
-    person_bytes,
-    person_ms,
-    person_percent,
-    person_rate,
-    table_report,
-    yaml_report,
-)
+from kquota_spark.cli.render import Colour, Report, Shown, csv_report, json_report, table_report, yaml_report
+from kquota_spark.formats.escape import csv_text, cut, json_text, terminal_text, width
+from kquota_spark.formats.person_units import iso_time, person_bytes, person_ms, person_percent, person_rate
 
 
 @pytest.mark.parametrize(

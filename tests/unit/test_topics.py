@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.escape import width
 from kquota_spark.cli.topic_page import page_text, with_topics
 from kquota_spark.cli.topics import topic_markdown, topics
+from kquota_spark.formats.escape import width
 from tests.unit.replayed_captures import run
 
 PAGES = {page.stem: page for page in (Path(__file__).parents[2] / "kquota_spark" / "docs").glob("*.md")}
