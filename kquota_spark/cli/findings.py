@@ -29,7 +29,7 @@ from kquota_spark.reports.findings import findings
 _COLUMNS = ("kind", "severity", "subject", "finding", "advice")
 _MOST_ROWS = 10
 _INDENT = 4
-_PATIENCE_S = 2.0
+_PATIENCE_S = 1.0
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

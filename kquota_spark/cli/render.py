@@ -18,9 +18,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from kquota_spark.formats.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
-from kquota_spark.formats.person_units import (
-    iso_time,
-)
+from kquota_spark.formats.person_units import iso_time
 
 Format = Literal["table", "json", "yaml", "csv"]
 FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")

@@ -17,7 +17,7 @@ from kquota_spark.model.quota_tree import Hits, Idle, Node, RuleKey, quota_tree
 from kquota_spark.model.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
 from kquota_spark.reports.seen_clients import clients_seen, observed
 
-_WEEK_MS = 7 * 86_400_000
+_DAY_MS = 86_400_000
 # One pass over the few columns that it names; the rest of the files is not read.
 _HITS = """
 select rule, quota_type, sum(requests + coalesce(late, 0))::bigint as requests, sum(amount)::bigint as amount,
@@ -46,7 +46,7 @@ def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> Tre
 
     Args:
         settings: where the tables are, and which cluster.
-        since_ms: count from then on; None for the last 7 days of `decisions`.
+        since_ms: count from then on; None for the last day of `decisions`.
         now_ms: the quotas are those in force then.
 
     Raises:
@@ -76,13 +76,13 @@ def _with_hits(
     to_ms = None
     if tables.location("decisions") is not None:
         if since_ms is None:
-            tables.follow("decisions", _WEEK_MS)
+            tables.follow("decisions", _DAY_MS)
         else:
             tables.open("decisions", since_ms)
         to_ms = tables.newest_ms("decisions")
     if to_ms is None:
         return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {})
-    from_ms = to_ms - _WEEK_MS if since_ms is None else since_ms
+    from_ms = to_ms - _DAY_MS if since_ms is None else since_ms
     hits: dict[RuleKey, Hits] = {}
     others: dict[tuple[str | None, str], Hits] = {}
     for rule, quota_type, *numbers in tables.query(_HITS, [cluster_id, from_ms * 1_000]).rows:
