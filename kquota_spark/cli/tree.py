@@ -63,7 +63,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         type=time_argument,
         metavar="T",
         help="count from then on: 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds "
-        "(default the last day that the tables hold)",
+        "(default the last two days that the tables hold)",
     )
     add_output_options(parser)
     parser.set_defaults(run=run_tree, at=None)

@@ -17,7 +17,8 @@ from kquota_spark.model.quota_tree import Hits, Idle, Node, RuleKey, quota_tree
 from kquota_spark.model.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
 from kquota_spark.reports.seen_clients import clients_seen, observed
 
-_DAY_MS = 86_400_000
+_DEFAULT_MS = 2 * 86_400_000
+"""Rules are called dead from a day of usage on, and traffic does not begin with the stretch."""
 # One pass over the few columns that it names; the rest of the files is not read.
 _HITS = """
 select rule, quota_type, sum(requests + coalesce(late, 0))::bigint as requests, sum(amount)::bigint as amount,
@@ -46,7 +47,7 @@ def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> Tre
 
     Args:
         settings: where the tables are, and which cluster.
-        since_ms: count from then on; None for the last day of `decisions`.
+        since_ms: count from then on; None for the last two days of `decisions`.
         now_ms: the quotas are those in force then.
 
     Raises:
@@ -76,13 +77,13 @@ def _with_hits(
     to_ms = None
     if tables.location("decisions") is not None:
         if since_ms is None:
-            tables.follow("decisions", _DAY_MS)
+            tables.follow("decisions", _DEFAULT_MS)
         else:
             tables.open("decisions", since_ms)
         to_ms = tables.newest_ms("decisions")
     if to_ms is None:
         return TreeFound(origin, quota_tree(quotas, None, Idle()), None, None, {})
-    from_ms = to_ms - _DAY_MS if since_ms is None else since_ms
+    from_ms = to_ms - _DEFAULT_MS if since_ms is None else since_ms
     hits: dict[RuleKey, Hits] = {}
     others: dict[tuple[str | None, str], Hits] = {}
     for rule, quota_type, *numbers in tables.query(_HITS, [cluster_id, from_ms * 1_000]).rows:

@@ -67,8 +67,8 @@ ips
 def test_every_node_shows_its_values_and_what_it_governed(tmp_path: Path) -> None:
     out = shown("tree", "--tables", clean(tmp_path))
     assert out.startswith(CLEAN)
-    # The last day up to the newest second, T0 + 1.
-    assert "hits from 2026-11-20T05:40:01Z to 2026-11-21T05:40:02Z" in " ".join(out.split())
+    # The last two days up to the newest second, T0 + 1.
+    assert "hits from 2026-11-19T05:40:01Z to 2026-11-21T05:40:02Z" in " ".join(out.split())
 
 
 def test_json_has_a_row_a_key_with_raw_numbers(tmp_path: Path) -> None:
