@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
         Command("violations", "read", "episodes of buckets above their limit"),
         Command("decisions", "read", "every second of every quota bucket, judged as the broker does"),
-        Command("usage", "read", "what each client used"),
+        Command("usage", "read", "what each client used in the last day of the table, or since --since"),
         Command(
             "report",
             "report",

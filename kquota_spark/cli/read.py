@@ -64,7 +64,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "every second of every quota bucket, judged as the broker does",
         run_decisions,
     )
-    by_client = _add(subparsers, "usage", "what each client used", usage.run_usage)
+    by_client = _add(
+        subparsers,
+        "usage",
+        "what each client used in the last day of the table, or since --since",
+        usage.run_usage,
+    )
     by_client.add_argument("--by-second", action="store_true", help="every second instead of totals")
     declared_tables.add_command(subparsers)
 

@@ -17,12 +17,13 @@ from kquota_spark.cli.listing import (
     with_cluster,
     with_source,
 )
-from kquota_spark.cli.options import settings_of
+from kquota_spark.cli.options import Since, settings_of
 from kquota_spark.cli.render import Report, Row, Shown, show
 from kquota_spark.formats.person_units import (
     amount_text,
     broker_text,
     clock_time,
+    iso_time,
     or_dash,
     person_ms,
     person_name,
@@ -32,6 +33,7 @@ from kquota_spark.formats.person_units import (
 from kquota_spark.io.tables import Tables, open_tables, utc_text
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
+_DAY_MS = 86_400_000
 _AMOUNTS = "amount, requests, duplicates, rate_per_s, observed_throttle_ms"
 # A second of more than 10,000 requests is split over several rows (tiles), which are put together before anything else.
 # Where there is no such second, and no JMX beside the log, both would only cost time: half of it or more.
@@ -59,10 +61,26 @@ select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as reques
 def run_usage(options: argparse.Namespace) -> int:
     """Show totals of clients, largest first, or with --by-second every second, newest first."""
     with open_tables(settings_of(options), "usage", newer_than_ms=newer_than_ms(options)) as tables:
-        report = _by_second(tables, options) if options.by_second else _totals(tables, options)
+        if options.by_second:
+            report = _by_second(tables, options)
+        else:
+            last_day = _last_day(tables) if options.since is None else None
+            if last_day is not None:
+                options = argparse.Namespace(**{**vars(options), "since": last_day})
+            report = _totals(tables, options, is_cut=last_day is not None)
         report = with_agreement(report, tables, options)
     show(report, options.output)
     return 0
+
+
+def _last_day(tables: Tables) -> Since | None:
+    """The beginning of the table's last day; None where it holds no more than that."""
+    newest_ms = tables.newest_ms("usage")
+    if newest_ms is None:
+        return None
+    start_ms = newest_ms // 1_000 * 1_000 + 1_000 - _DAY_MS
+    is_longer = _has(tables, f"second < make_timestamptz({start_ms * 1_000})")
+    return Since(iso_time(start_ms), start_ms) if is_longer else None
 
 
 def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
@@ -90,7 +108,7 @@ def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
     )
 
 
-def _totals(tables: Tables, options: argparse.Namespace) -> Report:
+def _totals(tables: Tables, options: argparse.Namespace, *, is_cut: bool) -> Report:
     seconds, values = _seconds(tables, options)
     throttled = " having sum(observed_throttle_ms) > 0 " if options.throttled else " "
     from_ms, to_ms = _span(tables, options)
@@ -114,7 +132,8 @@ def _totals(tables: Tables, options: argparse.Namespace) -> Report:
         shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"first_second", "last_second"}),
         footer=f"{counted(len(rows), 'client')}, most bytes first{rest}; mean over {seconds_long} s from "
-        f"{utc_text(from_ms)}, peak: highest second",
+        f"{utc_text(from_ms)}, peak: highest second"
+        + ("\nthe last day of the table: --since 7d asks for more" if is_cut else ""),
         when_empty=_when_empty(tables, options),
     )
 

@@ -210,6 +210,22 @@ def test_usage_since_leaves_older_seconds_out_of_sums_and_means(
     )
 
 
+def test_usage_of_a_long_table_is_that_of_its_last_day_unless_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A second before the day that ends with T0's second, and its first and last one; 86,400 s between.
+    write_table(tmp_path, "usage", usage(-86_400, amount=5), usage(-86_399, amount=20), usage(0, amount=300))
+    assert run("usage", "--tables", str(tmp_path), "--user", "alice") == 0
+    assert capsys.readouterr().out == (
+        "user   client id  type     broker  amount  requests   mean      peak  throttled\n"
+        "alice  etl        produce       1   320 B         2  0 B/s  1.0 kB/s       0 ms\n"
+        "1 client, most bytes first; mean over 86400 s from 2026-11-20 05:40:01 UTC, peak: highest second\n"
+        "the last day of the table: --since 7d asks for more\n"
+    )
+    assert run("usage", "--tables", str(tmp_path), "--since", "2026-11-01", "--output", "json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["amount"] == 325
+
+
 def test_nothing_found_is_told_from_nothing_processed(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
