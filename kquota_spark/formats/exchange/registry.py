@@ -17,8 +17,6 @@ from kquota_spark.formats.exchange import (
     terraform,
     znode_tree,
 )
-from kquota_spark.formats.exchange.reading import checked_text
-from kquota_spark.formats.exchange.writing import writable
 from kquota_spark.model.entities import LEVELS
 from kquota_spark.model.quota_set import QuotaSet
 
@@ -56,17 +54,6 @@ def _sign(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
-def _read_kfk(text: str) -> QuotaSet:
-    """As kfk-quotas itself takes them, but for what no cluster holds."""
-    quotas = kfk.read(checked_text(text))
-    writable(quotas)
-    return quotas
-
-
-def _write_kfk(quotas: QuotaSet) -> str:
-    return kfk.write(dict(writable(quotas)))
-
-
 FORMATS: Mapping[str, Format] = {
     each.name: each
     for each in (
@@ -83,8 +70,8 @@ FORMATS: Mapping[str, Format] = {
             "kfk",
             "the JSON of kfk-quotas",
             (),
-            _read_kfk,
-            _write_kfk,
+            kfk.read,
+            kfk.write,
             _sign(r"\"clientEntity\"\s*:"),
         ),
         Format(
