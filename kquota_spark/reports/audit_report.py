@@ -112,6 +112,12 @@ class HeatMap:
     quota_used_percent: tuple[tuple[float | None, ...], ...]
     """A row a bucket, a value a slot; None without traffic or limit."""
     left_out: int
+    near: int
+    """Of all buckets, also those left out: the highest second was 80 to 100 % of the quota."""
+    over: int
+    """Of all buckets: it was above 100 %."""
+    near_unthrottled: int
+    """Of those at 80 % and more: never throttled."""
 
 
 @dataclass(frozen=True, slots=True)

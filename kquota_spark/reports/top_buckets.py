@@ -17,8 +17,8 @@ WINDOW_S = 60
 """Seconds that are looked at."""
 RECENT_S = 10
 """Seconds that means and sums are taken over."""
-NEAR_PERCENT = 80.0
-LIMIT_PERCENT = 100.0
+NEAR_PERCENT, LIMIT_PERCENT = 80.0, 100.0
+"""Where a client is near its limit, and beyond which a broker throttles (KIP-13: above 100 only)."""
 _MOST_NAMES = 20
 _KEY = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, tags"
 COLUMNS = (

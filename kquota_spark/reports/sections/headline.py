@@ -44,11 +44,11 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         name = bucket_of(worst.bucket, report.head)
         first = f"{counted(hurt, 'bucket was', 'buckets were')} throttled, {name} for {share}"
         detail = f"{name}: {share}"
-    second = (
-        f"{near:,} more came near the limit"
-        if near
-        else f"{'nobody else' if hurt else 'nobody'} came near a limit"
-    )
+    others = sum(heat.near_unthrottled for heat in report.heat)
+    if others:
+        second = f"{others:,} {'more ' if hurt else ''}came to 80 % of a limit or more"
+    else:
+        second = f"{'nobody else' if hurt else 'nobody'} came near a limit"
     third = (
         f"{counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
         if open_ends

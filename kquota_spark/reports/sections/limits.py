@@ -11,8 +11,6 @@ from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.reports.audit_report import AuditReport, HeatMap, Line
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.sections.words import (
-    FULL_PERCENT,
-    NEAR_PERCENT,
     bucket_of,
     count_cell,
     counted,
@@ -25,15 +23,16 @@ from kquota_spark.reports.sections.words import (
     type_word,
     used_cell,
 )
+from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
-BANDS = (50.0, NEAR_PERCENT, FULL_PERCENT, 150.0)
+BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
 """Where the colours of the heat map change; each value belongs to the band below, except 50 and 80 to that above."""
 _MOST_LINES = _MOST_HEAT_ROWS = 40
 
 
 def band(percent: float) -> int:
     """Index of a heat map's colour: 0 and 1 calm, 2 near (80 to 100), 3 and 4 over."""
-    if percent <= FULL_PERCENT:
+    if percent <= LIMIT_PERCENT:
         return sum(percent >= limit for limit in BANDS[:2])
     return 3 if percent <= BANDS[3] else 4
 
@@ -60,14 +59,8 @@ def _order(heat: HeatMap) -> int:
 
 
 def near_and_over(report: AuditReport) -> tuple[int, int]:
-    """Buckets whose highest second was 80 to 100 % of the quota, and beyond."""
-    peaks = [
-        peak for heat in report.heat for row in heat.quota_used_percent if (peak := highest(row)) is not None
-    ]
-    return (
-        sum(NEAR_PERCENT <= peak <= FULL_PERCENT for peak in peaks),
-        sum(peak > FULL_PERCENT for peak in peaks),
-    )
+    """Buckets whose highest second was 80 to 100 % of the quota, and beyond; also those that are in no heat map."""
+    return sum(heat.near for heat in report.heat), sum(heat.over for heat in report.heat)
 
 
 def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:

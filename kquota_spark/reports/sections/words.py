@@ -10,9 +10,8 @@ from kquota_spark.formats.person_units import amount_text, bucket_text, person_n
 from kquota_spark.model.entities import Default, IpEntity, parse_entity
 from kquota_spark.reports.audit_report import BucketName, Head
 from kquota_spark.reports.sections.parts import Cell, Tone
+from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
-NEAR_PERCENT, FULL_PERCENT = 80.0, 100.0
-"""Where a client is near its limit, and beyond which a broker throttles (KIP-13: above 100 only)."""
 _UNITS = {
     "produce": "bytes",
     "fetch": "bytes",
@@ -168,6 +167,6 @@ def used_cell(percent: float | None) -> Cell:
 
 def used_tone(percent: float) -> Tone:
     """Near from 80, over above 100."""
-    if percent > FULL_PERCENT:
+    if percent > LIMIT_PERCENT:
         return Tone.OVER
     return Tone.NEAR if percent >= NEAR_PERCENT else Tone.PLAIN
