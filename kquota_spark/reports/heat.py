@@ -10,8 +10,8 @@ from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 _HOTTEST = f"""
 with of_buckets as (
-  select {BUCKET}, max(quota_used_percent) filter (not isnan(quota_used_percent)) as hottest, sum(quota_used_percent) as warmth,
-         sum(throttled_rows) as throttled_rows
+  select {BUCKET}, max(quota_used_percent) filter (not isnan(quota_used_percent)) as hottest,
+         sum(quota_used_percent) as warmth, sum(throttled_rows) as throttled_rows
   from slots group by all having hottest is not null
 ), ranked as (
   select *, row_number() over (partition by quota_type order by hottest desc, warmth desc, {BUCKET}) as place,
