@@ -92,7 +92,9 @@ def length(duration_ms: int) -> str:
 
 
 def of_the_stretch(head: Head) -> str:
-    """`of the day` where it is one, else `of the time`."""
+    """`of the day` where it is one and is known, else `of the time`."""
+    if not head.is_covered:
+        return "of the time covered"
     return "of the day" if head.to_ms - head.from_ms == _DAY_MS else "of the time"
 
 
