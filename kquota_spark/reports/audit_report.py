@@ -146,10 +146,11 @@ class Talker:
     amount: int
     share_percent: float
     """Of the cluster's amount of this type."""
-    requests: int
+    requests: int | None
+    """None where only JMX tells, as for the sum of throttles."""
     mean_per_s: float
     peak_per_s: float
-    observed_throttle_ms: int
+    observed_throttle_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

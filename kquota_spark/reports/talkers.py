@@ -21,7 +21,7 @@ with of_brokers as (
   select quota_type, "user", client_id, broker_id,
          coalesce(sum(amount), (avg(rate_per_s) * (max(second_ms) - min(second_ms)) / 1000 * {_RATE_UNIT})::bigint, 0)
            as amount,
-         coalesce(sum(requests), 0) as requests, coalesce(sum(observed_throttle_ms), 0) as observed_throttle_ms
+         sum(requests) as requests, sum(observed_throttle_ms) as observed_throttle_ms
   from used group by quota_type, "user", client_id, broker_id
 ), clients as (
   select quota_type, "user", client_id, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
@@ -30,8 +30,9 @@ with of_brokers as (
 )
 select *, sum(amount) over (partition by quota_type)::bigint as total, count(*) over (partition by quota_type) as found
 from clients
-qualify row_number() over (partition by quota_type order by amount desc, requests desc, "user", client_id) <= ?
-order by quota_type, amount desc, requests desc, "user", client_id
+qualify row_number() over (
+  partition by quota_type order by amount desc, requests desc nulls last, "user", client_id) <= ?
+order by quota_type, amount desc, requests desc nulls last, "user", client_id
 """  # noqa: S608 - names of ours
 # From JMX a second on another broker may be one without a sample: the peaks of brokers are added up.
 _PEAKS = f"""

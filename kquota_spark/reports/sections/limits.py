@@ -20,6 +20,7 @@ from kquota_spark.reports.sections.words import (
     length,
     rate_cell,
     short_moment,
+    throttles_cell,
     type_word,
     used_cell,
 )
@@ -170,7 +171,6 @@ def _points(report: AuditReport, line: Line) -> dict[str, Any]:
 def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
     limits = [value for value in line.limit_per_s if finite(value) is not None]
     changes = sum(before != after for before, after in pairwise(limits))
-    throttled_ms = sum(line.throttled_ms)
     return (
         Cell(bucket_of(line.bucket, report.head)),
         Cell(type_word(line.bucket.quota_type)),
@@ -178,5 +178,5 @@ def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
         rate_cell(line.bucket.quota_type, highest(line.rate_per_s), "-"),
         rate_cell(line.bucket.quota_type, limits[-1] if limits else None),
         count_cell(changes),
-        Cell(person_ms(throttled_ms), f"{throttled_ms:,} ms"),
+        throttles_cell(sum(line.throttled_ms)),
     )

@@ -6,7 +6,14 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from kquota_spark.formats.person_units import amount_text, bucket_text, person_name, person_percent, rate_text
+from kquota_spark.formats.person_units import (
+    amount_text,
+    bucket_text,
+    person_ms,
+    person_name,
+    person_percent,
+    rate_text,
+)
 from kquota_spark.model.entities import Default, IpEntity, parse_entity
 from kquota_spark.reports.audit_report import BucketName, Head
 from kquota_spark.reports.sections.parts import Cell, Tone
@@ -158,6 +165,11 @@ def rate_cell(quota_type: str, rate: float | None, none: str = "none") -> Cell:
 def amount_cell(quota_type: str, amount: int) -> Cell:
     """An amount in its unit, exact in the title."""
     return Cell(amount_text(quota_type, amount), exact=f"{amount:,} {_UNITS.get(quota_type, '')}".strip())
+
+
+def throttles_cell(throttled_ms: int | None) -> Cell:
+    """A sum of throttles; `-` where there is none, or only JMX tells of the bucket, which knows no sum."""
+    return Cell(person_ms(throttled_ms), exact=f"{throttled_ms:,} ms") if throttled_ms else Cell("-")
 
 
 def used_cell(percent: float | None) -> Cell:
