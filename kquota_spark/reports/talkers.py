@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.reports.amount_rates import amount_per_rate, rate_of
 from kquota_spark.reports.audit_report import Talker, Talkers
 from kquota_spark.reports.report_scope import Scope
 
-US_PER_PERCENT_SECOND = 10_000
-"""Request time is counted in microseconds of threads, and limited in percent of one thread."""
-
-_RATE_UNIT = f"if(quota_type = 'request', {US_PER_PERCENT_SECOND}, 1)"
+_RATE_UNIT = amount_per_rate()
 _TOTALS = f"""
 with of_brokers as (
   select quota_type, "user", client_id, broker_id,
@@ -68,12 +65,6 @@ def top_talkers(scope: Scope) -> tuple[Talkers, ...]:
         )
         for quota_type, talkers in found.items()
     )
-
-
-def rate_of(quota_type: str, amount: float, seconds: float) -> float:
-    """A mean rate in the unit of the limit."""
-    unit = US_PER_PERCENT_SECOND if quota_type == QuotaType.REQUEST else 1
-    return amount / unit / seconds
 
 
 def _talker(scope: Scope, row: dict[str, Any], peak_per_s: float) -> Talker:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kquota_spark.io.tables import Tables
+from kquota_spark.reports.amount_rates import rate_of
 from kquota_spark.reports.top_buckets import BucketKey
 from kquota_spark.schema.key_columns import FROM_LOG
 
@@ -198,16 +199,20 @@ def slots_of(
     used = {row["slot"]: row for row in found}
     count = -(-(stretch.to_ms - stretch.from_ms) // length_ms)
     starts = ((slot, stretch.from_ms + slot * length_ms) for slot in range(count))
-    return [_slot(from_ms, length_ms, judged.get(slot), used.get(slot)) for slot, from_ms in starts]
+    return [_slot(from_ms, place, length_ms, judged.get(slot), used.get(slot)) for slot, from_ms in starts]
 
 
 def _slot(
-    from_ms: int, length_ms: int, judged: Mapping[str, Any] | None, used: Mapping[str, Any] | None
+    from_ms: int,
+    place: Place,
+    length_ms: int,
+    judged: Mapping[str, Any] | None,
+    used: Mapping[str, Any] | None,
 ) -> Slot:
     if judged is not None:
         row = {name: value for name, value in judged.items() if name not in ("slot", "last")}
         return Slot(from_ms, **row, **judged["last"])
     if used is not None and used["amount"] is not None:
-        rate_per_s = used["amount"] * 1_000 / length_ms
+        rate_per_s = rate_of(place.quota_type, used["amount"], length_ms / 1_000)
         return Slot(from_ms, rate_per_s, requests=used["requests"], seconds=used["seconds"], source="usage")
     return Slot(from_ms)

@@ -240,3 +240,13 @@ def test_a_slot_of_many_seconds_holds_the_highest_rate_and_all_throttles(
         2,
         2,
     )
+
+
+def test_request_time_without_a_quota_is_drawn_in_percent_of_a_thread(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    write_table(tmp_path, "decisions")
+    write_table(tmp_path, "usage", *(usage(s, quota_type="request", amount=250_000) for s in range(40)))
+    found = rows_of(capsys, "--tables", str(tmp_path), "--user", "alice", *AT)
+    # 250 ms of a thread in a second
+    assert {row["rate_per_s"] for row in found["rows"]} == {25.0}
