@@ -108,6 +108,17 @@ def test_every_alert_says_what_is_and_what_to_do(labels: dict[str, set[str]]) ->
         assert set(re.findall(r"\$labels\.(\w+)", texts["summary"])) <= known, rule["alert"]
 
 
+def test_a_bucket_of_an_address_or_of_a_callback_is_named_by_its_tags() -> None:
+    # Such a bucket has neither user nor client id: without its tags an alert or a legend would name nobody.
+    texts: list[Any] = [rule["annotations"] for rule in _rules() if "alert" in rule]
+    named = [text["summary"] for text in texts if "client_id" in text["summary"]]
+    named += [target["legendFormat"] for panel in _panels() for target in panel["targets"]]
+    named += [expression for _, expression in _expressions() if "by (user, client_id" in expression]
+    named = [text for text in named if "client_id" in text]
+    assert len(named) == 21  # 4 alerts, 14 legends, 3 panels with sums
+    assert [text for text in named if "tags" not in text] == []
+
+
 def test_promtool_takes_the_rules() -> None:
     rules = sorted((ROOT / "conf").glob("*.rules.yaml"))
     done = subprocess.run([promtool(), "check", "rules", *rules], capture_output=True, text=True, check=False)
