@@ -210,3 +210,13 @@ def test_the_mean_of_request_time_is_in_percent_of_a_thread_as_its_rate_and_limi
     feed.close()
     assert near is not None
     assert [client["mean_rate_per_s"] for client in near.clients] == [5.0]
+
+
+def test_buckets_of_several_clusters_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_table(tmp_path, "decisions", decision(59), decision(59, cluster_id="payments"))
+    assert main(["top", "--tables", str(tmp_path), "--once"]) == 0
+    title, *rows = capsys.readouterr().out.splitlines()
+    assert title.split()[:3] == ["cluster", "broker", "type"]
+    assert {row.split()[0] for row in rows[:2]} == {"demo", "payments"}
