@@ -41,7 +41,8 @@ def scrape(tmp_path_factory: pytest.TempPathFactory) -> str:
     exporter = Exporter(root, max_series=8)
     tagged = {"bucket_tags": '{"group": "pay"}', "bucket_user": "carol", "bucket_client_id": "c"}
     types = [
-        decision(1, quota_type=quota_type, bucket_client_id="etl", quota_used_percent=90.0, source=told)
+        decision(1, quota_type=quota_type, bucket_client_id="etl", quota_used_percent=90.0, source=told,
+                 bucket_tags=None if quota_type in ("produce", "fetch") else '{"group": "pay"}')
         for quota_type, told in (
             ("produce", "log"), ("fetch", "log"), ("request", "log"), ("controller_mutation", "log"),
             ("connection", "jmx"),
