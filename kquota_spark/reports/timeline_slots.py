@@ -62,14 +62,16 @@ group by all order by sum(amount) desc, broker_id, quota_type
 
 
 class Identity(NamedTuple):
-    """Who is asked for; at least one part is given."""
+    """Who is asked for; a user, a client id or both. Without a cluster the tables hold one only."""
 
     user: str | None
     client_id: str | None
+    cluster_id: str | None = None
 
     def inside(self) -> tuple[str, list[object]]:
         """Condition on `decisions`: the bucket is of these names, or had them inside."""
         return _all_of(
+            ("cluster_id = ?", self.cluster_id, 1),
             ("((bucket_user = ? and bucket_user <> '') or list_contains(users, ?))", self.user, 2),
             (
                 "((bucket_client_id = ? and bucket_client_id <> '') or list_contains(client_ids, ?))",
@@ -80,7 +82,11 @@ class Identity(NamedTuple):
 
     def sent(self) -> tuple[str, list[object]]:
         """Condition on `usage`."""
-        return _all_of(('"user" = ?', self.user, 1), ("client_id = ?", self.client_id, 1))
+        return _all_of(
+            ("cluster_id = ?", self.cluster_id, 1),
+            ('"user" = ?', self.user, 1),
+            ("client_id = ?", self.client_id, 1),
+        )
 
 
 def _all_of(*parts: tuple[str, str | None, int]) -> tuple[str, list[object]]:
