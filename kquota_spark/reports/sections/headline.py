@@ -78,7 +78,9 @@ def _gravest(report: AuditReport) -> str:
     if not report.unprotected:
         return "every rule meters what it names"
     high = sum(one.severity == "high" for one in report.unprotected)
-    return f"{high:,} of them grave" if high else "none of them grave"
+    # The gravest stand first: where all that are shown are, those left out may be too.
+    some = "at least " if high == len(report.unprotected) and report.unprotected_left_out else ""
+    return f"{some}{high:,} grave" if high else "none grave"
 
 
 def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
