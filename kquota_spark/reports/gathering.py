@@ -137,6 +137,7 @@ def _to_tenant(hurt: Sequence[HurtBucket]) -> Iterator[str]:
         yield f"you were throttled {share} ({one.bucket.quota_type}, {of_whom})"
         if one.shared_with:
             yield (
-                f"the {one.bucket.quota_type} bucket of {of_whom} is shared with {one.shared_with:,} others: "
+                f"the {one.bucket.quota_type} bucket of {of_whom} is shared with "
+                f"{one.shared_with:,} {'other' if one.shared_with == 1 else 'others'}: "
                 "only your own numbers are shown"
             )

@@ -8,10 +8,12 @@ import pytest
 
 from kquota_spark.reports.audit_report import Talker, Talkers, Unprotected
 from kquota_spark.reports.sections.headline import headline
+from kquota_spark.reports.sections.hurt import hurt_section
+from kquota_spark.reports.sections.limits import limits_section
 from kquota_spark.reports.sections.parts import Tone
 from kquota_spark.reports.sections.trust import trust_section
 from kquota_spark.reports.sections.usage import usage_section
-from tests.unit.drawn_report import full_report
+from tests.unit.drawn_report import full_report, tenant_report
 
 
 @pytest.mark.parametrize(("lag_ms", "tone"), [(300_000, Tone.PLAIN), (300_001, Tone.NEAR)])
@@ -42,3 +44,20 @@ def test_grave_findings_that_are_not_shown_are_not_denied(
     found = tuple(Unprotected("UNMETERED", severity, "x", "y", "z") for severity in severities)
     _, tiles = headline(replace(full_report(), unprotected=found, unprotected_left_out=left_out))
     assert tiles[2].detail == detail
+
+
+def test_a_tenant_is_not_told_that_a_bucket_it_shares_has_no_limit_or_was_calm() -> None:
+    report = tenant_report()
+    calm = replace(report.heat[0], near=0, over=0, near_unthrottled=0)
+    unknown = {"limit_per_s": None, "peak_quota_used_percent": None, "throttled_requests": None}
+    shared = replace(report.hurt[0], **unknown, episodes=0, shared_with=1)
+    page = replace(report, heat=(calm,), hurt=(shared,))
+    assert (
+        limits_section(page).lead
+        == "You never came to 80 % of a limit. 1 bucket that you share was over the limit."
+    )
+    table = hurt_section(page).blocks[0].table
+    assert table is not None
+    texts = {column.title: cell.text for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert texts["limit on a broker"] == texts["episodes"] == texts["peak of quota"] == "-"
+    assert "% of your own quota" in headline(page)[0]

@@ -96,12 +96,14 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         throttled = Tile("Throttled", share, f"{of_the_stretch(head)}, in {word}", Tone.OVER)
     peak = highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
     second = (
-        "no limit applied to you" if peak is None else f"you came to {person_percent(peak)} of your quota"
+        "no limit of your own applied to you"
+        if peak is None
+        else f"you came to {person_percent(peak)} of your own quota"
     )
     of_quota = (
         Tile("Highest use", "-", "no traffic of yours met a limit")
         if peak is None
-        else Tile("Highest use", person_percent(peak), "of your quota", used_tone(peak))
+        else Tile("Highest use", person_percent(peak), "of your own quota", used_tone(peak))
     )
     used = sorted(
         ((one.quota_type, sum(talker.amount for talker in one.talkers)) for one in report.talkers),

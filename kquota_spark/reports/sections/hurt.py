@@ -115,9 +115,9 @@ def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
         Cell(share_text(percent), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
         Cell("-") if one.throttled_requests is None else count_cell(one.throttled_requests),
         throttles_cell(one.throttled_ms),
-        count_cell(one.episodes),
+        Cell("-") if one.shared_with else count_cell(one.episodes),
         used_cell(one.peak_quota_used_percent),
-        rate_cell(one.bucket.quota_type, one.limit_per_s),
+        rate_cell(one.bucket.quota_type, one.limit_per_s, "-"),
         Cell(broker_text(one.worst_broker_id)),
         Cell(", ".join(one.clients)),
     )

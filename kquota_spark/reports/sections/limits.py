@@ -49,7 +49,7 @@ def limits_section(report: AuditReport) -> Section:
         anchor="limits",
         short="Near the limit",
         title="How near are you to your limits?" if is_own else "Who is near the limit?",
-        lead=_lead(near, over, is_empty=not blocks, is_own=is_own),
+        lead=_lead(near, over, is_empty=not blocks, is_own=is_own) + _of_shared(report),
         tone=Tone.OVER if over else Tone.NEAR if near else Tone.PLAIN,
         blocks=(*blocks, *([_lines(report, lines)] if lines else [])),
     )
@@ -69,12 +69,22 @@ def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
         return "There is nothing to compare: no traffic met a limit in this stretch."
     if not near and not over:
         whose = "You never" if is_own else "Nobody"
-        return f"{whose} came within 80 % of a limit."
+        return f"{whose} came to 80 % of a limit."
     parts = [
         *([f"{counted(over, 'bucket')} went over the limit"] if over else []),
         *([f"{counted(near, 'bucket')} came to 80 % or more of it"] if near else []),
     ]
     return f"{' and '.join(parts)}."
+
+
+def _of_shared(report: AuditReport) -> str:
+    """On a tenant's page: others' numbers are in such a bucket, so it is in no heat map."""
+    shared = sum(one.shared_with > 0 for one in report.hurt)
+    return (
+        f" {counted(shared, 'bucket that you share was', 'buckets that you share were')} over the limit."
+        if shared
+        else ""
+    )
 
 
 def _heat(report: AuditReport, heat: HeatMap) -> Block:

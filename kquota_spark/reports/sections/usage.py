@@ -191,8 +191,8 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
     )
     return Block(
         "What the limits are on the whole cluster",
-        "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use. Used is the "
-        "mean of each broker's rate over the seconds with traffic, added up; the limit is the last one in force.",
+        "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use. Used is "
+        "the mean of each broker's rate over the seconds with traffic, added up; the limit is the last one in force.",
         table=table_of("Limit on a broker and on the cluster", columns, rows, len(spread)),
         is_table_open=True,
     )
