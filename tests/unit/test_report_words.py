@@ -49,8 +49,14 @@ def test_grave_findings_that_are_not_shown_are_not_denied(
 def test_a_tenant_is_not_told_that_a_bucket_it_shares_has_no_limit_or_was_calm() -> None:
     report = tenant_report()
     calm = replace(report.heat[0], near=0, over=0, near_unthrottled=0)
-    unknown = {"limit_per_s": None, "peak_quota_used_percent": None, "throttled_requests": None}
-    shared = replace(report.hurt[0], **unknown, episodes=0, shared_with=1)
+    shared = replace(
+        report.hurt[0],
+        limit_per_s=None,
+        peak_quota_used_percent=None,
+        throttled_requests=None,
+        episodes=0,
+        shared_with=1,
+    )
     page = replace(report, heat=(calm,), hurt=(shared,))
     assert (
         limits_section(page).lead
