@@ -13,6 +13,7 @@ from kquota_spark.reports.sections.words import (
     done_word,
     highest,
     in_order,
+    is_sampled,
     of_the_stretch,
     share_text,
     type_word,
@@ -49,11 +50,11 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         second = f"{others:,} {'more ' if hurt else ''}came to 80 % of a limit or more"
     else:
         second = f"{'nobody else' if hurt else 'nobody'} came near a limit"
-    third = (
-        f"{counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
-        if open_ends
-        else "no traffic is unprotected"
-    )
+    is_known = open_ends > 0 or not is_sampled(report.confidence)
+    if open_ends:
+        third = f"{counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
+    else:
+        third = "no traffic is unprotected" if is_known else "JMX does not tell what is unprotected"
     tiles = (
         Tile("Throttled", counted(hurt, "bucket"), detail, Tone.OVER if hurt else Tone.GOOD),
         Tile(
@@ -66,9 +67,9 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         ),
         Tile(
             "Unprotected",
-            counted(open_ends, "finding"),
-            _gravest(report),
-            Tone.NEAR if open_ends else Tone.GOOD,
+            counted(open_ends, "finding") if is_known else "-",
+            _gravest(report) if is_known else "JMX does not tell",
+            Tone.NEAR if open_ends else Tone.GOOD if is_known else Tone.PLAIN,
         ),
     )
     return f"{first}; {second}; {third}.", tiles

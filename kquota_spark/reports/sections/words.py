@@ -15,7 +15,7 @@ from kquota_spark.formats.person_units import (
     rate_text,
 )
 from kquota_spark.model.entities import Default, IpEntity, parse_entity
-from kquota_spark.reports.audit_report import BucketName, Head
+from kquota_spark.reports.audit_report import BucketName, Confidence, Head
 from kquota_spark.reports.sections.parts import Cell, Tone
 from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
@@ -103,6 +103,11 @@ def of_the_stretch(head: Head) -> str:
     if not head.is_covered:
         return "of the time covered"
     return "of the day" if head.to_ms - head.from_ms == _DAY_MS else "of the time"
+
+
+def is_sampled(found: Confidence) -> bool:
+    """Whether JMX alone tells: it knows nothing of traffic without a quota."""
+    return found.sources == ("jmx",)
 
 
 def done_word(quota_type: str) -> str:
