@@ -24,6 +24,7 @@ from kquota_spark.cli.timeline_page import (
     rows_of,
     who_text,
 )
+from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.tables import Tables, utc_text
@@ -31,6 +32,7 @@ from kquota_spark.reports.timeline import timeline
 from kquota_spark.reports.timeline_slots import Identity, Stretch
 
 _HOUR_MS = 3_600_000
+_CLUSTERS = "select cluster_id from decisions union select cluster_id from usage order by 1"
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -64,11 +66,12 @@ def run_timeline(options: argparse.Namespace) -> int:
     Raises:
         UserError: nobody is named, the stretch is empty, or the tables cannot be read.
     """
-    who = Identity(options.user, options.client_id)
-    if who == (None, None):
+    if options.user is None and options.client_id is None:
         raise UserError("timeline: of whom? give --user NAME, --client-id ID, or both")
-    with Tables(settings_of(options)) as tables:
+    settings = settings_of(options)
+    with Tables(settings) as tables:
         stretch = _stretch(tables, options)
+        who = Identity(options.user, options.client_id, _cluster(tables, settings))
         found = timeline(
             tables,
             who,
@@ -113,6 +116,19 @@ def _stretch(tables: Tables, options: argparse.Namespace) -> Stretch:
             "give --since and --until"
         )
     return Stretch(from_ms, to_ms)
+
+
+def _cluster(tables: Tables, settings: Settings) -> str | None:
+    """The settings' cluster where the tables hold several; None where it is the only one, whatever its name."""
+    held = [name for (name,) in tables.query(_CLUSTERS).rows]
+    if len(held) < 2:
+        return None
+    if settings.cluster_id not in held:
+        names = terminal_text(", ".join(held))
+        raise UserError(
+            f"the tables under {settings.tables} hold {names}: set cluster_id to one of them (--config)"
+        )
+    return settings.cluster_id
 
 
 def _nobody(who: Identity, stretch: Stretch, options: argparse.Namespace) -> str:

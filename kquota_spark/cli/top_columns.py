@@ -60,7 +60,13 @@ COLUMNS = (
     Column("reqs", lambda row: or_dash(row["requests"], str), 10, 4),
     Column("clients", lambda row: str(row["clients"]), 11, 7),
 )
+_CLUSTER = Column("cluster", lambda row: str(row["cluster_id"]), 0, 8, is_text=True)
 _SPARK_RANK = 7
+
+
+def _columns_of(rows: Sequence[Row]) -> tuple[Column, ...]:
+    """All columns; the cluster is one where rows of several are shown."""
+    return COLUMNS if len({row["cluster_id"] for row in rows}) < 2 else (_CLUSTER, *COLUMNS)
 
 
 class Fitted(NamedTuple):
@@ -75,12 +81,13 @@ def fitted(rows: Sequence[Row], columns: int) -> Fitted:
 
     Numbers are never cut.
     """
-    natural = {column.title: _natural(column, rows) for column in COLUMNS}
+    all_of_them = _columns_of(rows)
+    natural = {column.title: _natural(column, rows) for column in all_of_them}
     widths = {
         column.title: column.least if column.is_text else max(column.least, natural[column.title])
-        for column in COLUMNS
+        for column in all_of_them
     }
-    shown, has_spark = list(COLUMNS), True
+    shown, has_spark = list(all_of_them), True
     while len(shown) > 1 and _needed(shown, widths, has_spark=has_spark) > columns:
         last = max(shown, key=lambda column: column.rank)
         if has_spark and last.rank < _SPARK_RANK:

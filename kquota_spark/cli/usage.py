@@ -31,17 +31,21 @@ from kquota_spark.formats.person_units import (
     type_text,
 )
 from kquota_spark.io.tables import Tables, open_tables, utc_text
+from kquota_spark.reports.amount_rates import amount_per_rate
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
 _DAY_MS = 86_400_000
-_AMOUNTS = "amount, requests, duplicates, rate_per_s, observed_throttle_ms"
+_UNIT = amount_per_rate()
+# The rate of a log's second is its amount; of a sample from JMX it is the broker's, in the unit of the limit.
+_RATE = f"if(amount is null, rate_per_s, rate_per_s / {_UNIT})"
+_AMOUNTS = f"amount, requests, duplicates, {_RATE} as rate_per_s, observed_throttle_ms"
 # A second of more than 10,000 requests is split over several rows (tiles), which are put together before anything else.
 # Where there is no such second, and no JMX beside the log, both would only cost time: half of it or more.
 _ROWS = f"select {_CLIENT}, epoch_ms(usage.second) as second, {_AMOUNTS}, source from usage"  # noqa: S608 - names of ours
 _TILED = f"""
 select {_CLIENT}, epoch_ms(usage.second) as second, sum(amount)::bigint as amount,
        sum(requests)::bigint as requests, sum(duplicates)::bigint as duplicates,
-       sum(rate_per_s) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
+       sum({_RATE}) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
        any_value(source) as source
 from usage
 """  # noqa: S608 - names of ours
@@ -51,7 +55,8 @@ _ONE_SOURCE = """(source = 'log' or (cluster_id, broker_id, quota_type) not in (
 """Rows from JMX only of what no log tells, so that nothing is added up twice."""
 _TOTALS = f"""
 select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
-       sum(duplicates)::bigint as duplicates, coalesce(sum(amount) * 1000.0 / ?, avg(rate_per_s)) as mean_rate_per_s,
+       sum(duplicates)::bigint as duplicates,
+       coalesce(sum(amount) * 1000.0 / {_UNIT} / ?, avg(rate_per_s)) as mean_rate_per_s,
        max(rate_per_s) as peak_rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
        count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
        any_value(source) as source

@@ -34,6 +34,8 @@ class Head:
     """A user, where the page is that tenant's own and tells nothing of others; None for the whole cluster."""
     is_first_look: bool = False
     """No quota is set at all: what follows is usage only, and where to begin."""
+    is_covered: bool = True
+    """The tables know 99 % of the stretch or more; else shares of time are of a part of it, and no share of the day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,12 @@ class HeatMap:
     quota_used_percent: tuple[tuple[float | None, ...], ...]
     """A row a bucket, a value a slot; None without traffic or limit."""
     left_out: int
+    near: int
+    """Of all buckets, also those left out: the highest second was 80 to 100 % of the quota."""
+    over: int
+    """Of all buckets: it was above 100 %."""
+    near_unthrottled: int
+    """Of those at 80 % and more: never throttled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +146,11 @@ class Talker:
     amount: int
     share_percent: float
     """Of the cluster's amount of this type."""
-    requests: int
+    requests: int | None
+    """None where only JMX tells, as for the sum of throttles."""
     mean_per_s: float
     peak_per_s: float
-    observed_throttle_ms: int
+    observed_throttle_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ Only requests of clients that some request_percentage covers are charged, so the
 
 from __future__ import annotations
 
+from kquota_spark.model.request_replay import US_PER_PERCENT
 from kquota_spark.reports.audit_report import Capacity
 from kquota_spark.reports.report_scope import Scope
-from kquota_spark.reports.talkers import US_PER_PERCENT_SECOND
 
 _BROKERS = """
 select broker_id, arg_max(num_io_threads, coalesce(valid_from, make_timestamptz(0))) as io_threads,
@@ -18,7 +18,7 @@ group by broker_id order by broker_id
 """
 _USED = f"""
 select broker_id, sum(percent) as used_percent from (
-  select broker_id, coalesce(sum(amount) / {US_PER_PERCENT_SECOND} / ?, avg(rate_per_s)) as percent
+  select broker_id, coalesce(sum(amount) / {US_PER_PERCENT} / ?, avg(rate_per_s)) as percent
   from used where quota_type = 'request' group by broker_id, "user", client_id
 ) group by broker_id
 """  # noqa: S608 - a number of ours

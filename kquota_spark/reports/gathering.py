@@ -31,6 +31,7 @@ select exists(
                  connection_creation_rate) is not null
 ) or exists(select 1 from places where least_limit_per_s is not null)
 """
+_COVERED_PERCENT = 99.0
 _IS_JUDGED = "select exists(select 1 from places)"
 _IS_SEEN = "select exists(select 1 from used)"
 _HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
@@ -82,6 +83,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         version=__version__,
         tenant=scope.tenant,
         is_first_look=not is_limited,
+        is_covered=_covered_percent(scope) >= _COVERED_PERCENT,
     )
     return AuditReport(
         head=head,
@@ -103,12 +105,15 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     )
 
 
+def _covered_percent(scope: Scope) -> float:
+    return 100 * scope.covered_seconds * 1_000 / (scope.asked.to_ms - scope.asked.from_ms)
+
+
 def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str]:
     if scope.covered != scope.asked:
-        share = 100 * scope.covered_seconds * 1_000 / (scope.asked.to_ms - scope.asked.from_ms)
         yield (
             f"the tables cover {utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)} only, "
-            f"{share:.1f} % of the stretch asked for: shares of time are of what is covered"
+            f"{_covered_percent(scope):.1f} % of the stretch asked for: shares of time are of what is covered"
         )
     if head.is_first_look:
         yield "no quota is set: nobody is limited, and what follows is what everybody used"
@@ -132,6 +137,7 @@ def _to_tenant(hurt: Sequence[HurtBucket]) -> Iterator[str]:
         yield f"you were throttled {share} ({one.bucket.quota_type}, {of_whom})"
         if one.shared_with:
             yield (
-                f"the {one.bucket.quota_type} bucket of {of_whom} is shared with {one.shared_with:,} others: "
+                f"the {one.bucket.quota_type} bucket of {of_whom} is shared with "
+                f"{one.shared_with:,} {'other' if one.shared_with == 1 else 'others'}: "
                 "only your own numbers are shown"
             )

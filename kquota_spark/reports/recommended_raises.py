@@ -17,10 +17,10 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.observed_clients import Rule
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
+from kquota_spark.reports.amount_rates import rate_of
 from kquota_spark.reports.audit_report import HurtBucket, Recommendation
 from kquota_spark.reports.quota_command import alter_command
 from kquota_spark.reports.report_scope import BUCKET, Scope, bucket_of
-from kquota_spark.reports.talkers import rate_of
 
 THROTTLED_PERCENT = 20.0
 """Of the seconds with traffic on one broker: less is a limit that does its work."""

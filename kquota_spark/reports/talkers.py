@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.reports.amount_rates import amount_per_rate, rate_of
 from kquota_spark.reports.audit_report import Talker, Talkers
 from kquota_spark.reports.report_scope import Scope
 
-US_PER_PERCENT_SECOND = 10_000
-"""Request time is counted in microseconds of threads, and limited in percent of one thread."""
-
-_RATE_UNIT = f"if(quota_type = 'request', {US_PER_PERCENT_SECOND}, 1)"
+_RATE_UNIT = amount_per_rate()
 _TOTALS = f"""
 with of_brokers as (
   select quota_type, "user", client_id, broker_id,
          coalesce(sum(amount), (avg(rate_per_s) * (max(second_ms) - min(second_ms)) / 1000 * {_RATE_UNIT})::bigint, 0)
            as amount,
-         coalesce(sum(requests), 0) as requests, coalesce(sum(observed_throttle_ms), 0) as observed_throttle_ms
+         sum(requests) as requests, sum(observed_throttle_ms) as observed_throttle_ms
   from used group by quota_type, "user", client_id, broker_id
 ), clients as (
   select quota_type, "user", client_id, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
@@ -30,8 +27,9 @@ with of_brokers as (
 )
 select *, sum(amount) over (partition by quota_type)::bigint as total, count(*) over (partition by quota_type) as found
 from clients
-qualify row_number() over (partition by quota_type order by amount desc, requests desc, "user", client_id) <= ?
-order by quota_type, amount desc, requests desc, "user", client_id
+qualify row_number() over (
+  partition by quota_type order by amount desc, requests desc nulls last, "user", client_id) <= ?
+order by quota_type, amount desc, requests desc nulls last, "user", client_id
 """  # noqa: S608 - names of ours
 # From JMX a second on another broker may be one without a sample: the peaks of brokers are added up.
 _PEAKS = f"""
@@ -67,12 +65,6 @@ def top_talkers(scope: Scope) -> tuple[Talkers, ...]:
         )
         for quota_type, talkers in found.items()
     )
-
-
-def rate_of(quota_type: str, amount: float, seconds: float) -> float:
-    """A mean rate in the unit of the limit."""
-    unit = US_PER_PERCENT_SECOND if quota_type == QuotaType.REQUEST else 1
-    return amount / unit / seconds
 
 
 def _talker(scope: Scope, row: dict[str, Any], peak_per_s: float) -> Talker:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kquota_spark.io.tables import Tables
+from kquota_spark.reports.amount_rates import rate_of
 from kquota_spark.reports.top_buckets import BucketKey
 from kquota_spark.schema.key_columns import FROM_LOG
 
@@ -61,14 +62,16 @@ group by all order by sum(amount) desc, broker_id, quota_type
 
 
 class Identity(NamedTuple):
-    """Who is asked for; at least one part is given."""
+    """Who is asked for; a user, a client id or both. Without a cluster the tables hold one only."""
 
     user: str | None
     client_id: str | None
+    cluster_id: str | None = None
 
     def inside(self) -> tuple[str, list[object]]:
         """Condition on `decisions`: the bucket is of these names, or had them inside."""
         return _all_of(
+            ("cluster_id = ?", self.cluster_id, 1),
             ("((bucket_user = ? and bucket_user <> '') or list_contains(users, ?))", self.user, 2),
             (
                 "((bucket_client_id = ? and bucket_client_id <> '') or list_contains(client_ids, ?))",
@@ -79,7 +82,11 @@ class Identity(NamedTuple):
 
     def sent(self) -> tuple[str, list[object]]:
         """Condition on `usage`."""
-        return _all_of(('"user" = ?', self.user, 1), ("client_id = ?", self.client_id, 1))
+        return _all_of(
+            ("cluster_id = ?", self.cluster_id, 1),
+            ('"user" = ?', self.user, 1),
+            ("client_id = ?", self.client_id, 1),
+        )
 
 
 def _all_of(*parts: tuple[str, str | None, int]) -> tuple[str, list[object]]:
@@ -198,16 +205,20 @@ def slots_of(
     used = {row["slot"]: row for row in found}
     count = -(-(stretch.to_ms - stretch.from_ms) // length_ms)
     starts = ((slot, stretch.from_ms + slot * length_ms) for slot in range(count))
-    return [_slot(from_ms, length_ms, judged.get(slot), used.get(slot)) for slot, from_ms in starts]
+    return [_slot(from_ms, place, length_ms, judged.get(slot), used.get(slot)) for slot, from_ms in starts]
 
 
 def _slot(
-    from_ms: int, length_ms: int, judged: Mapping[str, Any] | None, used: Mapping[str, Any] | None
+    from_ms: int,
+    place: Place,
+    length_ms: int,
+    judged: Mapping[str, Any] | None,
+    used: Mapping[str, Any] | None,
 ) -> Slot:
     if judged is not None:
         row = {name: value for name, value in judged.items() if name not in ("slot", "last")}
         return Slot(from_ms, **row, **judged["last"])
     if used is not None and used["amount"] is not None:
-        rate_per_s = used["amount"] * 1_000 / length_ms
+        rate_per_s = rate_of(place.quota_type, used["amount"], length_ms / 1_000)
         return Slot(from_ms, rate_per_s, requests=used["requests"], seconds=used["seconds"], source="usage")
     return Slot(from_ms)

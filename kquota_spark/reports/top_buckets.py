@@ -12,13 +12,14 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kquota_spark.io.tables import Tables
+from kquota_spark.reports.amount_rates import amount_per_rate
 
 WINDOW_S = 60
 """Seconds that are looked at."""
 RECENT_S = 10
 """Seconds that means and sums are taken over."""
-NEAR_PERCENT = 80.0
-LIMIT_PERCENT = 100.0
+NEAR_PERCENT, LIMIT_PERCENT = 80.0, 100.0
+"""Where a client is near its limit, and beyond which a broker throttles (KIP-13: above 100 only)."""
 _MOST_NAMES = 20
 _KEY = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, tags"
 COLUMNS = (
@@ -46,7 +47,7 @@ with {_RECENT}, chosen as (
            rule := rule, level := level, limit_per_s := limit_per_s, rate_per_s := rate_per_s,
            used := quota_used_percent, is_certain := is_certain, source := told_by, second := epoch_ms(second),
            is_now := age_s < {RECENT_S} or told_by = 'jmx'), age_s) as last,
-         coalesce(sum(amount) filter (age_s < {RECENT_S}) / {RECENT_S}.0,
+         coalesce(sum(amount) filter (age_s < {RECENT_S}) / {RECENT_S}.0 / {amount_per_rate()},
                   avg(rate_per_s) filter (told_by = 'jmx'), 0.0) as mean_rate_per_s,
          coalesce(sum(total_throttle_ms) filter (age_s < {RECENT_S}),
                   max(observed_throttle_ms) filter (told_by = 'jmx'), 0)::bigint as throttled_ms,
@@ -93,7 +94,7 @@ with inside as (
 )
 select "user", client_id, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
        coalesce(sum(amount) filter (epoch_ms(usage.second) > $1 - {RECENT_S * 1_000}), 0) / {RECENT_S}.0
-         as mean_rate_per_s,
+         / {amount_per_rate("$4")} as mean_rate_per_s,
        sum(observed_throttle_ms)::bigint as throttled_ms, max(epoch_ms(usage.second)) as last_second
 from usage join inside on usage.second = inside.second and list_contains(inside.users, "user")
   and list_contains(inside.client_ids, client_id)

@@ -71,7 +71,7 @@ def used(row: int, slot: int) -> float | None:
 def heat() -> HeatMap:
     buckets = (name("bob"), name("carol"), *(name("mallory", text) for text in HOSTILE))
     values = tuple(tuple(used(row, slot) for slot in range(len(SLOTS))) for row in range(len(buckets)))
-    return HeatMap(SLOT_MS, SLOTS, buckets, values, 9_960)
+    return HeatMap(SLOT_MS, SLOTS, buckets, values, 9_960, near=3, over=3, near_unthrottled=4)
 
 
 def line(bucket: BucketName, broker_id: int = 1) -> Line:
@@ -166,7 +166,13 @@ def tenant_report(tenant: str = "bob") -> AuditReport:
     """One user's own page, as the gathering makes it: of that user only."""
     full = full_report()
     rates = replace(
-        heat(), buckets=(name(tenant),), quota_used_percent=(heat().quota_used_percent[0],), left_out=0
+        heat(),
+        buckets=(name(tenant),),
+        quota_used_percent=(heat().quota_used_percent[0],),
+        left_out=0,
+        near=0,
+        over=1,
+        near_unthrottled=0,
     )
     own = Talker(tenant, "etl", "produce", 1 << 39, 50.0, 500, 6_362_914.0, 9_000_000.0, 250)
     return replace(
@@ -197,7 +203,14 @@ def large_report() -> AuditReport:
         hurt=tuple(hurt(name("bob", text), 1.0) for text in many),
         heat=(
             HeatMap(
-                SLOT_MS, SLOTS, tuple(name("bob", text) for text in many), ((99.0,) * len(SLOTS),) * 10_000, 0
+                SLOT_MS,
+                SLOTS,
+                tuple(name("bob", text) for text in many),
+                ((99.0,) * len(SLOTS),) * 10_000,
+                0,
+                near=10_000,
+                over=0,
+                near_unthrottled=0,
             ),
         ),
         lines=tuple(line(name("bob", text)) for text in many[:100]),

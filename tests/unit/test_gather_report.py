@@ -12,6 +12,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.reports.audit_report import Head, Trust
 from kquota_spark.reports.gathering import gather_report
 from kquota_spark.reports.period import Period
+from kquota_spark.reports.sections.headline import headline
 from tests.unit.gathered_report import gathered, throttled
 from tests.unit.report_tables import FROM_MS, MADE_AT_MS, TO_MS, write_report_tables
 from tests.unit.table_rows import T0_MS, decision, usage, write_table
@@ -49,9 +50,17 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
         "shares of time are of what is covered"
     )
     assert page.hurt[0].time_in_throttle_percent == 100 / 120
+    assert ", user alice for 0.8 % of the time covered; " in headline(page)[0]
     # the newest decision ends at 05:42, the stretch at 05:46
     assert page.confidence.lag_ms == 4 * MINUTE_MS
     assert page.confidence.trust is Trust.YES
+
+
+def test_two_minutes_of_a_day_are_not_the_day(tmp_path: Path) -> None:
+    settings, day = _two_minutes(tmp_path), Period(T0_MS, T0_MS + 24 * 60 * MINUTE_MS)
+    page = gather_report(settings, day, made_at_ms=day.to_ms)
+    assert not page.head.is_covered
+    assert "of the day" not in headline(page)[0]
 
 
 def test_a_lag_counts_to_the_making_of_the_report_if_that_is_earlier(tmp_path: Path) -> None:

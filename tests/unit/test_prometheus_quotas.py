@@ -41,7 +41,8 @@ def scrape(tmp_path_factory: pytest.TempPathFactory) -> str:
     exporter = Exporter(root, max_series=8)
     tagged = {"bucket_tags": '{"group": "pay"}', "bucket_user": "carol", "bucket_client_id": "c"}
     types = [
-        decision(1, quota_type=quota_type, bucket_client_id="etl", quota_used_percent=90.0, source=told)
+        decision(1, quota_type=quota_type, bucket_client_id="etl", quota_used_percent=90.0, source=told,
+                 bucket_tags=None if quota_type in ("produce", "fetch") else '{"group": "pay"}')
         for quota_type, told in (
             ("produce", "log"), ("fetch", "log"), ("request", "log"), ("controller_mutation", "log"),
             ("connection", "jmx"),
@@ -106,6 +107,17 @@ def test_every_alert_says_what_is_and_what_to_do(labels: dict[str, set[str]]) ->
         assert set(texts) == {"summary", "action"}, rule["alert"]
         known = {label for name in asked(rule["expr"]).metrics for label in labels[name]} | {"instance"}
         assert set(re.findall(r"\$labels\.(\w+)", texts["summary"])) <= known, rule["alert"]
+
+
+def test_a_bucket_of_an_address_or_of_a_callback_is_named_by_its_tags() -> None:
+    # Such a bucket has neither user nor client id: without its tags an alert or a legend would name nobody.
+    texts: list[Any] = [rule["annotations"] for rule in _rules() if "alert" in rule]
+    named = [text["summary"] for text in texts if "client_id" in text["summary"]]
+    named += [target["legendFormat"] for panel in _panels() for target in panel["targets"]]
+    named += [expression for _, expression in _expressions() if "by (user, client_id" in expression]
+    named = [text for text in named if "client_id" in text]
+    assert len(named) == 21  # 4 alerts, 14 legends, 3 panels with sums
+    assert [text for text in named if "tags" not in text] == []
 
 
 def test_promtool_takes_the_rules() -> None:

@@ -281,3 +281,19 @@ def test_settings_come_from_the_file_that_config_names(
     assert run("violations", "--config", str(config), "--limit", "1", "--output", "csv") == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert dataclasses.asdict(Settings())["tables"] == ".kquota/tables"
+
+
+def test_usage_of_request_time_is_in_percent_of_a_thread_whoever_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_request = {"quota_type": "request", "amount": 250_000, "rate_per_s": 250_000.0}
+    of_jmx = {"broker_id": 2, "amount": None, "requests": None, "duplicates": None, "source": "jmx"}
+    rows = [usage(at_s, **of_request) for at_s in (0, 9)]
+    rows += [usage(at_s, **of_request | of_jmx | {"rate_per_s": 12.5}) for at_s in (0, 9)]
+    write_table(tmp_path, "usage", *rows)
+    assert run("usage", "--tables", str(tmp_path), "--output", "json") == 0
+    found = json.loads(capsys.readouterr().out)["rows"]
+    # 500 ms in ten seconds, 250 ms in the busiest; JMX tells percent
+    assert [(row["mean_rate_per_s"], row["peak_rate_per_s"]) for row in found] == [(5.0, 25.0), (12.5, 12.5)]
+    assert run("usage", "--tables", str(tmp_path), "--by-second", "--output", "json") == 0
+    assert {row["rate_per_s"] for row in json.loads(capsys.readouterr().out)["rows"]} == {25.0, 12.5}

@@ -8,6 +8,7 @@ import pytest
 
 from kquota_spark.reports.period import Period
 from kquota_spark.reports.report_scope import MOST_SLOTS, slot_length_ms, slots_of
+from kquota_spark.reports.sections.headline import headline
 from tests.unit.gathered_report import gathered, throttled
 from tests.unit.table_rows import T0_MS, decision
 
@@ -95,3 +96,33 @@ def test_skew_is_the_highest_broker_by_the_mean_and_limits_add_up_over_brokers(t
     assert skew.used_per_s == {1: 500_000.0, 2: 100_000.0}
     assert skew.max_to_mean == 500_000 / 300_000
     assert (skew.cluster_limit_per_s, skew.with_one_more_broker_per_s) == (2e6, 3e6)
+
+
+def test_those_near_and_over_count_also_where_the_heat_map_has_no_row_for_them(tmp_path: Path) -> None:
+    rows = [throttled(0, bucket_user=f"held-{number}", quota_used_percent=150.0) for number in range(3)]
+    rows += [decision(0, bucket_user="over", quota_used_percent=101.0)]
+    rows += [
+        decision(0, bucket_user=f"near-{number}", quota_used_percent=80.0 + number) for number in range(2)
+    ]
+    rows += [throttled(0, bucket_user="held-near", quota_used_percent=100.0)]
+    rows += [decision(0, bucket_user="calm", quota_used_percent=79.9)]
+    report = gathered(tmp_path, decisions=rows, heat_rows=2)
+    (produce,) = report.heat
+    assert (len(produce.buckets), produce.left_out) == (2, 6)
+    # near: 80, 81 and the one held at 100; over: three at 150 and one at 101; of these seven, four were throttled
+    assert (produce.near, produce.over, produce.near_unthrottled) == (3, 4, 3)
+    sentence, _ = headline(report)
+    assert "4 buckets were throttled" in sentence
+    assert "; 3 more came to 80 % of a limit or more; " in sentence
+
+
+def test_nobody_else_came_near_where_only_those_held_back_did(tmp_path: Path) -> None:
+    # A sample of JMX tells a rate below the limit beside a throttle of the half minute before.
+    rows = [throttled(0, quota_used_percent=95.0)]
+    assert "; nobody else came near a limit; " in headline(gathered(tmp_path, decisions=rows))[0]
+
+
+def test_where_nobody_was_throttled_nobody_came_near_besides(tmp_path: Path) -> None:
+    rows = [decision(0, quota_used_percent=95.0)]
+    sentence, _ = headline(gathered(tmp_path, decisions=rows))
+    assert sentence.startswith("Nobody was throttled; 1 came to 80 % of a limit or more; ")

@@ -140,6 +140,15 @@ def test_rules_that_do_nothing_for_a_day_are_to_be_removed(tmp_path: Path) -> No
     assert "nobody that it names was seen in 1.0 days of usage" in gone.reason
 
 
+def test_nobody_is_gone_whom_only_jmx_could_have_told_of(tmp_path: Path) -> None:
+    # A broker without a log: its beans name buckets, e.g. that of a default, and not the clients inside.
+    rules = [rule(Entity(user="gone"), since_s=-9, producer_byte_rate=7.0), OF_ALICE,
+             rule(Entity(client_id="etl"), since_s=-9, producer_byte_rate=8.0)]  # fmt: skip
+    of_jmx: Row = {"broker_id": 2, "user": "bob", "amount": None, "requests": None, "source": "jmx"}
+    used = [usage(at_s, **changed) for at_s in (0, DAY_S - 1) for changed in ({}, of_jmx)]
+    assert _todo(tmp_path, [decision(0, rate_per_s=6e5)], seconds=DAY_S, usages=used, quota_rules=rules) == []
+
+
 @pytest.mark.parametrize(
     ("peak", "wanted"),
     # one step of 20 % down, and not below 150 % of the peak; half of the limit is not unused

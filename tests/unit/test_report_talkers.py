@@ -8,8 +8,9 @@ from typing import Any
 from kquota_spark.io.table_rows import entity_columns
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.reports.audit_report import Capacity, Change, Talker
+from kquota_spark.reports.sections.page import page_of
 from tests.unit.gathered_report import gathered
-from tests.unit.table_rows import T0_MS, second, usage
+from tests.unit.table_rows import T0_MS, decision, second, usage
 
 
 def test_amounts_are_of_all_brokers_and_shares_of_the_cluster(tmp_path: Path) -> None:
@@ -38,13 +39,34 @@ def test_request_time_is_counted_in_microseconds_and_its_rate_in_percent(tmp_pat
 
 
 def test_jmx_tells_rates_the_amount_is_their_mean_over_the_time_sampled(tmp_path: Path) -> None:
-    none: dict[str, Any] = {"amount": None, "requests": None, "source": "jmx", "quota_type": "fetch"}
+    none: dict[str, Any] = {"amount": None, "requests": None, "source": "jmx", "quota_type": "fetch",
+                            "observed_throttle_ms": None}  # fmt: skip
     rows = [usage(0, **none, rate_per_s=100.0), usage(8, **none, rate_per_s=300.0)]
     rows += [usage(3, **none, broker_id=2, rate_per_s=50.0), usage(5, **none, broker_id=2, rate_per_s=50.0)]
     (fetch, _) = gathered(tmp_path, usages=rows).talkers
     # broker 1: (100 + 300) / 2 x 8 s; broker 2: 50 x 2 s; the peaks were never sampled together
     assert fetch.talkers[0].amount == 1_600 + 100
-    assert (fetch.talkers[0].peak_per_s, fetch.talkers[0].requests) == (350.0, 0)
+    assert fetch.talkers[0].peak_per_s == 350.0
+    assert (fetch.talkers[0].requests, fetch.talkers[0].observed_throttle_ms) == (None, None)
+
+
+def test_what_jmx_does_not_tell_is_no_zero_on_the_page(tmp_path: Path) -> None:
+    of_jmx: dict[str, Any] = {"source": "jmx", "quota_type": "fetch", "broker_id": 2}
+    none = of_jmx | dict.fromkeys(("amount", "requests", "observed_throttle_ms"))
+    used = [usage(at_s, **none, rate_per_s=100.0) for at_s in (0, 8)]
+    told = dict.fromkeys(("requests", "throttle_ms", "throttled_requests", "total_throttle_ms", "amount"))
+    seen = decision(0, **of_jmx, **told, observed_throttle_ms=150, quota_used_percent=90.0)
+    page = page_of(gathered(tmp_path, usages=used, decisions=[seen]))
+    cells = {
+        (column.title, row[0].text): cell.text
+        for section in page.sections
+        for block in section.blocks
+        if block.table is not None
+        for row in block.table.rows
+        for column, cell in zip(block.table.columns, row, strict=True)
+    }
+    assert cells["requests", "alice / etl"] == cells["throttled by brokers", "alice / etl"] == "-"
+    assert cells["sum of throttles", "user alice"] == "-"
 
 
 def _broker(broker_id: int | None, io_threads: int, *, since_s: int | None = None) -> dict[str, Any]:

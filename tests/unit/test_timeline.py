@@ -240,3 +240,27 @@ def test_a_slot_of_many_seconds_holds_the_highest_rate_and_all_throttles(
         2,
         2,
     )
+
+
+def test_request_time_without_a_quota_is_drawn_in_percent_of_a_thread(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    write_table(tmp_path, "decisions")
+    write_table(tmp_path, "usage", *(usage(s, quota_type="request", amount=250_000) for s in range(40)))
+    found = rows_of(capsys, "--tables", str(tmp_path), "--user", "alice", *AT)
+    # 250 ms of a thread in a second
+    assert {row["rate_per_s"] for row in found["rows"]} == {25.0}
+
+
+def test_of_several_clusters_it_is_the_client_of_the_settings_one(tmp_path: Path, capsys: Capture) -> None:
+    write_table(tmp_path, "usage", *(usage(s, cluster_id=name) for s in range(40) for name in ("a", "b")))
+    other = {"cluster_id": "b", "limit_per_s": 9e6, "rate_per_s": 8e6, "total_throttle_ms": 500}
+    write_table(tmp_path, "decisions", *(decision(s, cluster_id="a") for s in range(40)),
+                *(decision(s, **other) for s in range(40)))  # fmt: skip
+    config = tmp_path / "kquota.yaml"
+    config.write_text(f"cluster_id: a\ntables: {tmp_path}\n", encoding="utf-8")
+    found = rows_of(capsys, "--config", str(config), "--user", "alice", "--client-id", "etl", *AT)
+    assert {row["limit_per_s"] for row in found["rows"] if row["row"] == "slot"} == {1e6}
+    assert [bucket["cluster_id"] for bucket in found["buckets"]] == ["a"]
+    assert main(["timeline", "--tables", str(tmp_path), "--user", "alice", *AT]) == 1
+    assert "hold a, b: set cluster_id to one of them" in capsys.readouterr().err

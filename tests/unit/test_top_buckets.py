@@ -14,8 +14,8 @@ from kquota_spark.cli.main import main
 from kquota_spark.cli.top_feed import Feed, Question
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Tables
-from kquota_spark.reports.top_buckets import SortBy
-from tests.unit.table_rows import T0_MS, decision, write_table
+from kquota_spark.reports.top_buckets import BucketKey, SortBy
+from tests.unit.table_rows import T0_MS, decision, usage, write_table
 
 
 def top(root: Path, **asked: Any) -> list[dict[str, Any]]:
@@ -195,3 +195,28 @@ def test_an_empty_table_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     write_table(tmp_path, "decisions")
     assert main(["top", "--once", "--tables", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "no buckets in the last minute: the table decisions is empty\n"
+
+
+def test_the_mean_of_request_time_is_in_percent_of_a_thread_as_its_rate_and_limit_are(tmp_path: Path) -> None:
+    of_request = {"quota_type": "request", "amount": 250_000}  # 250 ms of a thread in one second
+    rated = {"limit_per_s": 50.0, "rate_per_s": 25.0, "quota_used_percent": 50.0}
+    write_table(tmp_path, "decisions", *(decision(s, **of_request, **rated, users=["alice"],
+                                                  client_ids=["etl"]) for s in (58, 59)))  # fmt: skip
+    write_table(tmp_path, "usage", *(usage(s, **of_request) for s in (58, 59)))
+    (row,) = top(tmp_path)
+    assert row["mean_rate_per_s"] == 5.0  # 500 ms in ten seconds
+    feed = Feed(Settings(tables=str(tmp_path)))
+    near = feed.read(Question(near=BucketKey.of(row))).near
+    feed.close()
+    assert near is not None
+    assert [client["mean_rate_per_s"] for client in near.clients] == [5.0]
+
+
+def test_buckets_of_several_clusters_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_table(tmp_path, "decisions", decision(59), decision(59, cluster_id="payments"))
+    assert main(["top", "--tables", str(tmp_path), "--once"]) == 0
+    title, *rows = capsys.readouterr().out.splitlines()
+    assert title.split()[:3] == ["cluster", "broker", "type"]
+    assert {row.split()[0] for row in rows[:2]} == {"demo", "payments"}

@@ -11,6 +11,7 @@ from kquota_spark.reports.sections.words import (
     counted,
     entity_of,
     finite,
+    is_sampled,
     rate_cell,
     sentence,
     share_text,
@@ -41,13 +42,18 @@ def unprotected_section(report: AuditReport) -> Section:
         for one in report.unprotected
     )
     table = table_of("Traffic without the protection it seems to have", columns, rows, count, "findings")
-    empty = "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
+    is_known = not is_sampled(report.confidence)
+    empty = (
+        "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
+        if is_known
+        else "Not known: brokers measure no traffic without a quota through JMX, a request log tells of it."
+    )
     return Section(
         anchor="unprotected",
         short="Unprotected",
         title="What is unprotected?",
         lead=f"{counted(count, 'finding')}, the gravest first." if count else empty,
-        tone=Tone.NEAR if count else Tone.GOOD,
+        tone=Tone.NEAR if count else Tone.GOOD if is_known else Tone.PLAIN,
         blocks=(Block("Findings", table=table, is_table_open=True),) if report.unprotected else (),
     )
 

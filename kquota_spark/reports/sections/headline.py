@@ -13,6 +13,7 @@ from kquota_spark.reports.sections.words import (
     done_word,
     highest,
     in_order,
+    is_sampled,
     of_the_stretch,
     share_text,
     type_word,
@@ -44,16 +45,16 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         name = bucket_of(worst.bucket, report.head)
         first = f"{counted(hurt, 'bucket was', 'buckets were')} throttled, {name} for {share}"
         detail = f"{name}: {share}"
-    second = (
-        f"{near:,} more came near the limit"
-        if near
-        else f"{'nobody else' if hurt else 'nobody'} came near a limit"
-    )
-    third = (
-        f"{counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
-        if open_ends
-        else "no traffic is unprotected"
-    )
+    others = sum(heat.near_unthrottled for heat in report.heat)
+    if others:
+        second = f"{others:,} {'more ' if hurt else ''}came to 80 % of a limit or more"
+    else:
+        second = f"{'nobody else' if hurt else 'nobody'} came near a limit"
+    is_known = open_ends > 0 or not is_sampled(report.confidence)
+    if open_ends:
+        third = f"{counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
+    else:
+        third = "no traffic is unprotected" if is_known else "JMX does not tell what is unprotected"
     tiles = (
         Tile("Throttled", counted(hurt, "bucket"), detail, Tone.OVER if hurt else Tone.GOOD),
         Tile(
@@ -66,9 +67,9 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         ),
         Tile(
             "Unprotected",
-            counted(open_ends, "finding"),
-            _gravest(report),
-            Tone.NEAR if open_ends else Tone.GOOD,
+            counted(open_ends, "finding") if is_known else "-",
+            _gravest(report) if is_known else "JMX does not tell",
+            Tone.NEAR if open_ends else Tone.GOOD if is_known else Tone.PLAIN,
         ),
     )
     return f"{first}; {second}; {third}.", tiles
@@ -78,7 +79,9 @@ def _gravest(report: AuditReport) -> str:
     if not report.unprotected:
         return "every rule meters what it names"
     high = sum(one.severity == "high" for one in report.unprotected)
-    return f"{high:,} of them grave" if high else "none of them grave"
+    # The gravest stand first: where all that are shown are, those left out may be too.
+    some = "at least " if high == len(report.unprotected) and report.unprotected_left_out else ""
+    return f"{some}{high:,} grave" if high else "none grave"
 
 
 def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
@@ -94,12 +97,14 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         throttled = Tile("Throttled", share, f"{of_the_stretch(head)}, in {word}", Tone.OVER)
     peak = highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
     second = (
-        "no limit applied to you" if peak is None else f"you came to {person_percent(peak)} of your quota"
+        "no limit of your own applied to you"
+        if peak is None
+        else f"you came to {person_percent(peak)} of your own quota"
     )
     of_quota = (
         Tile("Highest use", "-", "no traffic of yours met a limit")
         if peak is None
-        else Tile("Highest use", person_percent(peak), "of your quota", used_tone(peak))
+        else Tile("Highest use", person_percent(peak), "of your own quota", used_tone(peak))
     )
     used = sorted(
         ((one.quota_type, sum(talker.amount for talker in one.talkers)) for one in report.talkers),

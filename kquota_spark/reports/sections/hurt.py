@@ -13,6 +13,7 @@ from kquota_spark.reports.sections.words import (
     rate_cell,
     sentence,
     share_text,
+    throttles_cell,
     type_word,
     used_cell,
 )
@@ -113,10 +114,10 @@ def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
         Cell(type_word(one.bucket.quota_type)),
         Cell(share_text(percent), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
         Cell("-") if one.throttled_requests is None else count_cell(one.throttled_requests),
-        Cell(person_ms(one.throttled_ms), f"{one.throttled_ms:,} ms") if one.throttled_ms else Cell("-"),
-        count_cell(one.episodes),
+        throttles_cell(one.throttled_ms),
+        Cell("-") if one.shared_with else count_cell(one.episodes),
         used_cell(one.peak_quota_used_percent),
-        rate_cell(one.bucket.quota_type, one.limit_per_s),
+        rate_cell(one.bucket.quota_type, one.limit_per_s, "-"),
         Cell(broker_text(one.worst_broker_id)),
         Cell(", ".join(one.clients)),
     )

@@ -11,8 +11,6 @@ from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.reports.audit_report import AuditReport, HeatMap, Line
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.sections.words import (
-    FULL_PERCENT,
-    NEAR_PERCENT,
     bucket_of,
     count_cell,
     counted,
@@ -22,18 +20,20 @@ from kquota_spark.reports.sections.words import (
     length,
     rate_cell,
     short_moment,
+    throttles_cell,
     type_word,
     used_cell,
 )
+from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
-BANDS = (50.0, NEAR_PERCENT, FULL_PERCENT, 150.0)
+BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
 """Where the colours of the heat map change; each value belongs to the band below, except 50 and 80 to that above."""
 _MOST_LINES = _MOST_HEAT_ROWS = 40
 
 
 def band(percent: float) -> int:
     """Index of a heat map's colour: 0 and 1 calm, 2 near (80 to 100), 3 and 4 over."""
-    if percent <= FULL_PERCENT:
+    if percent <= LIMIT_PERCENT:
         return sum(percent >= limit for limit in BANDS[:2])
     return 3 if percent <= BANDS[3] else 4
 
@@ -49,7 +49,7 @@ def limits_section(report: AuditReport) -> Section:
         anchor="limits",
         short="Near the limit",
         title="How near are you to your limits?" if is_own else "Who is near the limit?",
-        lead=_lead(near, over, is_empty=not blocks, is_own=is_own),
+        lead=_lead(near, over, is_empty=not blocks, is_own=is_own) + _of_shared(report),
         tone=Tone.OVER if over else Tone.NEAR if near else Tone.PLAIN,
         blocks=(*blocks, *([_lines(report, lines)] if lines else [])),
     )
@@ -60,14 +60,8 @@ def _order(heat: HeatMap) -> int:
 
 
 def near_and_over(report: AuditReport) -> tuple[int, int]:
-    """Buckets whose highest second was 80 to 100 % of the quota, and beyond."""
-    peaks = [
-        peak for heat in report.heat for row in heat.quota_used_percent if (peak := highest(row)) is not None
-    ]
-    return (
-        sum(NEAR_PERCENT <= peak <= FULL_PERCENT for peak in peaks),
-        sum(peak > FULL_PERCENT for peak in peaks),
-    )
+    """Buckets whose highest second was 80 to 100 % of the quota, and beyond; also those that are in no heat map."""
+    return sum(heat.near for heat in report.heat), sum(heat.over for heat in report.heat)
 
 
 def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
@@ -75,12 +69,22 @@ def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
         return "There is nothing to compare: no traffic met a limit in this stretch."
     if not near and not over:
         whose = "You never" if is_own else "Nobody"
-        return f"{whose} came within 80 % of a limit."
+        return f"{whose} came to 80 % of a limit."
     parts = [
         *([f"{counted(over, 'bucket')} went over the limit"] if over else []),
         *([f"{counted(near, 'bucket')} came to 80 % or more of it"] if near else []),
     ]
     return f"{' and '.join(parts)}."
+
+
+def _of_shared(report: AuditReport) -> str:
+    """On a tenant's page: others' numbers are in such a bucket, so it is in no heat map."""
+    shared = sum(one.shared_with > 0 for one in report.hurt)
+    return (
+        f" {counted(shared, 'bucket that you share was', 'buckets that you share were')} over the limit."
+        if shared
+        else ""
+    )
 
 
 def _heat(report: AuditReport, heat: HeatMap) -> Block:
@@ -177,7 +181,6 @@ def _points(report: AuditReport, line: Line) -> dict[str, Any]:
 def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
     limits = [value for value in line.limit_per_s if finite(value) is not None]
     changes = sum(before != after for before, after in pairwise(limits))
-    throttled_ms = sum(line.throttled_ms)
     return (
         Cell(bucket_of(line.bucket, report.head)),
         Cell(type_word(line.bucket.quota_type)),
@@ -185,5 +188,5 @@ def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
         rate_cell(line.bucket.quota_type, highest(line.rate_per_s), "-"),
         rate_cell(line.bucket.quota_type, limits[-1] if limits else None),
         count_cell(changes),
-        Cell(person_ms(throttled_ms), f"{throttled_ms:,} ms"),
+        throttles_cell(sum(line.throttled_ms)),
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kquota_spark.formats.person_units import person_ms
 from kquota_spark.reports.audit_report import Agreement, AuditReport, Confidence, Trust
+from kquota_spark.reports.confidence import MOST_LAG_MS
 from kquota_spark.reports.sections.parts import Block, Cell, Column, Section, Tile, Tone, table_of
 from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
 
-_LATE_MS = 600_000
 _TONES = {Trust.YES: Tone.GOOD, Trust.WITH_CARE: Tone.NEAR, Trust.NO: Tone.OVER}
 _LEADS = {
     Trust.YES: "Yes:",
@@ -68,8 +68,10 @@ def _agreement(found: Confidence) -> Tile:
 def _lag(found: Confidence) -> Tile:
     if found.lag_ms is None:
         return Tile("Lag", "-", "nothing was judged in this stretch", Tone.NEAR)
-    tone = Tone.NEAR if found.lag_ms > _LATE_MS else Tone.PLAIN
-    return Tile("Lag", _lag_text(found.lag_ms), "from the newest verdict to the end of the stretch", tone)
+    tone = Tone.NEAR if found.lag_ms > MOST_LAG_MS else Tone.PLAIN
+    return Tile(
+        "Lag", _lag_text(found.lag_ms), "from the newest verdict to the end of the stretch, or to now", tone
+    )
 
 
 def _lag_text(lag_ms: int) -> str:

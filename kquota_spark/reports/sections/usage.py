@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from kquota_spark.formats.person_units import amount_text, broker_text, person_ms, rate_text
+from kquota_spark.formats.person_units import amount_text, broker_text, rate_text
 from kquota_spark.reports.audit_report import AuditReport, Skew, Talkers
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.sections.words import (
@@ -17,6 +17,7 @@ from kquota_spark.reports.sections.words import (
     in_order,
     rate_cell,
     share_text,
+    throttles_cell,
     type_word,
 )
 
@@ -88,10 +89,10 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
             amount_cell(of_type.quota_type, one.amount),
             Cell(share_text(one.share_percent), f"{one.share_percent:.4f} %", bar_percent=one.share_percent),
             Cell(share_text(min(so_far, 100.0))),
-            count_cell(one.requests),
+            Cell("-") if one.requests is None else count_cell(one.requests),
             rate_cell(of_type.quota_type, one.mean_per_s),
             rate_cell(of_type.quota_type, one.peak_per_s),
-            Cell(person_ms(one.observed_throttle_ms), f"{one.observed_throttle_ms:,} ms"),
+            throttles_cell(one.observed_throttle_ms),
         )
         for one, so_far in zip(ordered, running, strict=True)
     )
@@ -172,7 +173,7 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
         Column("limit on a broker", is_number=True),
         Column("brokers in use", is_number=True),
         Column("limit on the cluster", is_number=True),
-        Column("used on the cluster", is_number=True),
+        Column("used while active", is_number=True),
         Column("with one more broker", is_number=True),
     )
     rows = (
@@ -190,7 +191,8 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
     )
     return Block(
         "What the limits are on the whole cluster",
-        "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use.",
+        "Every broker enforces the whole limit alone: the cluster allows the limit times the brokers in use. Used is "
+        "the mean of each broker's rate over the seconds with traffic, added up; the limit is the last one in force.",
         table=table_of("Limit on a broker and on the cluster", columns, rows, len(spread)),
         is_table_open=True,
     )

@@ -6,13 +6,19 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from kquota_spark.formats.person_units import amount_text, bucket_text, person_name, person_percent, rate_text
+from kquota_spark.formats.person_units import (
+    amount_text,
+    bucket_text,
+    person_ms,
+    person_name,
+    person_percent,
+    rate_text,
+)
 from kquota_spark.model.entities import Default, IpEntity, parse_entity
-from kquota_spark.reports.audit_report import BucketName, Head
+from kquota_spark.reports.audit_report import BucketName, Confidence, Head
 from kquota_spark.reports.sections.parts import Cell, Tone
+from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
-NEAR_PERCENT, FULL_PERCENT = 80.0, 100.0
-"""Where a client is near its limit, and beyond which a broker throttles (KIP-13: above 100 only)."""
 _UNITS = {
     "produce": "bytes",
     "fetch": "bytes",
@@ -93,13 +99,21 @@ def length(duration_ms: int) -> str:
 
 
 def of_the_stretch(head: Head) -> str:
-    """`of the day` where it is one, else `of the time`."""
+    """`of the day` where it is one and is known, else `of the time`."""
+    if not head.is_covered:
+        return "of the time covered"
     return "of the day" if head.to_ms - head.from_ms == _DAY_MS else "of the time"
 
 
+def is_sampled(found: Confidence) -> bool:
+    """Whether JMX alone tells: it knows nothing of traffic without a quota."""
+    return found.sources == ("jmx",)
+
+
 def done_word(quota_type: str) -> str:
-    """What was done with an amount: `252 MB produced`."""
-    return {"produce": "produced", "fetch": "fetched"}.get(quota_type, type_word(quota_type))
+    """What was done with an amount: `252 MB produced`, `6 partitions changed`."""
+    done = {"produce": "produced", "fetch": "fetched", "controller_mutation": "partitions changed"}
+    return done.get(quota_type, type_word(quota_type))
 
 
 def in_order(quota_type: str) -> int:
@@ -159,6 +173,11 @@ def amount_cell(quota_type: str, amount: int) -> Cell:
     return Cell(amount_text(quota_type, amount), exact=f"{amount:,} {_UNITS.get(quota_type, '')}".strip())
 
 
+def throttles_cell(throttled_ms: int | None) -> Cell:
+    """A sum of throttles; `-` where there is none, or only JMX tells of the bucket, which knows no sum."""
+    return Cell(person_ms(throttled_ms), exact=f"{throttled_ms:,} ms") if throttled_ms else Cell("-")
+
+
 def used_cell(percent: float | None) -> Cell:
     """Percent of a quota, marked from 80 and above 100."""
     if finite(percent) is None or percent is None:
@@ -168,6 +187,6 @@ def used_cell(percent: float | None) -> Cell:
 
 def used_tone(percent: float) -> Tone:
     """Near from 80, over above 100."""
-    if percent > FULL_PERCENT:
+    if percent > LIMIT_PERCENT:
         return Tone.OVER
     return Tone.NEAR if percent >= NEAR_PERCENT else Tone.PLAIN
