@@ -177,8 +177,9 @@ def _address(options: argparse.Namespace) -> ClusterAddress:
         servers = properties.pop("bootstrap.servers", "")
         named = Named(f"bootstrap.servers in {path}", str(path), "a context with --zookeeper")
         return of_brokers(Quotas(), servers, properties, named)
-    name = options.kafka or load_contexts(contexts_file(os.environ)).in_use
-    if not name:
+    # A name that came out empty, as of an unset variable, is none: another cluster must not stand in for it.
+    name = load_contexts(contexts_file(os.environ)).in_use if options.kafka is None else options.kafka
+    if name == "":
         raise UserError("which cluster: give --kafka CONTEXT or --config FILE; kquota context add saves one")
     return address_of_context(name)
 

@@ -165,3 +165,12 @@ def test_a_rate_is_a_number(value: str) -> None:
     with pytest.raises(SystemExit) as ended:
         kfk("create", "--user=a", f"--produce-rate={value}")
     assert ended.value.code == 2
+
+
+def test_an_empty_name_of_a_context_is_not_the_one_in_use(cluster: KfkCluster) -> None:
+    """`--kafka "$UNSET"` of a script."""
+    run("context", "use", "cp-demo")
+    assert run("kfk", "delete", "--user=alice", "--all", "--dry-run")[0] == 0
+    wrong = "kquota: which cluster: give --kafka CONTEXT or --config FILE; kquota context add saves one\n"
+    assert run("kfk", "delete", "--kafka", "", "--user=alice", "--all") == (1, "", wrong)
+    assert cluster.altered == []
