@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kquota_spark import __version__
 from kquota_spark.cli.cluster_choice import ClusterAddress, address_of_context, of_brokers, opened_cluster
+from kquota_spark.cli.entity_options import require_name
 from kquota_spark.cli.kfk_selection import chosen, given_kinds, only_one, queried
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import EntityResult, apply_edits, exact_text, exit_code, show_results
@@ -128,6 +129,7 @@ def run_create(options: argparse.Namespace) -> int:
         key: getattr(options, name) for name, key in _RATES.items() if getattr(options, name) is not None
     }
     _check_keys(entity, values)
+    require_name(entity, is_set=True)
     with _cluster(options) as cluster:
         before = cluster.read().get(entity, {}) if options.output else {}
         edits = [QuotaEdit(entity, key, before.get(key), value) for key, value in values.items()]
@@ -148,6 +150,8 @@ def run_delete(options: argparse.Namespace) -> int:
         raise UserError("--all removes every quota: leave out the options of single ones, or --all")
     if not options.all:
         _check_keys(only_one(entities), keys)
+    for entity in entities:
+        require_name(entity, is_set=False)
     with _cluster(options) as cluster:
         found = cluster.read() if options.all or options.dry_run or options.output else {}
         going: QuotaSet = {
