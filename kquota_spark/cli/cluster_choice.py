@@ -152,7 +152,9 @@ def address_of_context(name: str, config: Path | None = None) -> ClusterAddress:
     """
     context = saved_context(name)
     if config is not None and not (context.bootstrap_server or context.zookeeper):
-        raise UserError(f"context {name} is {context.address}, and --config {config} another: leave one of them out")
+        raise UserError(
+            f"context {name} is {context.address}, and --config {config} another: leave one of them out"
+        )
     settings = Settings()
     if config is not None or context.config:
         settings = load_settings(config or Path(context.config))

@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from kquota_spark import __version__
 from kquota_spark.cli.command_groups import all_commands, listing, module_of
@@ -68,8 +69,16 @@ def _told() -> tuple[type[Exception], ...]:
     return UserError, CallbackError
 
 
+def _open_missing_streams() -> None:
+    """Where a caller closed a standard stream (`<&-`, some daemons), Python has None: nobody is there, no traceback."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - to the end
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_missing_streams()
     if "_ARGCOMPLETE" in os.environ:
         # The shell wants to know what may stand there; this ends the process.
         from kquota_spark.cli.completion import complete
