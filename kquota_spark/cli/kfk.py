@@ -28,7 +28,8 @@ from kquota_spark.formats.exchange.kfk import as_line
 from kquota_spark.io.client_properties import read_properties
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.io.quota_admin import Named
-from kquota_spark.model.entities import AnyEntity
+from kquota_spark.model.entities import AnyEntity, IpEntity
+from kquota_spark.model.ip_quotas import in_spelling_of
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
@@ -131,7 +132,10 @@ def run_create(options: argparse.Namespace) -> int:
     _check_keys(entity, values)
     require_name(entity, is_set=True)
     with _cluster(options) as cluster:
-        before = cluster.read().get(entity, {}) if options.output else {}
+        quotas = cluster.read() if options.output or isinstance(entity, IpEntity) else {}
+        # An address that is set in another spelling is altered there: a second entry would overwrite the first.
+        [entity] = in_spelling_of({entity: {}}, quotas)
+        before = quotas.get(entity, {})
         edits = [QuotaEdit(entity, key, before.get(key), value) for key, value in values.items()]
         if options.dry_run and options.output is None:
             _print_array({entity: values}, [entity])
@@ -153,7 +157,9 @@ def run_delete(options: argparse.Namespace) -> int:
     for entity in entities:
         require_name(entity, is_set=False)
     with _cluster(options) as cluster:
-        found = cluster.read() if options.all or options.dry_run or options.output else {}
+        is_of_ip = any(isinstance(entity, IpEntity) for entity in entities)
+        found = cluster.read() if options.all or options.dry_run or options.output or is_of_ip else {}
+        entities = list(in_spelling_of({entity: {} for entity in entities}, found))
         going: QuotaSet = {
             entity: {key: value for key, value in found.get(entity, {}).items() if options.all or key in keys}
             for entity in entities

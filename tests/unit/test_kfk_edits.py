@@ -182,3 +182,17 @@ def test_an_empty_name_of_a_context_is_not_the_one_in_use(cluster: KfkCluster) -
     wrong = "kquota: which cluster: give --kafka CONTEXT or --config FILE; kquota context add saves one\n"
     assert run("kfk", "delete", "--kafka", "", "--user=alice", "--all") == (1, "", wrong)
     assert cluster.altered == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rate"),
+    [(["create", "--connection-rate=6"], 6.0), (["delete", "--connection-rate"], None), (["delete", "--all"], None)],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_an_address_in_another_spelling_is_altered_where_it_is(
+    arguments: list[str], rate: float | None, cluster: KfkCluster
+) -> None:
+    there = IpEntity("0:0:0:0:0:0:0:1")
+    cluster.quotas = {there: {CONNECTIONS: 5.0}}
+    assert kfk(*arguments, "--ip=::1")[0] == 0
+    assert cluster.altered == [(there, {CONNECTIONS: rate})]
