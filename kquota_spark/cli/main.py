@@ -86,8 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complete(parser_for)
     words = sys.argv[1:] if arguments is None else arguments
     options = parser_for(words).parse_args(words)
+    code = 0
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()  # here, because at the end of Python a reader that went away is a message and a 120
+        return code
     except _told() as error:
         # Line feeds part the problems of a quota file; all else may be a name that somebody else chose.
         for line in str(error).split("\n"):
@@ -96,9 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (kquota ... | head); nothing is wrong.
+        # The reader of our output went away (kquota ... | head); nothing is wrong but what the command found.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return code
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ from kquota_spark.model.quota_set import QuotaEdit
 
 _COLUMNS = ("entity", "key", "before", "after", "change", "status", "detail")
 _PROGRESS_EVERY_S = 2.0
+_MOST_EXACT = 1e20
+"""Beyond it, and beyond every long of Kafka's, the digits of a double are not those that anybody wrote."""
 
 
 class Status(Enum):
@@ -140,6 +142,7 @@ def apply_edits(
     """Make edits in place, one request an entity; with `validate_only` only ask whether the cluster would take them.
 
     What the cluster refuses does not stop the others. After no answer the rest is not tried: it would wait as long.
+    Nor after Ctrl-C, which must not leave a person without knowing how far it came.
     """
     waiting = list(_by_entity(edits))
     done = Status.ACCEPTED if validate_only else Status.APPLIED
@@ -154,8 +157,9 @@ def apply_edits(
             refusal = cluster.alter(
                 entity, {edit.key: edit.after for edit in of_one}, validate_only=validate_only
             )
-        except UserError as error:
-            results.append(EntityResult(entity, of_one, Status.FAILED, str(error)))
+        except (UserError, KeyboardInterrupt) as error:
+            words = str(error) or f"interrupted; whether {entity} was altered is not known"
+            results.append(EntityResult(entity, of_one, Status.FAILED, words))
             failed = True
             continue
         status = done if refusal is None else Status.REFUSED
@@ -236,7 +240,7 @@ def exact_text(value: float | None) -> str:
     """A value in Kafka's unit, every digit: who agrees to an edit must not see 1,000,001 as 1.0 MB/s."""
     if value is None:
         return "-"
-    return f"{int(value):,}" if value == value // 1 else repr(value)
+    return f"{int(value):,}" if value == value // 1 and abs(value) < _MOST_EXACT else repr(value)
 
 
 def _change(edit: QuotaEdit) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity
+from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from tests.unit.command_output import run
 from tests.unit.in_memory_cluster_quotas import InMemoryClusterQuotas
 
@@ -143,3 +146,47 @@ def test_a_path_that_cannot_be_looked_at_is_one_line(monkeypatch: pytest.MonkeyP
     assert run("context", "list") == (
         1, "", f"kquota: {name}: cannot be read: File name too long: KQUOTA_CONTEXTS names another file of contexts\n",
     )  # fmt: skip
+
+
+def test_after_an_interrupt_it_is_told_how_far_it_came(
+    cluster: InMemoryClusterQuotas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C while the second of three entities is altered."""
+    alter = cluster.alter
+
+    def interrupted(entity: AnyEntity, values: Mapping[AnyKey, float | None], **options: bool) -> str | None:
+        if entity == Entity("b"):
+            raise KeyboardInterrupt
+        return alter(entity, values, **options)
+
+    monkeypatch.setattr(cluster, "alter", interrupted)
+    rules = [f"- {{user: {user}, type: producer_byte_rate, value: 5}}\n" for user in "abc"]
+    (tmp_path / "quotas.yaml").write_text("".join(rules))
+    code, out, _ = run("import", "quotas.yaml", "--yes")
+    assert (code, cluster.altered) == (1, [(Entity("a"), {PRODUCE: 5.0})])
+    assert out.endswith(
+        "users/b: failed: interrupted; whether users/b was altered is not known\n"
+        "entities: 1 applied, 1 failed, 1 not tried (a cluster in memory)\n"
+    )
+
+
+def test_a_reader_that_went_away_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    """`kquota drift quotas.yaml --context prod | head`: 2 is drift, whoever reads it."""
+    (tmp_path / "two.yaml").write_text("- {user: a, type: producer_byte_rate, value: 5}\n")
+    (tmp_path / "one.yaml").write_text("- {user: a, type: producer_byte_rate, value: 6}\n")
+    ours, theirs = os.pipe()
+    os.close(ours)
+    asked = ["-m", "kquota_spark.cli.main", "diff", "one.yaml", "two.yaml", "--by", "text"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    ended = subprocess.run(
+        [sys.executable, *asked], stdout=theirs, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(theirs)
+    assert (ended.returncode, ended.stderr) == (2, b"")
+
+
+def test_a_number_beyond_all_of_kafka_does_not_fill_the_screen() -> None:
+    asked = ("--name", "user=alice", "--add", "request_percentage=1e300", "--dry-run")
+    assert run("alter", *asked)[1].splitlines()[1] == (
+        "users/alice  request_percentage       -  1e+300  set     would be applied"
+    )
