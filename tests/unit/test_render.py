@@ -146,7 +146,12 @@ def test_yaml_is_the_envelope_of_json_in_characters_that_no_terminal_acts_on() -
 
 
 def test_a_mapping_in_csv_is_json_as_a_list_is() -> None:
-    row = {"client": {"user": "o'neil", "client_id": None}, "bytes": ["a", None], "time": None, "share": True}
+    row: dict[str, object] = {
+        "client": {"user": "o'neil", "client_id": None},
+        "bytes": ["a", None],
+        "time": None,
+        "share": True,
+    }
     [_, *cells] = csv.reader(io.StringIO(csv_report(_report(row))))
     assert cells == [['{"user": "o\'neil", "client_id": null}', '["a", null]', "", "true"]]
 
