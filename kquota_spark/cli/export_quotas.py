@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.options import now_ms, settings_of, time_argument
 from kquota_spark.cli.page import print_as_it_is, say
+from kquota_spark.cli.quota_edits import entities_text
 from kquota_spark.cli.render import Report, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
@@ -83,9 +84,10 @@ def run_export(options: argparse.Namespace) -> int:
     else:
         replace_file(options.to, text.encode())
         values = sum(map(len, quotas.values()))
-        entities = "1 entity" if len(quotas) == 1 else f"{len(quotas):,} entities"
         say(
-            terminal_text(f"{entities}, {values:,} values of {origin} in {options.to} ({form.name})"),
+            terminal_text(
+                f"{entities_text(len(quotas))}, {values:,} values of {origin} in {options.to} ({form.name})"
+            ),
             sys.stderr,
         )
     return 0

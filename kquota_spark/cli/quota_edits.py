@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
@@ -100,7 +100,7 @@ def carry_out(
     else:
         if edits and not options.yes:
             show_edits(edits, options, command=command, origin=cluster.origin)
-            question = f"Change {_counted({edit.entity for edit in edits})} of {cluster.origin}?"
+            question = f"Change {entities_text(len({edit.entity for edit in edits}))} of {cluster.origin}?"
             if not confirmed(options, question):
                 say("nothing was changed", sys.stderr)
                 return 1
@@ -258,11 +258,12 @@ def _sum_text(edits: Sequence[QuotaEdit]) -> str:
     counts = [
         f"{words.count(word):,} {word}" for word in ("set", "raised", "lowered", "removed") if word in words
     ]
-    return f"{_counted({edit.entity for edit in edits})}; values: {', '.join(counts)}"
+    return f"{entities_text(len({edit.entity for edit in edits}))}; values: {', '.join(counts)}"
 
 
-def _counted(entities: Set[AnyEntity]) -> str:
-    return f"{len(entities):,} {'entity' if len(entities) == 1 else 'entities'}"
+def entities_text(count: int) -> str:
+    """`1 entity`, `2,000 entities`."""
+    return f"{count:,} {'entity' if count == 1 else 'entities'}"
 
 
 def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:
