@@ -158,7 +158,8 @@ def apply_edits(
                 entity, {edit.key: edit.after for edit in of_one}, validate_only=validate_only
             )
         except (UserError, KeyboardInterrupt) as error:
-            words = str(error) or f"interrupted; whether {entity} was altered is not known"
+            unknown = "" if validate_only else f"; whether {entity} was altered is not known"
+            words = str(error) or f"interrupted{unknown}"
             results.append(EntityResult(entity, of_one, Status.FAILED, words))
             failed = True
             continue

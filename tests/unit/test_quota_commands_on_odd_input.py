@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
+from kquota_spark.errors import UnreachableError
+from kquota_spark.io.admin_quotas import admin_quotas
+from kquota_spark.io.quota_admin import Named
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from tests.unit.command_output import run
@@ -162,6 +165,8 @@ def test_after_an_interrupt_it_is_told_how_far_it_came(
     monkeypatch.setattr(cluster, "alter", interrupted)
     rules = [f"- {{user: {user}, type: producer_byte_rate, value: 5}}\n" for user in "abc"]
     (tmp_path / "quotas.yaml").write_text("".join(rules))
+    out = run("import", "quotas.yaml", "--dry-run")[1]
+    assert "\nusers/b: failed: interrupted\nentities: 1 would be applied, 1 failed, 1 not tried (" in out
     code, out, _ = run("import", "quotas.yaml", "--yes")
     assert (code, cluster.altered) == (1, [(Entity("a"), {PRODUCE: 5.0})])
     assert out.endswith(
@@ -190,3 +195,14 @@ def test_a_number_beyond_all_of_kafka_does_not_fill_the_screen() -> None:
     assert run("alter", *asked)[1].splitlines()[1] == (
         "users/alice  request_percentage       -  1e+300  set     would be applied"
     )
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_of_a_dry_run_nobody_is_left_to_wonder_whether_it_altered(validate_only: bool) -> None:
+    with (
+        admin_quotas("127.0.0.1:1", {}, timeout_ms=100, named=Named()) as brokers,
+        pytest.raises(UnreachableError) as raised,
+    ):
+        brokers.alter(ALICE, {PRODUCE: 5.0}, validate_only=validate_only)
+    wonders = "whether users/alice was altered is not known" in str(raised.value)
+    assert wonders is not validate_only
