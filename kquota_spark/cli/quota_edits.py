@@ -141,16 +141,18 @@ def apply_edits(
 ) -> list[EntityResult]:
     """Make edits in place, one request an entity; with `validate_only` only ask whether the cluster would take them.
 
-    What the cluster refuses does not stop the others. After no answer the rest is not tried: it would wait as long.
-    Nor after Ctrl-C, which must not leave a person without knowing how far it came.
+    What the cluster refuses does not stop the others; only what would just remove is not tried once a value was
+    refused, because it may be what limits meanwhile those whom the value is for. After no answer the rest is not
+    tried: it would wait as long. Nor after Ctrl-C, which must not leave a person without knowing how far it came.
     """
     waiting = list(_by_entity(edits))
     done = Status.ACCEPTED if validate_only else Status.APPLIED
     results: list[EntityResult] = []
     told_s = time.monotonic()
-    failed = False
+    failed = has_refused_value = False
     for entity, of_one in waiting:
-        if failed:
+        has_value = any(edit.after is not None for edit in of_one)
+        if failed or (has_refused_value and not has_value):
             results.append(EntityResult(entity, of_one, Status.NOT_TRIED))
             continue
         try:
@@ -163,6 +165,7 @@ def apply_edits(
             results.append(EntityResult(entity, of_one, Status.FAILED, words))
             failed = True
             continue
+        has_refused_value |= has_value and refusal is not None
         status = done if refusal is None else Status.REFUSED
         results.append(EntityResult(entity, of_one, status, refusal or ""))
         if time.monotonic() - told_s > _PROGRESS_EVERY_S and sys.stderr.isatty():

@@ -175,6 +175,22 @@ def test_after_an_interrupt_it_is_told_how_far_it_came(
     )
 
 
+def test_replace_removes_nothing_once_a_value_of_the_file_is_refused(
+    cluster: InMemoryClusterQuotas, tmp_path: Path
+) -> None:
+    """The default that the file does not name is what limits alice as long as she has no limit of her own."""
+    cluster.quotas = {Entity(DEFAULT): {PRODUCE: 5.0}}
+    rules = [
+        f"- {{user: {user}, type: producer_byte_rate, value: {value}}}\n"
+        for user, value in (("a", 0), ("b", 7))
+    ]
+    (tmp_path / "quotas.yaml").write_text("".join(rules))
+    for way in ("--dry-run", "--yes"):
+        code, out, _ = run("import", "quotas.yaml", "--replace", way)
+        assert (code, "1 refused, 1 not tried" in out) == (1, True)
+    assert cluster.quotas == {Entity("b"): {PRODUCE: 7.0}, Entity(DEFAULT): {PRODUCE: 5.0}}
+
+
 def test_a_reader_that_went_away_does_not_change_the_exit_code(tmp_path: Path) -> None:
     """`kquota drift quotas.yaml --context prod | head`: 2 is drift, whoever reads it."""
     (tmp_path / "two.yaml").write_text("- {user: a, type: producer_byte_rate, value: 5}\n")
