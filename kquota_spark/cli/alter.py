@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
-from kquota_spark.cli.entity_options import add_entity_options, asked_entity
+from kquota_spark.cli.entity_options import add_entity_options, asked_entity, require_name
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_edits import add_edit_options, carry_out
 from kquota_spark.errors import UserError
@@ -129,9 +129,7 @@ def _wanted(entity: AnyEntity, options: argparse.Namespace) -> _Values:
     for key in names:
         if names.count(key) > 1:
             options.usage(f"{key} is named twice, expected once")
-    has_empty_name = "" in parts_of(entity).values()
-    if has_empty_name and options.add:
-        raise UserError(f"{entity}: nobody has an empty name; the default is named by --default")
+    require_name(entity, is_set=bool(options.add))
     return {_key(entity, key): None if value is None else _value(entity, key, value) for key, value in pairs}
 
 

@@ -147,9 +147,14 @@ def address_of_context(name: str, config: Path | None = None) -> ClusterAddress:
             for another cluster.
 
     Raises:
-        UserError: there is none of this name, or one of its files cannot be read.
+        UserError: there is none of this name, one of its files cannot be read, or the settings would be another
+            cluster than the context.
     """
     context = saved_context(name)
+    if config is not None and not (context.bootstrap_server or context.zookeeper):
+        raise UserError(
+            f"context {name} is {context.address}, and --config {config} another: leave one of them out"
+        )
     settings = Settings()
     if config is not None or context.config:
         settings = load_settings(config or Path(context.config))

@@ -121,4 +121,5 @@ _NAMES: dict[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "--user": _users,
     "--client": _client_ids,
     "--context": _contexts,
+    "--kafka": _contexts,
 }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.entity_options import add_entity_options, asked_filter
-from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import add_output_options, limit_of
-from kquota_spark.cli.quota_edits import exact_text
+from kquota_spark.cli.page import print_as_it_is
+from kquota_spark.cli.quota_edits import entities_text, exact_text
 from kquota_spark.cli.render import FORMATS, Report, Row, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
@@ -50,7 +49,7 @@ def run_describe(options: argparse.Namespace) -> int:
         origin = cluster.origin
     entities = list(wanted.among(quotas))
     if options.output == _SENTENCES:
-        sys.stdout.write(_sentences({entity: quotas[entity] for entity in entities}))
+        print_as_it_is(_sentences({entity: quotas[entity] for entity in entities}))
         return 0
     rows = [row for entity in entities for row in _rows(entity, quotas)]
     limit = limit_of(options)
@@ -61,7 +60,7 @@ def run_describe(options: argparse.Namespace) -> int:
         _COLUMNS,
         rows[:limit],
         _shown(),
-        footer=f"{counted(len(entities), 'entity').replace('entitys', 'entities')} of {where}{more}",
+        footer=f"{entities_text(len(entities))} of {where}{more}",
         when_empty=f"no quotas match, of {len(quotas):,} entities that have any ({where})",
         envelope={"cluster": origin},
     )

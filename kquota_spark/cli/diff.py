@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kquota_spark.cli.cluster_choice import add_cluster_options
 from kquota_spark.cli.diff_page import print_diff
 from kquota_spark.cli.options import add_output_options, limit_of, settings_of, time_argument
-from kquota_spark.cli.quota_sides import Side, chosen_side, named_side
+from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, named_side
 from kquota_spark.cli.render import Report, Row, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.person_units import iso_time
@@ -95,9 +95,7 @@ def _found(options: argparse.Namespace) -> Found:
     if len(options.sides) > 2:
         options.usage("more than two sides")
     if len(options.sides) == 2:
-        if options.at is not None or any(
-            map(vars(options).get, ("context", "bootstrap_server", "zookeeper"))
-        ):
+        if options.at is not None or options.command_config is not None or has_cluster_option(options):
             raise UserError("two sides are named already: leave --at and the cluster out")
         before, after = map(named_side, options.sides)
     else:

@@ -15,7 +15,7 @@ from kquota_spark.cli.quota_edits import exact_text
 from kquota_spark.cli.quota_sides import Side, chosen_side, named_side
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.formats.escape import terminal_text
-from kquota_spark.formats.person_units import clock_time, type_text
+from kquota_spark.formats.person_units import clock_time, iso_time, type_text
 from kquota_spark.model.drift import Drift, Editor
 from kquota_spark.model.quota_diff import text_edits
 from kquota_spark.model.quota_tree import quota_type_of
@@ -66,7 +66,12 @@ def run_drift(options: argparse.Namespace) -> int:
         _shown(rows),
         times=frozenset({"since", "since_before", "edited_at", "edited_before"}),
         colour=lambda _: Colour.YELLOW,
-        envelope={"declared": declared.origin, "cluster": there.origin, "has_history": found.has_history},
+        envelope={
+            "declared": declared.origin,
+            "cluster": there.origin,
+            "known_through": None if there.known_through_ms is None else iso_time(there.known_through_ms),
+            "has_history": found.has_history,
+        },
     )
     show(report, options.output)
     if options.output == "table":
@@ -127,6 +132,8 @@ def _by(editor: Editor | None) -> str:
 
 def _print_notes(declared: Side, there: Side, found: DriftFound, limit: int | None) -> None:
     page = Page()
+    if there.known_through_ms is not None:
+        page.paragraph("", f"edits after {iso_time(there.known_through_ms)} are not known", indent=0)
     names = f"{terminal_text(there.origin)}, declared by {terminal_text(declared.origin)}"
     if not found.drifts:
         page.paragraph("", f"no drift: {names}", indent=0)

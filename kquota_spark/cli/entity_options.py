@@ -12,8 +12,9 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
+from kquota_spark.errors import UserError
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Default
-from kquota_spark.model.entity_filter import ANY, AnyName, EntityFilter, EntityType, entity_of
+from kquota_spark.model.entity_filter import ANY, AnyName, EntityFilter, EntityType, entity_of, parts_of
 
 _TYPES = {kind.value: kind for kind in EntityType}
 _PLURALS = {"users": EntityType.USER, "clients": EntityType.CLIENT_ID, "ips": EntityType.IP}
@@ -83,6 +84,24 @@ def asked_entity(options: argparse.Namespace) -> AnyEntity:
         return entity_of(parts)
     except ValueError as error:
         _wrong(options, str(error))
+
+
+def require_name(entity: AnyEntity, *, is_set: bool) -> None:
+    """See that somebody can have the names of an entity.
+
+    What a migration made of a default (KAFKA-16411) can still be removed: only to set it is refused.
+
+    Raises:
+        UserError: a name that is empty or reads as the default's, or is not UTF-8.
+    """
+    from kquota_spark.formats.exchange.reading import name_problem
+
+    for kind, name in parts_of(entity).items():
+        if name != "" and (problem := name_problem(name)) is not None:
+            raise UserError(f"{kind.value} {name!r}: {problem}")
+        if is_set and name in ("", DEFAULT.value):
+            has = "has an empty name" if name == "" else f"is called {name}"
+            raise UserError(f"{entity}: nobody {has}; the default has an option of its own, see --help")
 
 
 def _asked(options: argparse.Namespace) -> list[_Part]:

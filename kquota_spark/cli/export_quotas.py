@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.options import now_ms, settings_of, time_argument
-from kquota_spark.cli.page import say
+from kquota_spark.cli.page import print_as_it_is, say
+from kquota_spark.cli.quota_edits import entities_text
 from kquota_spark.cli.render import Report, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
@@ -79,13 +80,14 @@ def run_export(options: argparse.Namespace) -> int:
     if not quotas:
         say(terminal_text(f"kquota: note: no quotas in {origin}"), sys.stderr)
     if options.to is None:
-        _print(text)
+        print_as_it_is(text)
     else:
         replace_file(options.to, text.encode())
         values = sum(map(len, quotas.values()))
-        entities = "1 entity" if len(quotas) == 1 else f"{len(quotas):,} entities"
         say(
-            terminal_text(f"{entities}, {values:,} values of {origin} in {options.to} ({form.name})"),
+            terminal_text(
+                f"{entities_text(len(quotas))}, {values:,} values of {origin} in {options.to} ({form.name})"
+            ),
             sys.stderr,
         )
     return 0
@@ -164,15 +166,3 @@ def _written(form: Format, quotas: QuotaSet, options: argparse.Namespace) -> str
         if not options.partial:
             problems.append("nothing was written: --partial leaves these out, other formats may say them")
         raise UserError("\n".join(problems)) from error
-
-
-def _print(text: str) -> None:
-    """To a terminal, with what it would act on escaped; to anything else as it is."""
-    if sys.stdout.isatty():
-        text = "\n".join(map(terminal_text, text.split("\n")))
-    try:
-        sys.stdout.write(text)
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"standard output is in {error.encoding}, which lacks {error.object[error.start]!r}: use --to FILE"
-        ) from error

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kquota_spark import __version__
 from kquota_spark.cli.cluster_choice import ClusterAddress, address_of_context, of_brokers, opened_cluster
+from kquota_spark.cli.entity_options import require_name
 from kquota_spark.cli.kfk_selection import chosen, given_kinds, only_one, queried
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import EntityResult, apply_edits, exact_text, exit_code, show_results
@@ -27,7 +28,8 @@ from kquota_spark.formats.exchange.kfk import as_line
 from kquota_spark.io.client_properties import read_properties
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.io.quota_admin import Named
-from kquota_spark.model.entities import AnyEntity
+from kquota_spark.model.entities import AnyEntity, IpEntity
+from kquota_spark.model.ip_quotas import in_spelling_of
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
@@ -128,8 +130,12 @@ def run_create(options: argparse.Namespace) -> int:
         key: getattr(options, name) for name, key in _RATES.items() if getattr(options, name) is not None
     }
     _check_keys(entity, values)
+    require_name(entity, is_set=True)
     with _cluster(options) as cluster:
-        before = cluster.read().get(entity, {}) if options.output else {}
+        quotas = cluster.read() if options.output or isinstance(entity, IpEntity) else {}
+        # An address that is set in another spelling is altered there: a second entry would overwrite the first.
+        [entity] = in_spelling_of({entity: {}}, quotas)
+        before = quotas.get(entity, {})
         edits = [QuotaEdit(entity, key, before.get(key), value) for key, value in values.items()]
         if options.dry_run and options.output is None:
             _print_array({entity: values}, [entity])
@@ -148,8 +154,12 @@ def run_delete(options: argparse.Namespace) -> int:
         raise UserError("--all removes every quota: leave out the options of single ones, or --all")
     if not options.all:
         _check_keys(only_one(entities), keys)
+    for entity in entities:
+        require_name(entity, is_set=False)
     with _cluster(options) as cluster:
-        found = cluster.read() if options.all or options.dry_run or options.output else {}
+        is_of_ip = any(isinstance(entity, IpEntity) for entity in entities)
+        found = cluster.read() if options.all or options.dry_run or options.output or is_of_ip else {}
+        entities = list(in_spelling_of({entity: {} for entity in entities}, found))
         going: QuotaSet = {
             entity: {key: value for key, value in found.get(entity, {}).items() if options.all or key in keys}
             for entity in entities
@@ -177,8 +187,9 @@ def _address(options: argparse.Namespace) -> ClusterAddress:
         servers = properties.pop("bootstrap.servers", "")
         named = Named(f"bootstrap.servers in {path}", str(path), "a context with --zookeeper")
         return of_brokers(Quotas(), servers, properties, named)
-    name = options.kafka or load_contexts(contexts_file(os.environ)).in_use
-    if not name:
+    # A name that came out empty, as of an unset variable, is none: another cluster must not stand in for it.
+    name = load_contexts(contexts_file(os.environ)).in_use if options.kafka is None else options.kafka
+    if name == "":
         raise UserError("which cluster: give --kafka CONTEXT or --config FILE; kquota context add saves one")
     return address_of_context(name)
 

@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from kquota_spark import __version__
 from kquota_spark.cli.command_groups import all_commands, listing, module_of
@@ -68,8 +69,16 @@ def _told() -> tuple[type[Exception], ...]:
     return UserError, CallbackError
 
 
+def _open_missing_streams() -> None:
+    """Where a caller closed a standard stream (`<&-`, some daemons), Python has None: nobody is there, no traceback."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - to the end
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_missing_streams()
     if "_ARGCOMPLETE" in os.environ:
         # The shell wants to know what may stand there; this ends the process.
         from kquota_spark.cli.completion import complete
@@ -77,8 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complete(parser_for)
     words = sys.argv[1:] if arguments is None else arguments
     options = parser_for(words).parse_args(words)
+    code = 0
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()  # here, because at the end of Python a reader that went away is a message and a 120
+        return code
     except _told() as error:
         # Line feeds part the problems of a quota file; all else may be a name that somebody else chose.
         for line in str(error).split("\n"):
@@ -87,9 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (kquota ... | head); nothing is wrong.
+        # The reader of our output went away (kquota ... | head); nothing is wrong but what the command found.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return code
 
 
 if __name__ == "__main__":

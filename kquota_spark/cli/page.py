@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TextIO
 
-from kquota_spark.formats.escape import cut, width
+from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import cut, terminal_text, width
 
 COLUMNS = 100
 _BOXES = "├└─…"
@@ -63,6 +64,23 @@ def say(text: str, stream: TextIO | None = None) -> None:
     encoding = out.encoding or "utf-8"
     out.write(f"{text}\n".encode(encoding, "backslashreplace").decode(encoding))
     out.flush()
+
+
+def print_as_it_is(text: str) -> None:
+    """What another program reads, as it is; on a terminal, what that would act on is escaped.
+
+    Raises:
+        UserError: standard output is in an encoding that lacks a character, which must not become another one.
+    """
+    if sys.stdout.isatty():
+        text = "\n".join(map(terminal_text, text.split("\n")))
+    try:
+        sys.stdout.write(text)
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"standard output is in {error.encoding}, which lacks {error.object[error.start]!r}: use kquota export "
+            "--to FILE"
+        ) from error
 
 
 def _can_encode(text: str, encoding: str) -> bool:

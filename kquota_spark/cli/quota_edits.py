@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
@@ -34,6 +34,8 @@ from kquota_spark.model.quota_set import QuotaEdit
 
 _COLUMNS = ("entity", "key", "before", "after", "change", "status", "detail")
 _PROGRESS_EVERY_S = 2.0
+_MOST_EXACT = 1e20
+"""Beyond it, and beyond every long of Kafka's, the digits of a double are not those that anybody wrote."""
 
 
 class Status(Enum):
@@ -98,7 +100,7 @@ def carry_out(
     else:
         if edits and not options.yes:
             show_edits(edits, options, command=command, origin=cluster.origin)
-            question = f"Change {_counted({edit.entity for edit in edits})} of {cluster.origin}?"
+            question = f"Change {entities_text(len({edit.entity for edit in edits}))} of {cluster.origin}?"
             if not confirmed(options, question):
                 say("nothing was changed", sys.stderr)
                 return 1
@@ -139,25 +141,31 @@ def apply_edits(
 ) -> list[EntityResult]:
     """Make edits in place, one request an entity; with `validate_only` only ask whether the cluster would take them.
 
-    What the cluster refuses does not stop the others. After no answer the rest is not tried: it would wait as long.
+    What the cluster refuses does not stop the others; only what would just remove is not tried once a value was
+    refused, because it may be what limits meanwhile those whom the value is for. After no answer the rest is not
+    tried: it would wait as long. Nor after Ctrl-C, which must not leave a person without knowing how far it came.
     """
     waiting = list(_by_entity(edits))
     done = Status.ACCEPTED if validate_only else Status.APPLIED
     results: list[EntityResult] = []
     told_s = time.monotonic()
-    failed = False
+    failed = has_refused_value = False
     for entity, of_one in waiting:
-        if failed:
+        has_value = any(edit.after is not None for edit in of_one)
+        if failed or (has_refused_value and not has_value):
             results.append(EntityResult(entity, of_one, Status.NOT_TRIED))
             continue
         try:
             refusal = cluster.alter(
                 entity, {edit.key: edit.after for edit in of_one}, validate_only=validate_only
             )
-        except UserError as error:
-            results.append(EntityResult(entity, of_one, Status.FAILED, str(error)))
+        except (UserError, KeyboardInterrupt) as error:
+            unknown = "" if validate_only else f"; whether {entity} was altered is not known"
+            words = str(error) or f"interrupted{unknown}"
+            results.append(EntityResult(entity, of_one, Status.FAILED, words))
             failed = True
             continue
+        has_refused_value |= has_value and refusal is not None
         status = done if refusal is None else Status.REFUSED
         results.append(EntityResult(entity, of_one, status, refusal or ""))
         if time.monotonic() - told_s > _PROGRESS_EVERY_S and sys.stderr.isatty():
@@ -236,7 +244,7 @@ def exact_text(value: float | None) -> str:
     """A value in Kafka's unit, every digit: who agrees to an edit must not see 1,000,001 as 1.0 MB/s."""
     if value is None:
         return "-"
-    return f"{int(value):,}" if value == value // 1 else repr(value)
+    return f"{int(value):,}" if value == value // 1 and abs(value) < _MOST_EXACT else repr(value)
 
 
 def _change(edit: QuotaEdit) -> str:
@@ -254,11 +262,12 @@ def _sum_text(edits: Sequence[QuotaEdit]) -> str:
     counts = [
         f"{words.count(word):,} {word}" for word in ("set", "raised", "lowered", "removed") if word in words
     ]
-    return f"{_counted({edit.entity for edit in edits})}; values: {', '.join(counts)}"
+    return f"{entities_text(len({edit.entity for edit in edits}))}; values: {', '.join(counts)}"
 
 
-def _counted(entities: Set[AnyEntity]) -> str:
-    return f"{len(entities):,} {'entity' if len(entities) == 1 else 'entities'}"
+def entities_text(count: int) -> str:
+    """`1 entity`, `2,000 entities`."""
+    return f"{count:,} {'entity' if count == 1 else 'entities'}"
 
 
 def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:

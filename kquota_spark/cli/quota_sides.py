@@ -31,7 +31,11 @@ def named_side(text: str) -> Side:
         UserError: it is neither, or cannot be read.
     """
     path = Path(text)
-    if path.exists() and not path.is_dir():
+    try:
+        is_file = path.exists() and not path.is_dir()
+    except OSError as error:
+        raise UserError(f"{text[:200]}: cannot be read: {error.strerror}") from error
+    if is_file:
         return file_side(path)
     try:
         address = address_of_context(text)

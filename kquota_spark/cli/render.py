@@ -164,7 +164,7 @@ def _plain_rows(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
-    """A header and one record a row; lists as JSON texts. On a terminal, controls are escaped as well."""
+    """A header and one record a row; lists and mappings as JSON texts. On a terminal, controls are escaped as well."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(report.columns)
@@ -224,4 +224,4 @@ def _csv_cell(value: Any) -> str:
         return csv_text(value)
     if value is None:
         return ""
-    return json_text(value) if isinstance(value, bool | list | tuple) else str(value)
+    return json_text(value) if isinstance(value, bool | list | tuple | dict) else str(value)

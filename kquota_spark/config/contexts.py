@@ -82,7 +82,13 @@ def load_contexts(path: Path) -> Contexts:
     Raises:
         UserError: the file cannot be read, or one line for each problem in it.
     """
-    if not path.exists():
+    try:
+        is_there = path.exists()
+    except OSError as error:  # such as that of another user's home, after su
+        raise UserError(
+            f"{path}: cannot be read: {error.strerror}: KQUOTA_CONTEXTS names another file of contexts"
+        ) from error
+    if not is_there:
         return Contexts()
     found = read_yaml_as(_File, path)
     problems = list(_problems(found))

@@ -238,7 +238,9 @@ def _read_duration(value: Any, where: str, problems: list[str]) -> int | None:
 
 def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
     if not isinstance(value, dict):
-        problems.append(f"{where or 'file'}: {_shown(value)}, expected a mapping of keys")
+        # A file that is one text is of another kind, such as client properties: it may begin with a password.
+        found = "a text" if not where and isinstance(value, str) else _shown(value)
+        problems.append(f"{where or 'file'}: {found}, expected a mapping of keys")
         return None
     hints = typing.get_type_hints(wanted)
     keeps_given = hints.pop("given", None) is not None

@@ -46,6 +46,8 @@ class AdminQuotas:
         try:
             refusal = self._admin.alter(entity, by_name, validate_only=validate_only)
         except UnreachableError as error:
+            if validate_only:
+                raise  # nothing can have been altered
             raise UnreachableError(f"{error}; whether {entity} was altered is not known") from error
         if refusal is None:
             if not validate_only:

@@ -94,6 +94,7 @@ def test_names_that_are_known_are_offered_and_quoted(known: tuple[dict[str, str]
     assert _bash(line.replace("--user al", "--user bo"), environment, directory) == ["bob "]
     assert _bash(line.replace("--user al", "--client "), environment, directory) == ["etl "]
     assert _bash("kquota describe --context p", environment, directory) == ["preprod", "prod"]
+    assert _bash("kquota kfk query --kafka p", environment, directory) == ["preprod", "prod"]
     assert not (directory / "harm").exists()
 
 

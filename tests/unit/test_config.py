@@ -141,7 +141,7 @@ MISTAKES = [
     ("ship: {files: 1=a.log}", "ship.files: '1=a.log', expected a list"),
     ("ship: {files: [a, 2]}", "ship.files[1]: 2, expected a text"),
     ("- a", "file: a list, expected a mapping of keys"),
-    ("just a text", "file: 'just a text', expected a mapping of keys"),
+    ("sasl.password=canary\nsecurity.protocol=SASL_SSL", "file: a text, expected a mapping of keys"),
     ("tables: a\nkafka: {}\ntables: b", "line 3: key 'tables' stands here twice"),
     ("kafka:\n  topic: a\n  topic: b", "line 3: key 'topic' stands here twice"),
     ("tables: &a x\ncheckpoints: *a", "line 2: aliases are not allowed"),

@@ -166,6 +166,18 @@ def test_a_context_takes_nothing_from_the_settings_of_the_directory(home: Path) 
     assert choice("--context", "old", "--config", "conf/kquota.yaml").quotas.zookeeper_login.user == "kquota"
 
 
+def test_settings_do_not_replace_the_cluster_of_a_context_that_is_one_by_its_own(home: Path) -> None:
+    """`--context prod --config other.yaml` must not alter the cluster of other.yaml."""
+    write_config(home, "quotas: {zookeeper_connect: 'prod:2181'}\n")
+    (home / "other.yaml").write_text("quotas: {zookeeper_connect: 'other:2181'}\n", encoding="utf-8")
+    run("context", "add", "prod", "--config", "conf/kquota.yaml")
+    assert choice("--context", "prod").quotas.zookeeper_connect == "prod:2181"
+    assert refused("--context", "prod", "--config", "other.yaml") == (
+        f"context prod is the cluster of {home}/conf/kquota.yaml, and --config other.yaml another: "
+        "leave one of them out"
+    )
+
+
 def test_without_an_option_it_is_the_one_that_there_is(home: Path) -> None:
     assert refused() == (
         "which cluster: give --bootstrap-server, --zookeeper, --context or --config, "

@@ -137,6 +137,7 @@ entity       type      declared        now           since  by
 users/alice  produce  1,000,000  2,000,000  11-21 05:41:00  admin, client cli
 users/bob    produce  1,000,000  3,000,000  11-21 05:42:00  enforcer, policy raise-throttled
 users/carol  produce  1,000,000  4,000,000  11-21 05:43:00  -
+edits after 2026-11-21T05:48:20Z are not known
 3 values not as declared: """)
 
 
@@ -155,7 +156,7 @@ def test_json(tmp_path: Path) -> None:
     root = tables(tmp_path / "t")
     code, out, _ = run("drift", declared(tmp_path, **ALL), "--tables", root, "--output", "json")
     answer = json.loads(out)
-    assert (code, answer["has_history"]) == (2, True)
+    assert (code, answer["has_history"], answer["known_through"]) == (2, True, "2026-11-21T05:48:20Z")
     assert answer["rows"][1] == {
         "entity": "users/bob", "key": "producer_byte_rate", "declared": 1e6, "now": 3e6,
         "since": "2026-11-21T05:42:00Z", "since_before": None, "edited_at": "2026-11-21T05:42:00Z",
@@ -167,7 +168,9 @@ def test_as_declared_is_0_and_quiet_prints_nothing(tmp_path: Path) -> None:
     root = tables(tmp_path / "t")
     same = {"alice": 2_000_000, "bob": 3_000_000, "carol": 4_000_000, "dora": 5_000_000}
     code, out, _ = run("drift", declared(tmp_path, **same), "--tables", root)
-    assert code == 0 and out.startswith("no drift: table quota_rules under")
+    [known, told, *_] = out.splitlines()
+    assert (code, known) == (0, "edits after 2026-11-21T05:48:20Z are not known")
+    assert told.startswith("no drift: table quota_rules under")
     assert run("drift", declared(tmp_path, **same), "--tables", root, "--quiet") == (0, "", "")
     assert run("drift", declared(tmp_path, **ALL), "--tables", root, "--quiet") == (2, "", "")
     code, out, err = run("drift", "nowhere", "--tables", root, "--quiet")

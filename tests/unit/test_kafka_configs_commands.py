@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +41,21 @@ def test_commands_are_quoted_for_a_shell_and_name_every_part() -> None:
         write({Entity("a\0"): {PRODUCE: 1.0}})
     with pytest.raises(ValueError, match="only written"):
         read(text)
+
+
+def test_a_command_that_fails_does_not_stop_the_others_and_is_not_lost(tmp_path: Path) -> None:
+    tool = tmp_path / "kafka-configs.sh"
+    tool.write_text('#!/bin/sh\necho "$7"\n[ "$7" != alice ]\n')
+    tool.chmod(0o755)
+    environment = {"BOOTSTRAP_SERVER": "b:9092", "PATH": f"{tmp_path}:{os.environ['PATH']}", "failed": "9"}
+
+    def ran(*users: str) -> tuple[int, list[str]]:
+        text = write({Entity(user): {PRODUCE: 1.0} for user in users})
+        ended = subprocess.run(
+            ["sh"], input=text, text=True, check=False, capture_output=True, env=environment
+        )
+        return ended.returncode, ended.stdout.split()
+
+    assert ran("alice", "bob") == (1, ["alice", "bob"])
+    assert ran("bob") == (0, ["bob"])
+    assert ran() == (0, [])

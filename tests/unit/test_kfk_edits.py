@@ -148,6 +148,14 @@ OF_USERS = "--produce-rate, --fetch-rate, --request-rate, --mutation-rate"
         (["create", "--ip=a", "--user=b", "--fetch-rate=1"], "--ip: an ip stands alone, without user and client"),
         (["create", "--user=a", "--user-default", "--fetch-rate=1"], "users/a and users/<default>: name one of them"),
         (["delete", "--user=a", "--user-default", "--fetch-rate"], "users/a and users/<default>: name one of them"),
+        (["create", "--user=<default>", "--fetch-rate=1"],
+         "users/%3Cdefault%3E: nobody is called <default>; the default has an option of its own, see --help"),
+        (["create", "--user=a", "--client=", "--fetch-rate=1"],
+         "users/a/clients/: nobody has an empty name; the default has an option of its own, see --help"),
+        (["create", "--client=\udcff", "--fetch-rate=1"],
+         "client-id '\\udcff': not UTF-8, as every name on the wire is"),
+        (["delete", "--client=\udcff", "--fetch-rate"],
+         "client-id '\\udcff': not UTF-8, as every name on the wire is"),
         (["delete", "--user=a", "--all", "--fetch-rate"],
          "--all removes every quota: leave out the options of single ones, or --all"),
     ],
@@ -165,3 +173,26 @@ def test_a_rate_is_a_number(value: str) -> None:
     with pytest.raises(SystemExit) as ended:
         kfk("create", "--user=a", f"--produce-rate={value}")
     assert ended.value.code == 2
+
+
+def test_an_empty_name_of_a_context_is_not_the_one_in_use(cluster: KfkCluster) -> None:
+    """`--kafka "$UNSET"` of a script."""
+    run("context", "use", "cp-demo")
+    assert run("kfk", "delete", "--user=alice", "--all", "--dry-run")[0] == 0
+    wrong = "kquota: which cluster: give --kafka CONTEXT or --config FILE; kquota context add saves one\n"
+    assert run("kfk", "delete", "--kafka", "", "--user=alice", "--all") == (1, "", wrong)
+    assert cluster.altered == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rate"),
+    [(["create", "--connection-rate=6"], 6.0), (["delete", "--connection-rate"], None), (["delete", "--all"], None)],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_an_address_in_another_spelling_is_altered_where_it_is(
+    arguments: list[str], rate: float | None, cluster: KfkCluster
+) -> None:
+    there = IpEntity("0:0:0:0:0:0:0:1")
+    cluster.quotas = {there: {CONNECTIONS: 5.0}}
+    assert kfk(*arguments, "--ip=::1")[0] == 0
+    assert cluster.altered == [(there, {CONNECTIONS: rate})]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 import pytest
@@ -141,6 +143,17 @@ def test_yaml_is_the_envelope_of_json_in_characters_that_no_terminal_acts_on() -
     assert yaml.safe_load(text) == json.loads(json_report(report))
     assert text.isascii() and all(char.isprintable() or char == "\n" for char in text)
     assert text.startswith("command: kquota test\nversion: 1\nrows:\n- client: ")
+
+
+def test_a_mapping_in_csv_is_json_as_a_list_is() -> None:
+    row: dict[str, object] = {
+        "client": {"user": "o'neil", "client_id": None},
+        "bytes": ["a", None],
+        "time": None,
+        "share": True,
+    }
+    [_, *cells] = csv.reader(io.StringIO(csv_report(_report(row))))
+    assert cells == [['{"user": "o\'neil", "client_id": null}', '["a", null]', "", "true"]]
 
 
 def test_csv_defuses_formulas_and_on_a_terminal_controls_too() -> None:

@@ -1,6 +1,7 @@
 """Command lines of `kafka-configs.sh --alter` that set the quotas, one an entity. Written only.
 
-They alter in place: what they do not name stays. Names are quoted for a POSIX shell.
+They alter in place: what they do not name stays. Names are quoted for a POSIX shell. A refusal of one entity
+does not stop the others, and the script ends with 1 then.
 
 Source: Kafka's `ConfigCommand`.
 """
@@ -18,6 +19,7 @@ _TYPES = {"user": "users", "client-id": "clients", "ip": "ips"}
 _HEAD = """\
 #!/bin/sh
 : "${BOOTSTRAP_SERVER:?expected host:port of a broker}"
+failed=0
 """
 
 
@@ -47,9 +49,10 @@ def write(quotas: QuotaSet) -> str:
             words += ["--entity-type", _TYPES[kind], *named]
         what = ",".join(f"{key.value}={number_text(value)}" for key, value in values.items())
         lines.append(
-            f'kafka-configs.sh --bootstrap-server "$BOOTSTRAP_SERVER" --alter {" ".join(words)} --add-config {what}\n'
+            f'kafka-configs.sh --bootstrap-server "$BOOTSTRAP_SERVER" --alter {" ".join(words)} --add-config {what} '
+            "|| failed=1\n"
         )
     if any("\0" in line for line in lines):
         msg = "a name with a NUL character, which no command line can hold"
         raise ValueError(msg)
-    return _HEAD + "".join(lines)
+    return f"{_HEAD}{''.join(lines)}exit $failed\n"

@@ -135,7 +135,7 @@ def guess(text: str, file_name: str = "") -> list[Format]:
         text: of the file.
         file_name: where it is known.
     """
-    beginning = text[:_LOOKED_AT_CHARACTERS]
+    beginning = text.removeprefix("\ufeff")[:_LOOKED_AT_CHARACTERS]  # as editors on Windows write it
     found = [each for each in FORMATS.values() if each.sign.search(beginning)]
     suffix = PurePath(file_name).suffix.lower()
     return [each for each in found or FORMATS.values() if suffix in each.suffixes] or found
