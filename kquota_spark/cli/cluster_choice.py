@@ -206,6 +206,16 @@ def of_brokers(
 
 def _of_settings(settings: Settings) -> ClusterAddress:
     quotas, kafka = settings.quotas, settings.kafka
+    address, is_given = {
+        "zookeeper": ("quotas.zookeeper_connect", "zookeeper_connect" in quotas.given),
+        "admin": ("kafka.bootstrap_servers", "bootstrap_servers" in kafka.given),
+        "file": ("", True),
+    }[quotas.source]
+    if not is_given:
+        raise UserError(
+            f"which cluster: the settings do not say {address}, and none is guessed: set it, or give "
+            "--zookeeper, --bootstrap-server or --context"
+        )
     if quotas.source == "zookeeper":
         return ClusterAddress(quotas, Named("quotas.zookeeper_connect", instead="quotas.source: admin"))
     if quotas.source == "admin":

@@ -54,6 +54,8 @@ class Kafka:
     client_id: str = "kquota-audit"
     options: dict[str, str] = field(default_factory=dict)
     """Further consumer properties, e.g. security.protocol, passed through to Spark as `kafka.<name>`."""
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """Keys that the file sets: nobody's quotas are altered at an address that is only a default."""
 
     @property
     def has_log(self) -> bool:
@@ -120,6 +122,8 @@ class Quotas:
     callback_options: dict[str, str] = field(default_factory=dict)
     leaders_interval: Duration = Duration(5_000)
     """With a callback: how often the leaders of all partitions are asked for."""
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """Keys that the file sets: see `Kafka.given`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,14 +49,14 @@ def shadowed(observed: Observed) -> Iterator[Shadow]:
             always = observed.answer(user, client_id, key).entity
             if always is not None and always != rule.entity:
                 yield Shadow(rule, key, (str(always),), ())
-            elif named and not has_default and _is_old_enough(rule, observed):
+            elif named and not has_default and not observed.is_sampled and _is_old_enough(rule, observed):
                 yield Shadow(rule, key, _names_of(named, observed), named)
 
 
 def dead(observed: Observed) -> Iterator[Dead]:
     """Rules with a name that nobody who was seen has; a name that is only spelt wrong is another finding."""
     names = misnamed(observed)
-    for rule in observed.rules:
+    for rule in () if observed.is_sampled else observed.rules:
         is_named = isinstance(rule.entity.user, str) or isinstance(rule.entity.client_id, str)
         if not is_named or rule.entity in names or not _is_old_enough(rule, observed):
             continue

@@ -39,6 +39,8 @@ class Observed:
     from_ms: int
     to_ms: int
     problems: Mapping[str, str]
+    is_sampled: bool = False
+    """Some of it is told by JMX alone, which names buckets and not who is inside: nobody is known to be absent."""
 
     quotas: dict[Entity, Mapping[QuotaKey, float]] = field(init=False, repr=False)
     of_user: dict[str, list[Seen]] = field(init=False, repr=False)

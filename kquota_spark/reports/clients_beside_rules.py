@@ -5,7 +5,7 @@ from __future__ import annotations
 from kquota_spark.model.client_id_findings import IdSeen
 from kquota_spark.model.observed_clients import Observed
 from kquota_spark.reports.report_scope import Scope
-from kquota_spark.reports.seen_clients import clients_seen, problems_of, rules_at
+from kquota_spark.reports.seen_clients import clients_seen, is_sampled, problems_of, rules_at
 
 
 def clients_beside_rules(scope: Scope) -> tuple[Observed, list[IdSeen]]:
@@ -20,6 +20,7 @@ def clients_beside_rules(scope: Scope) -> tuple[Observed, list[IdSeen]]:
         scope.covered.from_ms,
         scope.covered.to_ms,
         problems_of(scope.tables, scope.cluster_id),
+        is_sampled(scope.tables, scope.cluster_id, during.from_ms, during.to_ms),
     )
     ids = [
         IdSeen(one.seen.user, one.seen.client_id, one.first_ms, one.last_ms, one.seen.amount)

@@ -119,7 +119,7 @@ def _idle(tables: Tables, cluster: str, quotas: QuotaSet, from_ms: int, *, is_st
         tables.open_if_there(name)
     beside = observed(tables, cluster, clients)
     if not is_stored:
-        beside = Observed(beside.seen, _rules_of(quotas), beside.from_ms, beside.to_ms, {})
+        beside = Observed(beside.seen, _rules_of(quotas), beside.from_ms, beside.to_ms, {}, beside.is_sampled)
     return Idle(
         dead={(rule.entity, key) for rule, keys in dead(beside) for key in keys},
         shadowed={(shadow.rule.entity, shadow.key): shadow.by for shadow in shadowed(beside)},

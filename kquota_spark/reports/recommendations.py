@@ -22,6 +22,6 @@ def recommendations(
             found += first_values(scope)
         else:
             found += defaults(scope, observed.rules)
-            found += idle_rules(scope, observed)
+            found += idle_rules(observed)
             found += unused_limits(scope, observed)
     return found[: scope.top], max(0, len(found) - scope.top)

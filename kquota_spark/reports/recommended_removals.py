@@ -19,7 +19,6 @@ _STEP = Lower(name="lower-unused", kind="lower")
 """The policy's own arithmetic, as it is where the policy file says nothing else."""
 _DAY_MS = 86_400_000
 
-_IS_SAMPLED = "select exists(select 1 from used where not is_log and quota_type in ('produce', 'fetch'))"
 _UNUSED = f"""
 select quota_type, max(rule) as rule, max(most_limit_per_s) as limit_per_s, max(peak_rate_per_s) as peak_rate_per_s,
        sum(seconds)::bigint as seconds
@@ -31,16 +30,12 @@ order by max(peak_rate_per_s) / max(most_limit_per_s), rule
 """  # noqa: S608 - names of ours
 
 
-def idle_rules(scope: Scope, observed: Observed) -> Iterator[Recommendation]:
+def idle_rules(observed: Observed) -> Iterator[Recommendation]:
     """Keys of rules that never decide, and rules whose clients are gone."""
-    # JMX names the buckets of a broker, not who is inside: of who was not seen in a log it says nothing.
-    is_sampled = scope.tables.query(_IS_SAMPLED).rows[0][0]
     for shadow in shadowed(observed):
-        if is_sampled and shadow.named:
-            continue
         by = ", ".join(shadow.by[:3]) + (", ..." if len(shadow.by) > 3 else "")
         yield _removal(shadow.rule, (shadow.key,), f"it limits nobody: {by} comes before it")
-    for rule, keys in () if is_sampled else dead(observed):
+    for rule, keys in dead(observed):
         days = (observed.to_ms - observed.from_ms) / _DAY_MS
         why = f"nobody that it names was seen in {days:.1f} days of usage: remove it if the client is gone"
         yield _removal(rule, keys, why)

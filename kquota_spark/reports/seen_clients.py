@@ -20,6 +20,12 @@ from usage where cluster_id = ? and usage.second >= make_timestamptz(?) and usag
   and list_contains(?, quota_type) and coalesce("user" = ?, true) and {FROM_LOG}
 group by all order by amount desc, "user", client_id, quota_type
 """  # noqa: S608 - a condition of ours
+_FROM_JMX = f"select 1 from usage where not ({FROM_LOG}) limit 1"  # noqa: S608 - a condition of ours
+_SAMPLED = f"""
+select 1 from usage where cluster_id = ? and usage.second >= make_timestamptz(?)
+  and usage.second < make_timestamptz(?) and list_contains(?, quota_type)
+group by broker_id, quota_type having not bool_or({FROM_LOG}) limit 1
+"""  # noqa: S608 - a condition of ours
 _RULES = f"""
 select entity, epoch_ms(valid_from) as valid_from_ms, {", ".join(key.value for key in QuotaKey)}
 from quota_rules where cluster_id = ? and level > 0 and valid_from < make_timestamptz(?)
@@ -84,7 +90,16 @@ def observed(tables: Tables, cluster: str, clients: Sequence[ClientSeen]) -> Obs
         min(one.first_ms for one in clients),
         max(one.last_ms for one in clients) + 1_000,
         problems_of(tables, cluster),
+        is_sampled(tables, cluster, min(one.first_ms for one in clients)),
     )
+
+
+def is_sampled(tables: Tables, cluster: str, since_ms: int, until_ms: int = END_MS) -> bool:
+    """Whether of some broker's traffic only JMX tells."""
+    if not tables.query(_FROM_JMX).rows:
+        return False  # the statistics of the files tell, mostly
+    types = [one.value for one in BANDWIDTH]
+    return bool(tables.query(_SAMPLED, [cluster, since_ms * 1_000, until_ms * 1_000, types]).rows)
 
 
 def rules_at(tables: Tables, cluster: str, at_ms: int = END_MS) -> list[Rule]:

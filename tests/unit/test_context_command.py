@@ -178,6 +178,25 @@ def test_settings_do_not_replace_the_cluster_of_a_context_that_is_one_by_its_own
     )
 
 
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ("cluster_id: prod\n", "quotas.zookeeper_connect"),
+        ("quotas: {connect_timeout: 5 s}\n", "quotas.zookeeper_connect"),
+        ("quotas: {source: admin}\n", "kafka.bootstrap_servers"),
+        ("quotas: {source: admin}\nkafka: {client_id: a}\n", "kafka.bootstrap_servers"),
+    ],
+)
+def test_an_address_that_is_only_a_default_is_no_cluster_to_alter(
+    home: Path, settings: str, key: str
+) -> None:
+    write_config(home, settings)
+    assert refused() == (
+        f"which cluster: the settings do not say {key}, and none is guessed: set it, or give "
+        "--zookeeper, --bootstrap-server or --context"
+    )
+
+
 def test_without_an_option_it_is_the_one_that_there_is(home: Path) -> None:
     assert refused() == (
         "which cluster: give --bootstrap-server, --zookeeper, --context or --config, "

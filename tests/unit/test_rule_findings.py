@@ -234,3 +234,20 @@ def test_uuids_are_one_family() -> None:
         [IdSeen("bob", f"c-0f8fad5b-d9cb-469f-a165-70867728{n:04x}", 0, 0, 1) for n in range(20)], 0, 100_000
     )
     assert [one.subject for one in made] == ["user bob, client ids c-#"]
+
+
+def test_where_only_jmx_tells_of_some_traffic_nobody_is_known_to_be_gone() -> None:
+    # Nobody called dave was seen, and alice's clients all have rules of their own.
+    clients = [seen("alice", "etl")]
+    rules = [
+        rule("users/dave"),
+        rule("users/alice"),
+        rule("users/alice/clients/etl"),
+        rule("users/<default>"),
+    ]
+    of_log, of_both = (Observed(clients, rules, 0, DAY_MS, {}, is_sampled) for is_sampled in (False, True))
+    assert [(finding.kind, finding.subject) for finding in rule_findings(of_log)] == [
+        (Kind.SHADOWED_RULE, "users/alice"),
+        (Kind.DEAD_RULE, "users/dave"),
+    ]
+    assert rule_findings(of_both) == []
