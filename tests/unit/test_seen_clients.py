@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.unit.table_rows import T0_MS, usage, write_table
     ],
 )
 def test_usage_is_sampled_where_no_log_tells_of_a_broker_and_type(
-    tmp_path: Path, of_jmx: dict[str, object] | None, sampled: bool
+    tmp_path: Path, of_jmx: dict[str, Any] | None, sampled: bool
 ) -> None:
     rows = [] if of_jmx is None else [usage(amount=None, requests=None, source="jmx", **of_jmx)]
     write_table(tmp_path, "usage", usage(), *rows)
