@@ -31,7 +31,7 @@ lint: setup ## ruff: style and format
 types: setup ## mypy, strict
 	@$(BIN)/mypy
 
-bench: setup ## lines per second of the whole audit (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
+bench: setup ## lines per second of the whole audit, first answers of the reading commands (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
 	@$(BIN)/python -m tests.bench.reading
 

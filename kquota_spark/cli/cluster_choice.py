@@ -206,23 +206,23 @@ def of_brokers(
 
 def _of_settings(settings: Settings) -> ClusterAddress:
     quotas, kafka = settings.quotas, settings.kafka
-    address, is_given = {
-        "zookeeper": ("quotas.zookeeper_connect", "zookeeper_connect" in quotas.given),
-        "admin": ("kafka.bootstrap_servers", "bootstrap_servers" in kafka.given),
-        "file": ("", True),
-    }[quotas.source]
+    if quotas.source == "zookeeper":
+        _require("zookeeper_connect" in quotas.given, "quotas.zookeeper_connect")
+        return ClusterAddress(quotas, Named("quotas.zookeeper_connect", instead="quotas.source: admin"))
+    if quotas.source == "admin":
+        _require("bootstrap_servers" in kafka.given, "kafka.bootstrap_servers")
+        return of_brokers(quotas, kafka.bootstrap_servers, kafka.options, Named())
+    raise UserError(
+        "quotas.source: a file is no cluster: name one by --bootstrap-server, --zookeeper or --context"
+    )
+
+
+def _require(is_given: bool, address: str) -> None:
     if not is_given:
         raise UserError(
             f"which cluster: the settings do not say {address}, and none is guessed: set it, or give "
             "--zookeeper, --bootstrap-server or --context"
         )
-    if quotas.source == "zookeeper":
-        return ClusterAddress(quotas, Named("quotas.zookeeper_connect", instead="quotas.source: admin"))
-    if quotas.source == "admin":
-        return of_brokers(quotas, kafka.bootstrap_servers, kafka.options, Named())
-    raise UserError(
-        "quotas.source: a file is no cluster: name one by --bootstrap-server, --zookeeper or --context"
-    )
 
 
 def _note(problem: str) -> None:

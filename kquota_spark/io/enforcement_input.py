@@ -30,13 +30,12 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.rules import RuleBook, RuleStretch
+from kquota_spark.schema.key_columns import FROM_LOG, LOG_BEFORE_JMX
 
 _TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
 _PLACE = "broker_id, quota_type, bucket_user, bucket_client_id"
 _STRETCH = "cluster_id = ? and second >= make_timestamptz(?) and second < make_timestamptz(?)"
-_IS_LOG = "coalesce(source, 'log') = 'log' as is_log"
-_ONE_SOURCE = "qualify is_log or not bool_or(is_log) over (partition by broker_id, quota_type)"
-"""Behind a grouping by `is_log`: a window over the groups is cheap, one over the rows is not."""
+_IS_LOG = f"{FROM_LOG} as is_log"
 _OF_BUCKETS = f"{_STRETCH} and bucket_tags is null and quota_type in {_TYPES}"
 _THROUGH = f"""
 select broker_id, epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as through_ms
@@ -76,7 +75,7 @@ select {_PLACE},
   avg(rate_per_s) filter (is_throttled) as throttled_rate_per_s,
   sum(least(total_throttle_ms, throttled_requests * (? - epoch_ms(second))))::bigint as throttle_ms,
   epoch_ms(max(second)) as last_seen_ms
-from judged group by is_log, {_PLACE} having seconds > 0 {_ONE_SOURCE} order by {_PLACE}
+from judged group by is_log, {_PLACE} having seconds > 0 {LOG_BEFORE_JMX} order by {_PLACE}
 """  # noqa: S608 - names of ours
 _EPISODES = f"""
 select {_PLACE}, count(*) as episodes, max(peak_quota_used_percent) as peak_used_percent
@@ -90,7 +89,7 @@ with digits as (
   from decisions where {_OF_BUCKETS} and coalesce(requests, 1) > 0
 ), rounded as (
   select {_PLACE}, coalesce(round(rate_per_s / step) * step, 0.0) as about, count(*) as seconds
-  from digits group by is_log, {_PLACE}, about {_ONE_SOURCE}
+  from digits group by is_log, {_PLACE}, about {LOG_BEFORE_JMX}
 )
 select {_PLACE}, about as rate_per_s, seconds from rounded order by all
 """  # noqa: S608 - names of ours
@@ -99,7 +98,7 @@ with tens as (
   select {_IS_LOG}, broker_id, quota_type, "user", client_id, epoch_ms(second) // 10000 * 10000 as ten_ms,
          coalesce(sum(amount) / 10.0 / if(quota_type = 'request', 10000, 1), avg(rate_per_s)) as rate_per_s
   from usage where {_STRETCH} and quota_type in {_TYPES}
-  group by is_log, broker_id, quota_type, "user", client_id, ten_ms {_ONE_SOURCE}
+  group by is_log, broker_id, quota_type, "user", client_id, ten_ms {LOG_BEFORE_JMX}
 )
 """  # noqa: S608 - names of ours
 _CLIENTS = f"""{_TENS}

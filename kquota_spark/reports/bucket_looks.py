@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kquota_spark.io.tables import Tables
+from kquota_spark.schema.key_columns import LOG_BEFORE_JMX
 
 RECENT_MS = 60_000
 """Gauges show the highest value of so long before the newest decision of the broker."""
@@ -63,7 +64,7 @@ select {_BUCKET}, is_log, any_value(is_shown) as is_shown,
   coalesce(sum(requests_judged), 0)::bigint as requests_judged,
   coalesce(sum(requests_agreeing), 0)::bigint as requests_agreeing
 from held group by is_log, {_BUCKET}
-qualify is_log or not bool_or(is_log) over (partition by broker_id, quota_type)
+{LOG_BEFORE_JMX}
 """  # noqa: S608 - names and numbers of ours
 # By use: near its own limit, or a large part of what its type amounts to on all brokers.
 _BUCKETS = f"""

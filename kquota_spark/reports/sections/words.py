@@ -150,11 +150,6 @@ def highest(row: Iterable[float | None]) -> float | None:
     return max((number for value in row if (number := finite(value)) is not None), default=None)
 
 
-def text_cell(text: str) -> Cell:
-    """A cell of text."""
-    return Cell(text)
-
-
 def count_cell(count: int) -> Cell:
     """A whole number."""
     return Cell(f"{count:,}")
