@@ -22,6 +22,8 @@ _FLAGS = (
     "--hide-scrollbars", "--mute-audio", "--force-color-profile=srgb",
 )  # fmt: skip
 _ANSWER_S = 30.0
+_START_S = 120.0
+"""The first answer waits for the program to be read from a disk that may be busy; 30 s were once not enough."""
 
 
 class Chromium:
@@ -32,7 +34,8 @@ class Chromium:
         self._rest = b""
         self._last_id = 0
         self.events: list[dict[str, Any]] = []
-        target = self._call("Target.createTarget", {"url": "about:blank"}, None)["targetId"]
+        blank = {"url": "about:blank"}
+        target = self._call("Target.createTarget", blank, None, within_s=_START_S)["targetId"]
         attached = self._call("Target.attachToTarget", {"targetId": target, "flatten": True}, None)
         self._session: str = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -42,12 +45,14 @@ class Chromium:
         """One command to the page, and its answer."""
         return self._call(method, parameters, self._session)
 
-    def _call(self, method: str, parameters: dict[str, Any], session: str | None) -> dict[str, Any]:
+    def _call(
+        self, method: str, parameters: dict[str, Any], session: str | None, *, within_s: float = _ANSWER_S
+    ) -> dict[str, Any]:
         self._last_id += 1
         message = {"id": self._last_id, "method": method, "params": parameters}
         message |= {"sessionId": session} if session else {}
         os.write(self._to, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + within_s
         while True:
             answer = self._next(deadline)
             if answer.get("id") == self._last_id:
