@@ -119,9 +119,12 @@ class Clock:
 
 
 def watched(settings: Settings, config: Path) -> RuleBook:
-    """The quotas as the tables have them now."""
+    """The quotas as the tables have them now, once brokers act on the newest edit: 95 ms after it."""
     assert main(["watch", "--once", "--config", str(config)]) == 0
-    return RuleBook(stored_rules(settings).stretches)
+    stretches = stored_rules(settings).stretches
+    in_force_ms = max(stretch.valid_from_ms for stretch in stretches)
+    assert wait_for(lambda: Clock().now_ms >= in_force_ms, within_s=15)
+    return RuleBook(stretches)
 
 
 def throttles(check: Callable[[Request, int], Applied], from_ms: int) -> list[Applied]:
