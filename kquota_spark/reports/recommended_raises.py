@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from kquota_spark.enforce.demand import demand_per_s, used_per_s
@@ -132,8 +133,13 @@ def _raise(
 
 
 def _rounded(key: QuotaKey, value: float) -> float:
-    """Brokers take whole bytes only; a percentage needs one decimal at most."""
-    return round(value, 1) if key is QuotaKey.REQUEST_PERCENTAGE else float(round(value))
+    """Two digits, since it is an estimate, and up: below what was wanted, clients would be throttled again.
+
+    Brokers take whole bytes only; a percentage needs one decimal at most.
+    """
+    exact = Decimal(f"{value:.9g}")
+    step = Decimal(1).scaleb(max(exact.adjusted() - 1, -1 if key is QuotaKey.REQUEST_PERCENTAGE else 0))
+    return float((exact / step).to_integral_value(ROUND_CEILING) * step)
 
 
 def _use(row: dict[str, Any]) -> _Use:

@@ -32,7 +32,7 @@ def _todo(
 
 
 def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path: Path) -> None:
-    # 80 seconds of 1,100,000 B/s, 60 of them throttled: demand 1,100,000 x (1 + 0.75)
+    # 80 seconds of 1,100,000 B/s, 60 of them throttled: demand 1,100,000 x (1 + 0.75) = 1,925,000; two digits, up
     rows = [throttled(at_s) for at_s in range(60)]
     rows += [decision(at_s, rate_per_s=900_000.0) for at_s in range(60, 80)]
     assert _todo(tmp_path, rows, quota_rules=[OF_ALICE]) == [
@@ -40,11 +40,11 @@ def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path:
             entity="users/alice",
             key=PRODUCE,
             present=1e6,
-            recommended=1_925_000.0,
+            recommended=2_000_000.0,
             reason="throttled in 75 % of 80 seconds with traffic on broker 1 under 1,000,000 B/s: it wanted at least "
-            "the 1,100,000 B/s that it got, and about 1,925,000 B/s by the share of its time in throttle; what it "
+            "the 1,100,000 B/s that it got, and about 2,000,000 B/s by the share of its time in throttle; what it "
             "wanted beyond is not in the data, because the limit held it back",
-            command="kquota alter --name user=alice --add producer_byte_rate=1925000 --dry-run",
+            command="kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run",
         )
     ]
 
