@@ -127,7 +127,7 @@ def bucket_columns() -> tuple[Shown, ...]:
         Shown("broker", lambda row: broker_text(row["broker_id"])),
         Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
         Shown("bucket", bucket_text, is_text=True, keep=20),
-        Shown("rule", rule_text, is_text=True),
+        Shown("rule", rule_text, is_text=True, rank=3, note=RULE_LEGEND),
     )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from kquota_spark.cli import declared_tables, usage
 from kquota_spark.cli.agreement_line import with_agreement
 from kquota_spark.cli.listing import (
-    RULE_LEGEND,
     add_since,
     bucket_columns,
     bucket_conditions,
@@ -112,8 +111,7 @@ def run_violations(options: argparse.Namespace) -> int:
                 rows, with_source(rows, _violation_columns(rows, with_day=spans_days(rows, "start_time")))
             ),
             times=frozenset({"start_time", "end_time", "last_second"}),
-            footer=f"{footer_text(rows, 'start_time', 'violation', has_more=has_more)}\n"
-            + legend(rows, RULE_LEGEND),
+            footer=legend(rows, footer_text(rows, "start_time", "violation", has_more=has_more)),
             when_empty=when_empty,
             colour=lambda row: Colour.RED if row["is_open"] else None,
         )
@@ -125,7 +123,7 @@ def run_violations(options: argparse.Namespace) -> int:
 def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, ...]:
     throttles = (
         Shown("throttle", lambda row: or_dash(row["throttled_ms"], person_ms)),
-        Shown("reqs", lambda row: or_dash(row["throttled_requests"], str)),
+        Shown("reqs", lambda row: or_dash(row["throttled_requests"], str), rank=2),
     )
     return (
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
@@ -165,7 +163,7 @@ def run_decisions(options: argparse.Namespace) -> int:
             rows=rows,
             shown=with_cluster(rows, _decision_columns(with_day=spans_days(rows, "second"))),
             times=frozenset({"second"}),
-            footer=legend(rows, footer, _THROTTLE_LEGEND, RULE_LEGEND),
+            footer=legend(rows, footer, _THROTTLE_LEGEND),
             when_empty=when_empty,
             colour=_decision_colour,
         )
@@ -182,8 +180,10 @@ def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
         Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"])),
         Shown("used", lambda row: person_percent(row["quota_used_percent"])),
         Shown("throttle", _throttle),
-        Shown("reqs", lambda row: or_dash(row["requests"], lambda requests: str(requests + row["late"]))),
-        Shown("sure", _sure),
+        Shown(
+            "reqs", lambda row: or_dash(row["requests"], lambda requests: str(requests + row["late"])), rank=2
+        ),
+        Shown("sure", _sure, rank=1),
     )
 
 

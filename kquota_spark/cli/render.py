@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
-from kquota_spark.formats.escape import csv_text, cut, encodable_json, json_text, terminal_text, width
+from kquota_spark.formats.escape import csv_text, cut_inside, encodable_json, json_text, terminal_text, width
 from kquota_spark.formats.person_units import iso_time
 
 Format = Literal["table", "json", "yaml", "csv"]
@@ -42,13 +42,17 @@ class Colour(Enum):
 class Shown:
     """A column of the table form: its title, the text of a row, and whether that text may be cut.
 
-    `keep` columns are left to a text as long as another text still has more than it keeps.
+    `keep` columns are left to a text as long as another text still has more than it keeps. Before one has less,
+    columns with a `rank` are left out, the largest first.
     """
 
     title: str
     text: Callable[[Row], str]
     is_text: bool = False
     keep: int = _SMALLEST_TEXT
+    rank: int = 0
+    note: str = ""
+    """What is said below a table that shows this column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +182,37 @@ def table_report(report: Report, columns: int = TABLE_COLUMNS, *, has_colour: bo
     """A table that fits so many columns as long as its numbers do."""
     if not report.rows:
         return report.when_empty + "\n" if report.when_empty else ""
-    cells = [[terminal_text(shown.text(row)) for shown in report.shown] for row in report.rows]
-    titles = [shown.title for shown in report.shown]
-    widths = _fitted_widths(report.shown, [titles, *cells], columns if report.is_cut else sys.maxsize)
-    lines = [_line(report.shown, titles, widths)]
+    room = columns if report.is_cut else sys.maxsize
+    by_column = [
+        [column.title, *(terminal_text(column.text(row)) for row in report.rows)] for column in report.shown
+    ]
+    chosen = _chosen(report.shown, by_column, room)
+    shown = [report.shown[index] for index in chosen]
+    titles, *cells = zip(*(by_column[index] for index in chosen), strict=True)
+    widths = _fitted_widths(shown, [titles, *cells], room)
+    lines = [_line(shown, titles, widths)]
     for row, texts in zip(report.rows, cells, strict=True):
-        lines.append(
-            _coloured(_line(report.shown, texts, widths), report.colour(row) if has_colour else None)
-        )
-    return "\n".join([*lines, *([report.footer] if report.footer else [])]) + "\n"
+        lines.append(_coloured(_line(shown, texts, widths), report.colour(row) if has_colour else None))
+    left_out = [column.title for column in report.shown if column not in shown]
+    notes = [report.footer, *(column.note for column in shown)]
+    if left_out:
+        notes.append(f"left out: {', '.join(left_out)}; a wider terminal shows more, --output csv everything")
+    return "\n".join([*lines, *filter(None, notes)]) + "\n"
+
+
+def _chosen(shown: Sequence[Shown], by_column: Sequence[Sequence[str]], columns: int) -> list[int]:
+    """Which columns are shown, so that texts keep what they should."""
+    least = []
+    for column, (title, *texts) in zip(shown, by_column, strict=True):
+        natural = max(width(text) for text in texts)
+        least.append(max(width(title), min(natural, column.keep) if column.is_text else natural))
+    chosen = list(range(len(shown)))
+    while sum(least[index] for index in chosen) + len(_GAP) * (len(chosen) - 1) > columns:
+        last = max(chosen, key=lambda index: shown[index].rank)
+        if shown[last].rank == 0:
+            break
+        chosen.remove(last)
+    return chosen
 
 
 def _fitted_widths(shown: Sequence[Shown], lines: Sequence[Sequence[str]], columns: int) -> list[int]:
@@ -205,7 +231,7 @@ def _fitted_widths(shown: Sequence[Shown], lines: Sequence[Sequence[str]], colum
 def _line(shown: Sequence[Shown], texts: Sequence[str], widths: Sequence[int]) -> str:
     padded = []
     for column, text, columns in zip(shown, texts, widths, strict=True):
-        fitting = cut(text, columns)
+        fitting = cut_inside(text, columns)
         blanks = " " * (columns - width(fitting))
         padded.append(fitting + blanks if column.is_text else blanks + fitting)
     return _GAP.join(padded).rstrip()

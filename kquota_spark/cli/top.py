@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kquota_spark.cli.listing import JMX_LEGEND, RULE_LEGEND, counted
+from kquota_spark.cli.listing import JMX_LEGEND, counted
 from kquota_spark.cli.options import (
     TYPES,
     add_output_options,
@@ -127,7 +127,7 @@ def _report(answer: Answer) -> Report:
     bars = BARS if encoding.lower().replace("-", "") == "utf8" else ASCII_BARS
     newest = "" if answer.newest_ms is None else f"; the newest second is {utc_text(answer.newest_ms)}"
     rest = f" of {top.total:,}; --limit 0 shows all" if len(rows) < top.total else ""
-    said = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}", RULE_LEGEND]
+    said = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}"]
     said += [JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else []
     return Report(
         command="kquota top",

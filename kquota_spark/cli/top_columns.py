@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kquota_spark.cli.listing import bucket_text, rule_text
+from kquota_spark.cli.listing import RULE_LEGEND, bucket_text, rule_text
 from kquota_spark.cli.render import Row, Shown
 from kquota_spark.cli.sparkline import BARS, sparkline
-from kquota_spark.formats.escape import cut, terminal_text, width
+from kquota_spark.formats.escape import cut_inside, terminal_text, width
 from kquota_spark.formats.person_units import (
     broker_text,
     or_dash,
@@ -120,7 +120,7 @@ def cell(column: Column, row: Row, columns: int) -> str:
 
 def padded(text: str, columns: int, *, is_text: bool) -> str:
     """Escaped text, cut and filled up to so many columns."""
-    fitting = cut(text, columns)
+    fitting = cut_inside(text, columns)
     blanks = " " * (columns - width(fitting))
     return fitting + blanks if is_text else blanks + fitting
 
@@ -129,7 +129,14 @@ def table_columns(rows: Sequence[Row], columns: int, bars: str = BARS) -> tuple[
     """The same columns for a plain table."""
     found = fitted(rows, columns)
     shown = [
-        Shown(column.title, column.text, column.is_text, keep=column.least) for column, _ in found.columns
+        Shown(
+            column.title,
+            column.text,
+            column.is_text,
+            keep=column.least,
+            note=RULE_LEGEND if column.title == "rule" else "",
+        )
+        for column, _ in found.columns
     ]
     if found.spark_cells:
         shown.append(Shown(SPARK_TITLE, lambda row: sparkline(row["used_percents"], found.spark_cells, bars)))

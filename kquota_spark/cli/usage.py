@@ -136,7 +136,7 @@ def _totals(tables: Tables, options: argparse.Namespace, *, is_cut: bool) -> Rep
         rows=rows,
         shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"first_second", "last_second"}),
-        footer=f"{counted(len(rows), 'client')}, most bytes first{rest}; mean over {seconds_long} s from "
+        footer=f"{counted(len(rows), 'client')}, most bytes first{rest}\nmean over {seconds_long} s from "
         f"{utc_text(from_ms)}, peak: highest second"
         + ("\nthe last day of the table: --since 7d asks for more" if is_cut else ""),
         when_empty=_when_empty(tables, options),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import unicodedata
 from typing import Any
 
@@ -95,6 +96,24 @@ def cut(text: str, columns: int) -> str:
         shown.append(char)
         used += of_char
     return "".join(shown)
+
+
+def cut_inside(text: str, columns: int) -> str:
+    """As `cut`, but the last third of the columns shows the end: client ids of one application differ there."""
+    whole = cut(text, sys.maxsize)
+    if width(whole) <= columns:
+        return whole
+    end: list[str] = []
+    left = (columns - 1) // 3
+    for char in reversed(whole):
+        left -= _char_width(char)
+        if left < 0:
+            break
+        end.append(char)
+    while end and _char_width(end[-1]) == 0:
+        end.pop()
+    tail = "".join(reversed(end))
+    return cut(whole, columns - width(tail)) + tail
 
 
 def _with_ellipsis(shown: list[str], used: int, columns: int) -> str:

@@ -17,13 +17,13 @@ from tests.unit.table_rows import T0_MS, decision, run, usage, violation, write_
 HOSTILE = "\x1b[31mred\n=cmd()\u202eevil"
 
 _VIOLATIONS_TABLE = """\
-   start  lasted  broker  type     bucket        rule       limit      peak     used  throttle  reqs
-05:41:00    open       2  fetch    user bob      u/*     1.0 MB/s  1.2 MB/s    512 %    950 ms     0
-05:40:30    10 s       1  produce  client \\x1b…  c/*     1.0 MB/s  1.2 MB/s  123.5 %    12.3 s    42
-05:40:00     5 s       1  produce  user alice    u/ali…  1.0 MB/s  1.2 MB/s  123.5 %    12.3 s    42
+   start  lasted  broker  type     bucket                   limit      peak     used  throttle  reqs
+05:41:00    open       2  fetch    user bob              1.0 MB/s  1.2 MB/s    512 %    950 ms     0
+05:40:30    10 s       1  produce  client \\x1b[3…2eevil  1.0 MB/s  1.2 MB/s  123.5 %    12.3 s    42
+05:40:00     5 s       1  produce  user alice            1.0 MB/s  1.2 MB/s  123.5 %    12.3 s    42
 3 violations, newest first; times in UTC on 2026-11-21
-rule: u/ user, c/ client id, * the default
 agreement 100.00 % of 3 certain verdicts
+left out: rule; a wider terminal shows more, --output csv everything
 """
 _DECISIONS_TABLE = """\
     time  broker  type     bucket         rule        limit      rate     used  throttle  reqs  sure
@@ -32,8 +32,8 @@ _DECISIONS_TABLE = """\
 05:40:00       1  produce  user alice     u/alice  1.0 MB/s  250 kB/s   25.0 %    0/0 ms     1   yes
 3 decisions, newest first; times in UTC on 2026-11-21
 throttle: longest of the second, by the replay / in the broker's log
-rule: u/ user, c/ client id, * the default
 agreement 100.00 % of 3 certain verdicts
+rule: u/ user, c/ client id, * the default
 """
 
 _AGREEMENT = (
@@ -177,7 +177,7 @@ def test_usage_adds_tiles_up_and_measures_every_mean_over_the_same_time(
         "user   client id  type     broker  amount  requests      mean      peak  throttled\n"
         "alice  etl        produce       1  4.0 MB     10006  1.3 MB/s  4.0 MB/s     16.0 s\n"
         "bob    日本語     fetch         2   500 B         1   167 B/s   500 B/s       0 ms\n"
-        "2 clients, most bytes first; mean over 3 s from 2026-11-21 05:40:00 UTC, peak: highest second\n"
+        "2 clients, most bytes first\nmean over 3 s from 2026-11-21 05:40:00 UTC, peak: highest second\n"
         "agreement 100.00 % of 3 certain verdicts\n"
     )
 
@@ -205,7 +205,7 @@ def test_usage_since_leaves_older_seconds_out_of_sums_and_means(
     assert capsys.readouterr().out == (
         "user   client id  type     broker  amount  requests      mean      peak  throttled\n"
         "alice  etl        produce       1  4.0 MB     10005  2.0 MB/s  4.0 MB/s     16.0 s\n"
-        "1 client, most bytes first; mean over 2 s from 2026-11-21 05:40:01 UTC, peak: highest second\n"
+        "1 client, most bytes first\nmean over 2 s from 2026-11-21 05:40:01 UTC, peak: highest second\n"
         "agreement 100.00 % of 2 certain verdicts (all clients)\n"
     )
 
@@ -219,7 +219,7 @@ def test_usage_of_a_long_table_is_that_of_its_last_day_unless_asked(
     assert capsys.readouterr().out == (
         "user   client id  type     broker  amount  requests   mean      peak  throttled\n"
         "alice  etl        produce       1   320 B         2  0 B/s  1.0 kB/s       0 ms\n"
-        "1 client, most bytes first; mean over 86400 s from 2026-11-20 05:40:01 UTC, peak: highest second\n"
+        "1 client, most bytes first\nmean over 86400 s from 2026-11-20 05:40:01 UTC, peak: highest second\n"
         "the last day of the table: --since 7d asks for more\n"
     )
     assert run("usage", "--tables", str(tmp_path), "--since", "2026-11-01", "--output", "json") == 0

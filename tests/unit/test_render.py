@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from kquota_spark.cli.render import Colour, Report, Shown, csv_report, json_report, table_report, yaml_report
-from kquota_spark.formats.escape import csv_text, cut, json_text, terminal_text, width
+from kquota_spark.formats.escape import csv_text, cut, cut_inside, json_text, terminal_text, width
 from kquota_spark.formats.person_units import iso_time, person_bytes, person_ms, person_percent, person_rate
 
 
@@ -68,6 +69,47 @@ def test_texts_are_cut_by_width_and_marks_do_not_pile_up(text: str, columns: int
     assert cut(text, columns) == left
 
 
+@pytest.mark.parametrize(
+    ("text", "columns", "left"),
+    [
+        ("payments-sink-0", 15, "payments-sink-0"),
+        ("payments-sink-0", 12, "payments…k-0"),
+        ("日本語日本語", 8, "日本…語"),
+        ("ab" * 9 + "e" + "\u0301", 6, "abab…e\u0301"),
+        ("abc", 1, "…"),
+        ("e" + "\u0301" * 1_000, 5, "e" + "\u0301" * 3),
+    ],
+)
+def test_of_a_long_name_the_end_is_shown_too(text: str, columns: int, left: str) -> None:
+    assert cut_inside(text, columns) == left
+
+
+def _names(*, keep: int) -> Report:
+    return replace(
+        _report({"client": "payments-sink-0", "bytes": 7}),
+        shown=(
+            Shown("client", lambda row: row["client"], is_text=True, keep=keep),
+            Shown("bytes", lambda row: str(row["bytes"])),
+            Shown("rule", lambda _: "c/*", is_text=True, rank=2, note="rule: * the default"),
+            Shown("sure", lambda _: "yes", rank=1),
+        ),
+    )
+
+
+def test_columns_of_least_rank_are_left_out_before_a_name_is_cut_to_nothing() -> None:
+    # 15 + 2 + 5 + 2 + 4 + 2 + 4 = 34 columns with all of it, 28 without the rule
+    assert table_report(_names(keep=12), columns=34) == (
+        "client           bytes  rule  sure\npayments-sink-0      7  c/*    yes\nthe end\nrule: * the default\n"
+    )
+    left_out = "a wider terminal shows more, --output csv everything\n"
+    assert table_report(_names(keep=12), columns=25) == (
+        f"client        bytes  sure\npayments…k-0      7   yes\nthe end\nleft out: rule; {left_out}"
+    )
+    assert table_report(_names(keep=12), columns=24) == (
+        f"client           bytes\npayments-sink-0      7\nthe end\nleft out: rule, sure; {left_out}"
+    )
+
+
 def test_units_are_for_people() -> None:
     rates = [
         person_rate(rate)
@@ -114,7 +156,7 @@ def test_a_table_cuts_texts_and_never_numbers() -> None:
     assert table_report(_report(*_ROWS), columns=30) == (
         "client                   bytes\n"
         "=1+1\\x0a\\x1b[2J              7\n"
-        "xxxxxxxxxxxxxxxxxx…  123456789\n"
+        "xxxxxxxxxxxx…xxxxxx  123456789\n"
         "the end\n"
     )
 
