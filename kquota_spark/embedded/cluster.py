@@ -33,9 +33,9 @@ from kquota_spark.embedded.zookeeper import connected
 
 REQUEST_LOG = "kafka-request.log"
 _STOP_GRACE_S = 15.0
-_UP_WITHIN_S = 90.0
+_UP_WITHIN_S = 180.0
 # The broker's session is 6 s long; a busy machine may take longer to notice that it is over.
-_FORGOTTEN_WITHIN_S = 30.0
+_FORGOTTEN_WITHIN_S = 60.0
 _PORT_ATTEMPTS = 3
 
 

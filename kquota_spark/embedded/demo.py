@@ -46,7 +46,7 @@ from kquota_spark.io.driver_lock import driver_pid
 from kquota_spark.io.watch import Watcher
 
 DIRECTORY = Path(".kquota/demo")
-_JUDGED_WITHIN_S = 120.0
+_JUDGED_WITHIN_S = 300.0
 _STOP_S = 60.0
 FEEDERS = {"log": "ship", "jmx": "collect jmx"}
 """The command that brings what the audit reads, by SOURCE."""

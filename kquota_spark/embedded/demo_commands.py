@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kquota_spark.errors import UserError
 
-_WITHIN_S = 60.0
+_WITHIN_S = 180.0
 
 
 def kquota_output(*words: str, config: Path) -> str:

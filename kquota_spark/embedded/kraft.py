@@ -6,7 +6,7 @@ from kquota_spark.embedded.processes import is_running, kill, spawn, wait_for
 from kquota_spark.embedded.servers import Server
 from kquota_spark.errors import UserError
 
-_WITHIN_S = 60.0
+_WITHIN_S = 180.0
 
 
 def format_data(server: Server, group: int | None) -> None:

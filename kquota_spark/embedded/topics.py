@@ -10,6 +10,7 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
 
 _POLL_S = 0.05
+_WITHIN_S = 60.0
 
 
 def create_topics(cluster: Cluster, partitions: Mapping[str, int], *, replicas: int = 1) -> None:
@@ -24,19 +25,17 @@ def create_topics(cluster: Cluster, partitions: Mapping[str, int], *, replicas: 
 
     admin = AdminClient({**cluster.client_settings(), "client.id": "kquota-admin", "log_level": 0})
     topics = [NewTopic(name, count, replicas) for name, count in partitions.items()]
-    for name, answer in admin.create_topics(topics, operation_timeout=30).items():
+    for name, answer in admin.create_topics(topics, operation_timeout=_WITHIN_S).items():
         try:
-            answer.result(60)
+            answer.result(_WITHIN_S)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 msg = f"topic {name} could not be created: {error.args[0].str()}"
                 raise UserError(msg) from error
-    deadline = time.monotonic() + 30
-    while not _have_leaders(admin.list_topics(timeout=10).topics, partitions):
+    deadline = time.monotonic() + _WITHIN_S
+    while not _have_leaders(admin.list_topics(timeout=_WITHIN_S).topics, partitions):
         if time.monotonic() > deadline:
-            msg = (
-                f"topics {', '.join(partitions)} have no leaders after 30 s: look at the brokers' server.log"
-            )
+            msg = f"topics {', '.join(partitions)} have no leaders after {_WITHIN_S:.0f} s: look at the brokers' server.log"
             raise UserError(msg)
         time.sleep(_POLL_S)
 

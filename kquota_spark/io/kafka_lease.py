@@ -28,6 +28,8 @@ from kquota_spark.io.kafka import SILENT
 from kquota_spark.io.lease_topic import LeaseRecord, LeaseTopic
 
 _TIMEOUT_S = 10.0
+_FIRST_S = 30.0
+"""A broker makes the topic of transactions when it is first asked for one."""
 _BEATS = 3
 """Signs of life in a lease time."""
 
@@ -116,7 +118,7 @@ class KafkaLease:
 
         try:
             self._producer = self._new_producer()
-            self._producer.init_transactions(_TIMEOUT_S)
+            self._producer.init_transactions(_FIRST_S)
             if self._topic.newest() != newest:  # somebody was faster: the next one to ask gets it
                 self._drop()
                 return None

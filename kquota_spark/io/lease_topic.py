@@ -134,6 +134,8 @@ class LeaseTopic:
                 "group.id": "kquota-enforcer",  # required, but never joined
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                # The end is told with the answer of a fetch: half a second later by default.
+                "fetch.wait.max.ms": 10,
                 "isolation.level": "read_committed",
             }
             self._consumer = Consumer(properties, logger=SILENT)

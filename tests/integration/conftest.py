@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.watch import Watcher
 
+_NUMBERS = itertools.count(1)
+_STARTED_WITHIN_S = 60.0
+
 
 @pytest.fixture(scope="package")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -22,15 +26,15 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def client(zookeeper: Cluster, request: pytest.FixtureRequest) -> Iterator[KazooClient]:
+def client(zookeeper: Cluster) -> Iterator[KazooClient]:
     """A client in a chroot of this test, with the nodes that brokers make when they start."""
-    chroot = f"/{request.node.name[:40]}"
+    chroot = f"/test-{next(_NUMBERS)}"
     outer = KazooClient(zookeeper.zookeeper_connect)
-    outer.start()
+    outer.start(timeout=_STARTED_WITHIN_S)
     for root in ("users", "clients"):
         outer.ensure_path(f"{chroot}/config/{root}")
     inner = KazooClient(zookeeper.zookeeper_connect + chroot)
-    inner.start()
+    inner.start(timeout=_STARTED_WITHIN_S)
     yield inner
     for each in (inner, outer):
         each.stop()
@@ -42,7 +46,7 @@ def settings(zookeeper: Cluster, client: KazooClient, tmp_path: Path) -> Setting
     quotas = Quotas(
         zookeeper_connect=zookeeper.zookeeper_connect + client.chroot,
         session_timeout=Duration(2_000),
-        connect_timeout=Duration(10_000),
+        connect_timeout=Duration(30_000),
         known_through_interval=Duration(100),
     )
     return Settings(cluster_id="test", tables=str(tmp_path / "tables"), quotas=quotas)
@@ -73,9 +77,9 @@ def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def enforced(settings: Settings, client: KazooClient) -> Settings:
-    """Settings to enforce by, with the node that brokers watch."""
+    """Settings to enforce by, with the node that brokers watch; no pause of a busy machine ends the lease."""
     client.ensure_path("/config/changes")
-    return dataclasses.replace(settings, enforcement=Enforcement(lease_time=Duration(2_000)))
+    return dataclasses.replace(settings, enforcement=Enforcement(lease_time=Duration(30_000)))
 
 
 @pytest.fixture

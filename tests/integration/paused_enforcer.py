@@ -65,7 +65,7 @@ def taken_over_while_stopped(config: Path, edges: Edges) -> tuple[int, int, str]
             taken.extend(number for number in [edges.lease.acquire()] if number is not None)
             return bool(taken)
 
-        assert wait_for(takes, within_s=30)
+        assert wait_for(takes, within_s=60)
         held = edges.target.read([NEXT])[NEXT]
         assert edges.target.write(NEXT, VALUE, held, taken[0]).outcome.name == "DONE"
         holder.send_signal(signal.SIGCONT)

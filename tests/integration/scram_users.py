@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from kquota_spark.embedded.cluster import Cluster
 
-_TIMEOUT_S = 15
+_TIMEOUT_S = 60
 
 
 def broker_client(cluster: Cluster, **login: str) -> AdminClient:

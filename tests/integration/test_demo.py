@@ -9,22 +9,25 @@ import pytest
 
 from kquota_spark.cli.main import main as kquota
 from kquota_spark.config.loader import load_settings
-from kquota_spark.embedded import demo
+from kquota_spark.embedded import demo, demo_enforcement
 from kquota_spark.io.tables import query
 from tests.unit.executed_notebooks import NOTEBOOKS, executed
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1_200)
 def test_the_audit_gives_the_verdicts_of_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = tmp_path / "demo"
     monkeypatch.setattr(demo, "DIRECTORY", directory)
     monkeypatch.setenv("DEMO_SECONDS", "30")
+    # The minute of the demo's own policies can be over before a busy machine has audited half of it.
+    policy = demo_enforcement._POLICY.replace("within: 1 min", "within: 1 h")
+    monkeypatch.setattr(demo_enforcement, "_POLICY", policy)
     assert demo.main() == 0, capsys.readouterr()
-    # Quotas that are younger than the minute that the demo's policies look at are left alone.
+    # Quotas that are younger than the time that policies look at are left alone.
     said = capsys.readouterr().out
     assert f"$ kquota enforce plan --config {directory}/kquota.yaml\nnothing to change\n" in said
     assert "buckets were throttled, " in said and (directory / "report.html").stat().st_size > 1_000_000

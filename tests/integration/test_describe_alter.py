@@ -57,7 +57,7 @@ def kafka_configs(cluster: Cluster, *arguments: str) -> str:
     jars = os.pathsep.join(map(str, find_jars().broker))
     command = [str(find_java().path), "-Xmx128m", "-cp", jars, "kafka.admin.ConfigCommand"]
     command += ["--bootstrap-server", cluster.bootstrap_servers, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180)
     return done.stdout
 
 
@@ -125,7 +125,7 @@ def test_what_matches_is_what_brokers_match(road: str, clusters: Clusters) -> No
     key, users, client_ids = QuotaKey.PRODUCER_BYTE_RATE, ("alice", "bob", DEFAULT), ("app", DEFAULT)
     entities: list[AnyEntity] = [Entity("alice"), Entity(DEFAULT), Entity("alice", "app"), Entity("alice", DEFAULT),
                                  Entity(DEFAULT, "app"), Entity(None, "app"), Entity(None, DEFAULT)]  # fmt: skip
-    admin = QuotaAdmin(clusters.of(road).bootstrap_servers, {}, timeout_ms=15_000)
+    admin = QuotaAdmin(clusters.of(road).bootstrap_servers, {}, timeout_ms=60_000)
     with closing(admin), opened_cluster(address_of_context(road)) as cluster:
         for entity in entities:
             assert cluster.alter(entity, {key: 5.0}) is None

@@ -43,7 +43,7 @@ def test_detached_up_repair_down_and_topics_that_stay(
         assert status(tmp_path, capsys) == (1, "down")
         returned, _ = detached.up(tmp_path)
         settings: dict[str, str | int | float | bool] = {**returned.client_settings()}
-        assert "orders" in AdminClient(settings).list_topics(timeout=10).topics
+        assert "orders" in AdminClient(settings).list_topics(timeout=60).topics
     finally:
         detached.down(tmp_path)
     assert not any(returned.is_running(server) for server in ("zookeeper", 1))

@@ -38,8 +38,8 @@ pytestmark = pytest.mark.integration
 LOG_TOPIC = "kquota.request-log"
 QUOTA = 50_000
 RECORD = b"x" * 100_000
-RECORDS, RECORDS_PER_S = 40, 5
-"""500 kB/s for 8 s: over the minute that the policy looks at 67 kB/s, which is 133 % of the quota."""
+RECORDS, RECORDS_PER_S = 40, 8
+"""800 kB/s for 5 s: over the minute that the policy looks at 67 kB/s, which is 133 % of the quota."""
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 QUICK = (
@@ -56,7 +56,7 @@ kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
 quotas: {{zookeeper_connect: "{zookeeper}"}}
 stream: {{allowed_lateness: 5 s}}
 ship: {{files: ["1={log}"], state_dir: {root}/ship}}
-enforcement: {{policy_file: {root}/policy.yaml, lease_time: 4 s, trigger: 1 s}}
+enforcement: {{policy_file: {root}/policy.yaml, lease_time: 30 s, trigger: 1 s}}
 """
 _POLICY = """\
 mode: enforce
@@ -88,7 +88,7 @@ def send(cluster: Cluster) -> None:
         time.sleep(max(0.0, started_s + number / RECORDS_PER_S - time.monotonic()))
         producer = Producer({**cluster.client_settings(), "client.id": "greedy", "log_level": 0})
         producer.produce("orders", RECORD)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
 
 def throttles_ms(cluster: Cluster, root: Path, since_ms: int) -> list[int]:
@@ -145,17 +145,17 @@ class Audited(NamedTuple):
 def audited(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Audited:
     root = tmp_path_factory.mktemp("audited")
     config = configured(cluster, root)
-    assert wait_for(lambda: knows_quota(cluster, 1), within_s=10)
+    assert wait_for(lambda: knows_quota(cluster, 1), within_s=60)
     as_it_was = node(cluster)
     began_ms = now_ms()
     send(cluster)
     ship = [sys.executable, "-m", "kquota_spark.cli.main", "ship", "--config", str(config), "--once", "--end"]
-    subprocess.run(ship, check=True, timeout=60)
+    subprocess.run(ship, check=True, timeout=180)
     finish(config, *QUICK, job=("audit.py", "--once", "--drain"))
     return Audited(config, as_it_was, throttles_ms(cluster, root / "before", began_ms))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_an_offender_is_found_limited_and_released(
     cluster: Cluster, audited: Audited, tmp_path: Path
 ) -> None:
@@ -168,7 +168,7 @@ def test_an_offender_is_found_limited_and_released(
     assert str(report.entries[0].proposal.quota.entity) == "clients/greedy"
     assert b'"producer_byte_rate":"25000' in node(cluster).replace(b" ", b"")
 
-    assert wait_for(lambda: knows_quota(cluster, 2), within_s=10)
+    assert wait_for(lambda: knows_quota(cluster, 2), within_s=60)
     limited_ms = now_ms()
     send(cluster)
     before, after = audited.throttles_ms, throttles_ms(cluster, tmp_path, limited_ms)
@@ -182,10 +182,10 @@ def test_an_offender_is_found_limited_and_released(
         rows = run.enforcer.expire(at_ms + 15 * MINUTE_MS)
     assert [entry.event for entry in rows] == [Event.RESTORING, Event.RESTORED]
     assert node(cluster) == audited.node
-    assert wait_for(lambda: knows_quota(cluster, 3), within_s=10)
+    assert wait_for(lambda: knows_quota(cluster, 3), within_s=60)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 def test_the_running_job_ends_an_override_in_time_though_nothing_is_decided(
     cluster: Cluster, audited: Audited
 ) -> None:
@@ -196,17 +196,17 @@ def test_the_running_job_ends_an_override_in_time_though_nothing_is_decided(
 
     job = started(audited.config, *QUICK, "--driver-memory", "1g", job=("enforce.py",))
     try:
-        assert wait_for(lambda: has_said("enforcing loop; stop with Ctrl-C"), within_s=60)
+        assert wait_for(lambda: has_said("enforcing loop; stop with Ctrl-C"), within_s=180)
         override = ["override", "set", "--client", "else", "--key", "producer_byte_rate", "--value", "70000"]
-        more = ["--for", "1s", "--reason", "test", "--yes", "--config", str(audited.config)]
+        more = ["--for", "5s", "--reason", "test", "--yes", "--config", str(audited.config)]
         assert kquota([*override, *more]) == 0
         assert wait_for(
-            lambda: has_said(" restored: clients/else producer_byte_rate not set -> 70.0 kB/s"), within_s=20
+            lambda: has_said(" restored: clients/else producer_byte_rate not set -> 70.0 kB/s"), within_s=60
         )
         with connected(cluster.zookeeper_connect) as client:
             assert client.exists("/config/clients/else") is None
         job.send_signal(signal.SIGTERM)
-        assert job.wait(30) == 0
+        assert job.wait(90) == 0
         assert not has_said("Traceback")
     finally:
         job.kill()

@@ -12,11 +12,12 @@ from confluent_kafka.admin import AdminClient
 from kquota_spark.embedded import detached
 from kquota_spark.embedded.admin_quotas import alter_quota
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.load import ClientPlan, run_load
+from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
+from tests.integration.pressing import throttle_ms
 
 pytestmark = pytest.mark.integration
 
@@ -34,22 +35,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def throttle_ms(cluster: Cluster, client_id: str) -> float:
-    """The longest throttle of a client that wants 50 kB/s for 4 s."""
-    plan = ClientPlan(
-        "produce", client_id, "orders", 50_000, user="alice", record_bytes=500, batch_bytes=5_000, stop_s=4.0
-    )
-    [result] = run_load(cluster, [plan])
-    assert result.errors == 0
-    return result.longest_throttle_ms
+def set_limit(cluster: Cluster, limit: int | None) -> None:
+    """Of all clients of alice, and in force: the controller and the broker of the node have both said so."""
+
+    def told() -> int:
+        return (
+            cluster.servers[0].log.read_text(encoding="utf-8").count("PRODUCE quota for user alice default")
+        )
+
+    before = told()
+    alter_quota(cluster, {"producer_byte_rate": limit}, user="alice", client_id=DEFAULT)
+    assert wait_for(lambda: told() == before + 2, within_s=60)
 
 
 def test_a_quota_throttles_and_its_removal_ends_that(cluster: Cluster) -> None:
-    # 200 kB are more than the 11 samples of 10 kB that a limit of 10 kB/s can ever allow in 4 s.
-    alter_quota(cluster, {"producer_byte_rate": 10_000}, user="alice", client_id=DEFAULT)
-    assert throttle_ms(cluster, "limited") > 0
-    alter_quota(cluster, {"producer_byte_rate": None}, user="alice", client_id=DEFAULT)
-    assert throttle_ms(cluster, "free") == 0
+    set_limit(cluster, 10_000)
+    assert throttle_ms(cluster, "limited", user="alice") > 0
+    set_limit(cluster, None)
+    assert throttle_ms(cluster, "free", user="alice") == 0
 
 
 def test_a_refused_quota_says_why(cluster: Cluster) -> None:
@@ -72,7 +75,7 @@ def test_it_has_its_topics_after_a_crash(cluster: Cluster) -> None:
     cluster.kill(1)
     cluster.start(1)
     assert cluster.brokers[0].pid != before.pid
-    assert "orders" in AdminClient({**cluster.client_settings()}).list_topics(timeout=10).topics
+    assert "orders" in AdminClient({**cluster.client_settings()}).list_topics(timeout=60).topics
 
 
 def test_detached_it_comes_back_with_its_data(tmp_path: Path) -> None:
@@ -82,7 +85,7 @@ def test_detached_it_comes_back_with_its_data(tmp_path: Path) -> None:
         create_topics(first, {"orders": 1})
         assert detached.down(tmp_path)
         again, _ = detached.up(tmp_path, settings=settings)
-        assert "orders" in AdminClient({**again.client_settings()}).list_topics(timeout=10).topics
+        assert "orders" in AdminClient({**again.client_settings()}).list_topics(timeout=60).topics
         assert (again.servers[0].directory / "data" / "meta.properties").is_file()
     finally:
         detached.down(tmp_path)
