@@ -24,7 +24,7 @@ _FLAGS = (
     # What a first start waits for: a keyring over D-Bus, a proxy on the network, little shared memory, a crash server.
     "--password-store=basic", "--no-proxy-server", "--disable-dev-shm-usage", "--disable-crash-reporter",
 )  # fmt: skip
-_ANSWER_S = 120.0
+_ANSWER_S = 240.0
 """The first answer waits for the program to be read from a disk that may be busy; 30 s were once not enough."""
 _LOOK_S = 0.5
 _SAID_CHARACTERS = 4_000
