@@ -13,6 +13,7 @@ from kquota_spark.embedded.quotas import Name
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_admin import QuotaAdmin
 from kquota_spark.model.entities import Entity, IpEntity
+from kquota_spark.model.quota_types import parse_key
 
 _TIMEOUT_MS = 30_000
 
@@ -25,7 +26,7 @@ def alter_quota(
     client_id: Name | None = None,
     ip: Name | None = None,
 ) -> int:
-    """Set limits of one entity; those that are not named stay as they are.
+    """Set limits of one entity, and wait until a broker tells them; those that are not named stay as they are.
 
     Args:
         cluster: where.
@@ -45,6 +46,8 @@ def alter_quota(
     try:
         refusal = admin.alter(entity, limits)
         answered_ms = time.time_ns() // 1_000_000
+        if refusal is None:
+            admin.wait_for(entity, {parse_key(key): value for key, value in limits.items()})
     finally:
         admin.close()
     if refusal is not None:

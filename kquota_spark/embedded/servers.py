@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import secrets
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kquota_spark.embedded.jars import Jars, find_jars
 from kquota_spark.embedded.java import find_java
+from kquota_spark.embedded.ports import free_ports
 from kquota_spark.embedded.request_logging import plain_logging, request_logging
 from kquota_spark.embedded.settings import BrokerSettings, broker_properties, zookeeper_properties
 
@@ -71,7 +70,7 @@ def prepare(
         msg = "with KRaft the cluster is one node, broker and controller in one"
         raise ValueError(msg)
     java = str(find_java().path)
-    other_port, *ports = _free_ports(1 + 2 * brokers)
+    other_port, *ports = free_ports(1 + 2 * brokers)
     servers = [] if settings.kraft else [_zookeeper(root / ZOOKEEPER, java, other_port, jars)]
     for broker_id, (port, agent_port) in enumerate(zip(ports[::2], ports[1::2], strict=True), start=1):
         agent = _agent(agent_port, jars) if settings.jolokia else ()
@@ -129,12 +128,3 @@ def _write(directory: Path, files: Mapping[str, str]) -> None:
 def _all_of(jars: Jars) -> str:
     # A wildcard instead of a hundred paths: the command line can be read in ps.
     return str(jars.broker[0].parent / "*")
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        # All are held until the last is known, so that none is given twice.
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]

@@ -14,47 +14,50 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kquota_spark.embedded.processes import wait_for
 from tests.tools import CHROMIUM, found
 
 _FLAGS = (
     "--headless=new", "--remote-debugging-pipe", "--no-first-run", "--no-default-browser-check", "--disable-gpu",
     "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--hide-scrollbars", "--mute-audio", "--force-color-profile=srgb",
+    # What a first start waits for: a keyring over D-Bus, a proxy on the network, little shared memory, a crash server.
+    "--password-store=basic", "--no-proxy-server", "--disable-dev-shm-usage", "--disable-crash-reporter",
 )  # fmt: skip
-_ANSWER_S = 30.0
-_START_S = 120.0
+_ANSWER_S = 240.0
 """The first answer waits for the program to be read from a disk that may be busy; 30 s were once not enough."""
+_LOOK_S = 0.5
+_SAID_CHARACTERS = 4_000
 
 
 class Chromium:
     """One page of one browser, and everything that it said."""
 
-    def __init__(self, to_browser: int, from_browser: int) -> None:
-        self._to, self._from = to_browser, from_browser
+    def __init__(self, to_browser: int, from_browser: int, pid: int, log: Path) -> None:
+        self._to, self._from, self._pid, self._log = to_browser, from_browser, pid, log
         self._rest = b""
         self._last_id = 0
         self.events: list[dict[str, Any]] = []
         blank = {"url": "about:blank"}
-        target = self._call("Target.createTarget", blank, None, within_s=_START_S)["targetId"]
+        target = self._call("Target.createTarget", blank, None)["targetId"]
         attached = self._call("Target.attachToTarget", {"targetId": target, "flatten": True}, None)
         self._session: str = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command to the page, and its answer."""
         return self._call(method, parameters, self._session)
 
-    def _call(
-        self, method: str, parameters: dict[str, Any], session: str | None, *, within_s: float = _ANSWER_S
-    ) -> dict[str, Any]:
+    def _call(self, method: str, parameters: dict[str, Any], session: str | None) -> dict[str, Any]:
         self._last_id += 1
         message = {"id": self._last_id, "method": method, "params": parameters}
         message |= {"sessionId": session} if session else {}
-        os.write(self._to, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + within_s
+        self._send(message)
+        deadline = time.monotonic() + _ANSWER_S
         while True:
-            answer = self._next(deadline)
+            answer = self._next(deadline, method)
             if answer.get("id") == self._last_id:
                 assert "error" not in answer, (method, answer["error"])
                 result: dict[str, Any] = answer["result"]
@@ -62,20 +65,51 @@ class Chromium:
             self.events.append(answer)
             if answer.get("method") == "Page.javascriptDialogOpening":
                 # An open dialog would stop everything; that it came stays in the events.
-                os.write(self._to, json.dumps({
+                self._send({
                     "id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": False}, "sessionId": session,
-                }).encode() + b"\0")  # fmt: skip
+                })  # fmt: skip
 
-    def _next(self, deadline: float) -> dict[str, Any]:
+    def _send(self, message: dict[str, Any]) -> None:
+        try:
+            os.write(self._to, json.dumps(message).encode() + b"\0")
+        except BrokenPipeError as error:
+            raise self._gone(f"takes no {message['method']}") from error
+
+    def _next(self, deadline: float, what: str) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._from], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, "the browser does not answer"
-            part = os.read(self._from, 1 << 20)
-            assert part, "the browser is gone"
-            self._rest += part
+            if select.select([self._from], [], [], _LOOK_S)[0]:
+                part = os.read(self._from, 1 << 20)
+                if not part:
+                    raise self._gone(f"closed its pipe before {what}")
+                self._rest += part
+            elif self._end() is not None:  # a process that it left behind may hold the pipe open
+                raise self._failure(f"ended before {what}")
+            elif time.monotonic() > deadline:
+                raise self._failure(f"has not come to {what} in {_ANSWER_S:.0f} s")
         message, _, self._rest = self._rest.partition(b"\0")
         decoded: dict[str, Any] = json.loads(message)
         return decoded
+
+    def _end(self) -> str | None:
+        """How the program ended; None while it runs. It stays to be waited for."""
+        ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return None
+        is_exit = ended.si_code == os.CLD_EXITED
+        return f"exit code {ended.si_status}" if is_exit else f"signal {ended.si_status}"
+
+    def _gone(self, what: str) -> AssertionError:
+        """An error of a browser that has closed its pipe: then it ends."""
+        wait_for(lambda: self._end() is not None, within_s=10)
+        return self._failure(what)
+
+    def _failure(self, what: str) -> AssertionError:
+        """An error with all that can be known of the browser."""
+        said = self._log.read_text(encoding="utf-8", errors="replace").strip()
+        state = self._end() or "it still runs"
+        return AssertionError(
+            f"the browser {what}; {state}; it printed: {said[-_SAID_CHARACTERS:] or 'nothing'}"
+        )
 
     def value(self, expression: str) -> Any:
         """What an expression of JavaScript comes to; promises are awaited."""
@@ -96,10 +130,10 @@ class Chromium:
     def load(self, page: Path) -> None:
         """Load a file, and forget what was said before."""
         self.events.clear()
-        self.call("Page.navigate", url=page.as_uri())
+        loader = self.call("Page.navigate", url=page.as_uri())["loaderId"]
         deadline = time.monotonic() + _ANSWER_S
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
-            self.events.append(self._next(deadline))
+        while not any(_is_loaded(event, loader) for event in self.events):
+            self.events.append(self._next(deadline, f"the end of loading {page.name}"))
 
     def resize(self, width: int, height: int) -> None:
         """The size of the window in CSS pixels."""
@@ -153,6 +187,13 @@ class Chromium:
         return [one["request"]["url"] for one in sent]
 
 
+def _is_loaded(event: dict[str, Any], loader: str) -> bool:
+    """Whether this very document is; the page before it may say so late."""
+    said = event.get("params", {})
+    is_load = event.get("method") == "Page.lifecycleEvent" and said["name"] == "load"
+    return is_load and bool(said["loaderId"] == loader)
+
+
 @contextmanager
 def chromium(folder: Path) -> Iterator[Chromium]:
     """A browser with a profile of its own in `folder`, ended with all its processes."""
@@ -163,7 +204,8 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     # Far from 3 and 4, so that neither is overwritten before it is copied there.
     high_read, high_write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (read_end, write_end))
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    log = os.open(folder / "chromium.log", os.O_WRONLY | os.O_CREAT, 0o600)
+    printed = folder / "chromium.log"
+    log = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     pid = os.posix_spawn(
         program,
         [program, *_FLAGS, *sandbox, f"--user-data-dir={folder / 'profile'}", "about:blank"],
@@ -179,7 +221,7 @@ def chromium(folder: Path) -> Iterator[Chromium]:
     for end in (read_end, write_end, high_read, high_write, log):
         os.close(end)
     try:
-        yield Chromium(to_browser, from_browser)
+        yield Chromium(to_browser, from_browser, pid, printed)
     finally:
         os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

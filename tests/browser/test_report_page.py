@@ -41,7 +41,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
         yield browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def opened(browser: Chromium, folder: Path) -> Chromium:
     """The full page in a wide window, light."""
     browser.open(folder / "full.html", WIDE, HEIGHT)

@@ -35,7 +35,7 @@ def _executors(group: int) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2_700)
 def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
     cluster: Cluster, calm: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,14 +45,14 @@ def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
     try:
         # The second micro-batch of INGEST has begun: both executors are at work.
         second = tmp_path / "spread" / "checkpoints" / "ingest" / "offsets" / "1"
-        give_up_s = time.monotonic() + 180
+        give_up_s = time.monotonic() + 600
         while not second.exists() and time.monotonic() < give_up_s and process.poll() is None:
             time.sleep(0.05)
         executors = _executors(process.pid)
         assert len(executors) == 2
         os.kill(executors[0], signal.SIGKILL)
         log = tmp_path / "spread" / "audit.log"
-        assert process.wait(400) == 0, log.read_text(encoding="utf-8")[-3_000:]
+        assert process.wait(900) == 0, log.read_text(encoding="utf-8")[-3_000:]
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # the executors too

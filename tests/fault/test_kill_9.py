@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
 from tests.fault.audited_topic import (
     COPIES,
@@ -36,19 +37,19 @@ from tests.spark.replayed_decisions import differences, replayed
 
 pytestmark = pytest.mark.integration
 
-KILLED_IN = ("ingest", "measure", "judge")
+KILLED_IN = {"ingest": "measure", "measure": "judge", "judge": "episodes"}
+"""Each with the query after it: when that has begun, it is high time."""
 MOST_S = 3.0  # after a micro-batch of the query has begun
 
 
 def _kill_in(config: Path, hop: str, after_s: float) -> bool:
     """Start the job and kill JVM and Python driver together in a query; whether it was still at work."""
-    begun = config.parent / "checkpoints" / hop / "offsets"
-    before = len(list(begun.glob("*")))
+    batches, later = _batches(config, hop), _batches(config, KILLED_IN[hop])
     process = started(config)
     try:
-        while len(list(begun.glob("*"))) == before and process.poll() is None:
+        while _batches(config, hop) == batches and process.poll() is None:
             time.sleep(0.05)
-        time.sleep(after_s)
+        wait_for(lambda: _batches(config, KILLED_IN[hop]) != later, within_s=after_s)
         is_at_work = process.poll() is None
         driver = driver_pid(str(config.parent / "checkpoints"), "ingest")
     finally:
@@ -58,6 +59,11 @@ def _kill_in(config: Path, hop: str, after_s: float) -> bool:
         with contextlib.suppress(ProcessLookupError):  # it may have noticed the death of its JVM first
             os.kill(driver, signal.SIGKILL)
     return is_at_work
+
+
+def _batches(config: Path, hop: str) -> int:
+    """How many micro-batches of a query have begun, whatever became of them."""
+    return len(list((config.parent / "checkpoints" / hop / "offsets").glob("*")))
 
 
 def _log_files(directory: Path) -> list[tuple[int, Path]]:
@@ -71,7 +77,7 @@ def _log_files(directory: Path) -> list[tuple[int, Path]]:
     return [(broker_id, directory / f"broker-{broker_id}.log") for broker_id in sorted(by_broker)]
 
 
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(2_700)
 def test_kills_shuffle_and_copies_change_no_decision(cluster: Cluster, calm: Run, tmp_path: Path) -> None:
     seed = int(os.environ.get("KQUOTA_SEED", random.randrange(2**32)))
     print(f"seed {seed} (KQUOTA_SEED repeats it)")

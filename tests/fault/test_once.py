@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -17,21 +19,28 @@ pytestmark = pytest.mark.integration
 ONCE = ("audit.py", "--once")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_line(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     config = configured(tmp_path / "first", cluster)
     first = started(config, job=ONCE)
     try:
-        give_up_s = time.monotonic() + 60
+        give_up_s = time.monotonic() + 300
         while driver_pid(str(tmp_path / "first" / "checkpoints"), "ingest") is None:
             assert first.poll() is None
             assert time.monotonic() < give_up_s
             time.sleep(0.1)
         log = tmp_path / "first" / "audit.log"
+        os.killpg(
+            first.pid, signal.SIGSTOP
+        )  # however fast it is, it does not end before the second has looked
         beside = started(config, job=ONCE)
-        assert beside.wait(60) == 1
+        try:
+            assert beside.wait(300) == 1
+        finally:
+            beside.kill()
+            os.killpg(first.pid, signal.SIGCONT)
         said = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("audit: ")]
         pid = driver_pid(str(tmp_path / "first" / "checkpoints"), "ingest")
         assert said == [
@@ -40,7 +49,7 @@ def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_li
                 "stop it first, or give checkpoints: another path"
             )
         ]
-        assert first.wait(300) == 0, log.read_text(encoding="utf-8")[-3_000:]
+        assert first.wait(900) == 0, log.read_text(encoding="utf-8")[-3_000:]
     finally:
         first.kill()
         first.wait()

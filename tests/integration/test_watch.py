@@ -146,7 +146,7 @@ def test_an_expired_session_loses_no_edit(
     session = victim.client_id
     # A second client takes the session over and ends it, as an expiry would.
     thief = KazooClient(settings.quotas.zookeeper_connect, client_id=session)
-    thief.start()
+    thief.start(timeout=WITHIN_S)
     thief.stop()
     thief.close()
     put(client, "users/alice", payload(producer_byte_rate="2"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
 from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watched_sources import AdminSource
+from kquota_spark.model.entities import AnyEntity
+from kquota_spark.model.quota_types import AnyKey
 from tests.integration.quota_nodes import known_through_ms, produce_rates, rows, until, until_known
 
 pytestmark = pytest.mark.integration
@@ -41,7 +45,7 @@ def cluster(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clu
 def admin(cluster: Cluster, tmp_path: Path) -> Settings:
     login = cluster.client_settings("alice")
     servers = login.pop("bootstrap.servers")
-    quotas = Quotas(source="admin", connect_timeout=Duration(3_000), poll_interval=Duration(100))
+    quotas = Quotas(source="admin", connect_timeout=Duration(30_000), poll_interval=Duration(100))
     kafka = Kafka(bootstrap_servers=servers, options=login)
     return Settings(cluster_id="test", tables=str(tmp_path / "tables"), quotas=quotas, kafka=kafka)
 
@@ -52,7 +56,8 @@ def test_edits_lie_between_two_polls_and_brokers_act_on_them_after_the_lag(
     watch(admin)
     until_known(admin, now_ms())
     asked_ms = now_ms()
-    answered_ms = alter_quota(cluster, {"producer_byte_rate": 5.0, "request_percentage": 12.5}, user="bob")
+    alter_quota(cluster, {"producer_byte_rate": 5.0, "request_percentage": 12.5}, user="bob")
+    told_ms = now_ms()  # by the broker, which acts on it by now
     alter_quota(cluster, {"connection_creation_rate": 7.0}, ip="10.0.0.1")
     until_known(admin, now_ms())
     alter_quota(cluster, {"producer_byte_rate": None, "request_percentage": None}, user="bob")
@@ -63,7 +68,7 @@ def test_edits_lie_between_two_polls_and_brokers_act_on_them_after_the_lag(
     assert first["changed_at"] == 0  # there at the first poll: nobody knows since when
     of_bob = found["users/bob", "producer_byte_rate", 5.0]
     # Between two polls of 100 ms each, that a busy machine may stretch, and around the true moment.
-    assert of_bob["changed_at"] < answered_ms and asked_ms < of_bob["changed_before"]
+    assert of_bob["changed_at"] < told_ms and asked_ms < of_bob["changed_before"]
     assert found["users/bob", "request_percentage", 12.5]["version"] == of_bob["version"]
     assert found["users/bob", "producer_byte_rate", None]["version"] > of_bob["version"]
     assert ("ips/10.0.0.1", "connection_creation_rate", 7.0) in found
@@ -88,30 +93,52 @@ def test_an_edit_made_while_nobody_watched_may_be_as_old_as_the_last_poll(
     alter_quota(cluster, {"producer_byte_rate": None}, user="carol")
 
 
+def held_back(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> threading.Lock:
+    """A lock that each poll of the watcher takes."""
+    source, lock = watcher._source, threading.Lock()
+    assert isinstance(source, AdminSource)
+    described = source._described
+
+    def locked() -> dict[AnyEntity, dict[AnyKey, float]]:
+        with lock:
+            return described()
+
+    monkeypatch.setattr(source, "_described", locked)
+    return lock
+
+
 def test_silent_brokers_stop_the_knowledge_and_nothing_counts_as_deleted(
     cluster: Cluster,
     admin: Settings,
     watch: Callable[[Settings], Watcher],
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    quick = dataclasses.replace(admin.quotas, connect_timeout=Duration(500))
+    quick = dataclasses.replace(admin.quotas, connect_timeout=Duration(3_000))
     settings = dataclasses.replace(admin, quotas=quick)
     watcher = watch(settings)
+    polling = held_back(watcher, monkeypatch)
     cluster.pause(1)
     try:
         paused_ms = now_ms()
         until(lambda: "quotas are not known from here on" in caplog.text)
         assert (known_through_ms(settings) or 0) <= paused_ms
         watcher.check()
+        polling.acquire()
     finally:
         cluster.resume(1)
+    # No poll is answered between the pause and this edit.
     alter_quota(cluster, {"producer_byte_rate": 2.0}, user="dave")
+    polling.release()
     until_known(settings, now_ms())
     assert produce_rates(settings) == {"users/a%20b/clients/<default>": 1_000.0, "users/dave": 2.0}
     [row] = [row for row in rows(settings, "quota_changes") if row["entity"] == "users/dave"]
     assert row["changed_at"] <= paused_ms  # it may have come right after the last answer
     said = [record for record in caplog.records if record.name.startswith("kquota_spark.io")]
-    assert [record.levelno for record in said] == [logging.WARNING] * 2  # gone, and back again
+    # Gone, and back again, each once; on a machine that pauses, too, it may seem gone more often.
+    assert [record.levelno for record in said] == [logging.WARNING] * len(said)
+    is_back = ["describes its quotas again" in record.message for record in said]
+    assert is_back == [False, True] * (len(said) // 2) != []
     assert "alice's password" not in caplog.text
     alter_quota(cluster, {"producer_byte_rate": None}, user="dave")
 
@@ -119,10 +146,7 @@ def test_silent_brokers_stop_the_knowledge_and_nothing_counts_as_deleted(
 def test_a_refused_login_is_one_line_without_the_password(admin: Settings) -> None:
     options = {**admin.kafka.options, "sasl.password": "wrong-canary"}
     # A broker closes the connection right after its refusal: on a busy machine the first tries may see only that.
-    patient = dataclasses.replace(admin.quotas, connect_timeout=Duration(20_000))
-    wrong = dataclasses.replace(
-        admin, kafka=dataclasses.replace(admin.kafka, options=options), quotas=patient
-    )
+    wrong = dataclasses.replace(admin, kafka=dataclasses.replace(admin.kafka, options=options))
     with pytest.raises(UserError) as raised:
         Watcher(wrong).start()
     assert (

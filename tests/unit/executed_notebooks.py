@@ -28,7 +28,7 @@ def executed(path: Path, config: Path, directory: Path, **environment: str) -> d
     read: Any = nbformat.read  # which has no types
     notebook = read(path, as_version=4)
     client: Any = NotebookClient(
-        notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(directory)}}
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(directory)}}
     )
     client.execute(env=_environment(KQUOTA_CONFIG=str(config), **environment))
     return {

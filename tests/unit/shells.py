@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 def found_shell(name: str) -> str:

@@ -17,7 +17,10 @@ from pathlib import Path
 import pyte
 
 _ROOT = Path(__file__).parents[2]
-_LIMIT_S = 20.0
+_LIMIT_S = 120.0
+_CAN_FRAMES = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+"""Whether the terminal shows a frame only when it is whole, as a program asks it; and that this one does."""
+_FRAME_BEGINS, _FRAME_ENDS = b"\x1b[?2026h", b"\x1b[?2026l"
 
 
 class Terminal:
@@ -42,11 +45,18 @@ class Terminal:
             "PYTHONUTF8": "1",
             "PATH": os.environ["PATH"],
         }
+        held, go = os.pipe()
         self.pid, self.descriptor = pty.fork()
         if self.pid == 0:
+            os.read(held, 1)
             self._set_size(pty.STDOUT_FILENO, columns, rows)
             command = [sys.executable, "-m", "kquota_spark.cli.main", *arguments]
             os.execve(command[0], command, {**of_child, **(environment or {})})
+        self.modes_before = termios.tcgetattr(self.descriptor)
+        """Modes of the terminal before the program began."""
+        os.write(go, b".")
+        os.close(held)
+        os.close(go)
 
     @staticmethod
     def _set_size(terminal: int, columns: int, rows: int) -> None:
@@ -71,13 +81,13 @@ class Terminal:
         return [line.rstrip() for line in self.screen.display]
 
     def until(self, holds: Callable[[list[str]], bool], what: str) -> list[str]:
-        """The screen as soon as that holds of it and it is drawn to its end; fails after twenty seconds."""
+        """The screen as soon as that holds of it and it is drawn to its end; fails after two minutes."""
         end_s = time.monotonic() + _LIMIT_S
         while time.monotonic() < end_s:
             before = len(self.raw)
             if not self._read(0.05):
                 break
-            if len(self.raw) == before and holds(self.lines()):
+            if len(self.raw) == before and self._is_whole() and holds(self.lines()):
                 return self.lines()
         shown = "\n".join(self.lines())
         raise AssertionError(f"{what} was never shown; the screen is\n{shown}")
@@ -86,6 +96,10 @@ class Terminal:
         """The screen as soon as some line holds this text."""
         return self.until(lambda lines: any(text in line for line in lines), text)
 
+    def _is_whole(self) -> bool:
+        """No frame has begun and not ended; a program that draws no frames is always done."""
+        return self.raw.rfind(_FRAME_ENDS) >= self.raw.rfind(_FRAME_BEGINS)
+
     def _read(self, wait_s: float) -> bool:
         """Whatever comes within that time; False once the program has closed the terminal."""
         if select.select([self.descriptor], [], [], wait_s)[0]:
@@ -93,8 +107,11 @@ class Terminal:
                 received = os.read(self.descriptor, 65_536)
             except OSError:
                 return False
+            asked = self.raw.count(_CAN_FRAMES[0])
             self.raw += received
             self._stream.feed(received)
+            if self.raw.count(_CAN_FRAMES[0]) > asked:
+                os.write(self.descriptor, _CAN_FRAMES[1])
         return True
 
     def wait(self) -> int:

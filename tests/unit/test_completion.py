@@ -44,7 +44,7 @@ def _fish(line: str, environment: dict[str, str], directory: Path) -> list[str]:
     program = 'kquota completion fish | source; complete -C "$argv[1]"'
     done = subprocess.run(
         [found_shell("fish"), "--no-config", "-c", program, line],
-        cwd=directory, env=environment, capture_output=True, text=True, check=True, timeout=60,
+        cwd=directory, env=environment, capture_output=True, text=True, check=True, timeout=240,
     )  # fmt: skip
     return [offer.partition("\t")[0] for offer in done.stdout.splitlines()]
 
@@ -70,7 +70,7 @@ def _bash(line: str, environment: dict[str, str], directory: Path) -> list[str]:
     )
     done = subprocess.run(
         [found_shell("bash"), "--norc", "--noprofile", "-c", program, "bash", line],
-        cwd=directory, env=environment, capture_output=True, text=True, check=True, timeout=60,
+        cwd=directory, env=environment, capture_output=True, text=True, check=True, timeout=240,
     )  # fmt: skip
     return [offer for offer in done.stdout.split("\0") if offer]
 

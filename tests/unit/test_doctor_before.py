@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import time
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.config.settings import Broker
+from kquota_spark.embedded.ports import free_ports
 from kquota_spark.formats.log_messages import LogMessages, MessageFormat
 from kquota_spark.io.client_properties import connection_options
 from kquota_spark.io.log_topic_checks import Message, message_checks
 from tests.unit.table_rows import T0_MS, run
-
-
-def _closed_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def test_before_the_first_run_missing_servers_are_findings_in_bounded_time(
@@ -28,7 +22,7 @@ def test_before_the_first_run_missing_servers_are_findings_in_bounded_time(
 ) -> None:
     monkeypatch.setattr("kquota_spark.io.kafka_checks.TIMEOUT_MS", 500)
     config = tmp_path / "kquota.yaml"
-    kafka, zookeeper = _closed_port(), _closed_port()
+    kafka, zookeeper = free_ports(2)
     config.write_text(
         f"tables: {tmp_path}/new/tables\ncheckpoints: {config}/none\n"
         f"kafka: {{bootstrap_servers: '127.0.0.1:{kafka}', options: {{sasl.password: canary}}}}\n"

@@ -98,7 +98,7 @@ for batch in range(10):
 def test_two_processes_write_at_the_same_time(settings: Settings) -> None:
     programs = [[sys.executable, "-c", WRITER, settings.tables, plan_id] for plan_id in ("p-a", "p-b")]
     writers = [subprocess.Popen(program, cwd=ROOT) for program in programs]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=240) for writer in writers] == [0, 0]
     rows = EnforcementLog(settings).entries()
     for plan_id in ("p-a", "p-b"):
         assert [row.step_id.step for row in rows if row.step_id.plan_id == plan_id] == list(range(20))

@@ -238,12 +238,12 @@ def test_the_endpoint_answers_and_ends_at_sigterm(tmp_path: Path) -> None:
         assert exporter.stderr is not None
         line = exporter.stderr.readline()
         assert line.startswith("exporter: answering http://127.0.0.1:")
-        with urllib.request.urlopen(line.split()[2].rstrip(";"), timeout=20) as answer:
+        with urllib.request.urlopen(line.split()[2].rstrip(";"), timeout=120) as answer:
             assert "kquota_exporter_build_info" in answer.read().decode()
         # More than one signal at a time is what a supervisor sends to a group of processes.
         for _ in range(5_000):
             os.kill(exporter.pid, signal.SIGTERM)
-        assert exporter.wait(10) == 0
+        assert exporter.wait(120) == 0
 
 
 def test_a_used_port_is_one_line(tmp_path: Path) -> None:

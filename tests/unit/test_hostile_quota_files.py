@@ -59,9 +59,9 @@ def test_an_empty_file_is_no_quotas_or_a_problem_but_no_traceback(name: str) -> 
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.parametrize("nested", ["[" * 100_000, '{"a":' * 100_000, "- " * 100_000, 'a "b" {' * 100_000])
 def test_deep_nesting_is_a_problem_told_at_once(name: str, nested: str) -> None:
-    started_s = time.monotonic()
+    started_s = time.process_time()  # of this process: whatever else the machine does
     assert 1 <= len(problems(name, nested)) <= 2
-    assert time.monotonic() - started_s < 5
+    assert time.process_time() - started_s < 5
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from kquota_spark.embedded.ports import free_ports
 from kquota_spark.errors import UserError
 from kquota_spark.io.metrics import CONTENT_TYPE, Family, exposition, metrics_endpoint
 from tests.unit.exposition_format import parsed_exposition
 
 
 def _get(port: int, path: str = "/metrics") -> tuple[str, str]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_a_scrape_is_prometheus_text() -> None:
@@ -55,7 +50,7 @@ def test_large_counters_keep_every_digit() -> None:
 
 
 def test_the_endpoint_answers_metrics_and_nothing_else() -> None:
-    port = _free_port()
+    [port] = free_ports(1)
     with metrics_endpoint("127.0.0.1", port, lambda: "kquota_up 1\n") as answering:
         assert answering == port
         assert _get(port) == (CONTENT_TYPE, "kquota_up 1\n")
@@ -84,18 +79,20 @@ def _silent_clients(port: int, count: int) -> list[socket.socket]:
     return [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
 
 
-def test_200_scrapes_are_answered_beside_20_clients_that_say_nothing() -> None:
-    port = _free_port()
+def test_200_scrapes_are_answered_beside_20_clients_that_say_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [port] = free_ports(1)
     text = "kquota_up 1\n" * 1_000
     with metrics_endpoint("127.0.0.1", port, lambda: text):
         silent = _silent_clients(port, 20)
         with ThreadPoolExecutor(50) as pool:
             answers = list(pool.map(lambda _: _get(port)[1], range(200)))
         assert answers == [text] * 200
+        monkeypatch.setattr("kquota_spark.io.metrics._Handler.timeout", 600.0)
         silent += _silent_clients(port, 40)
         closing_s = time.monotonic()
-    assert (
-        time.monotonic() - closing_s < 2
-    )  # clients that are still connected do not hold up the end of the job
+    # Clients that are still connected, and would be for ten minutes, do not hold up the end of the job.
+    assert time.monotonic() - closing_s < 60
     for client in silent:
         client.close()

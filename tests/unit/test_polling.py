@@ -23,7 +23,7 @@ def test_it_polls_until_it_is_stopped() -> None:
     running = [polling.is_running]
     polling.start()
     running.append(polling.is_running)
-    assert third.wait(10)
+    assert third.wait(60)
     polling.stop()
     running.append(polling.is_running)
     assert running == [False, True, False]
@@ -42,7 +42,7 @@ def test_what_ends_it_is_raised_where_it_is_looked_after(caplog: pytest.LogCaptu
 
     polling = Polling("asking somebody", 1, poll)
     polling.start()
-    assert asked.acquire(timeout=10)
+    assert asked.acquire(timeout=60)
     polling.stop()
     with pytest.raises(UserError, match="the table cannot be written"):
         polling.check()

@@ -151,17 +151,17 @@ def nobody() -> Iterator[str]:
 def test_servers_that_do_not_answer_are_one_line_each(nobody: str, tmp_path: Path) -> None:
     config = tmp_path / "kquota.yaml"
     config.write_text(
-        f"tables: {tmp_path}/none\nquotas: {{connect_timeout: 200 ms, zookeeper_connect: '{nobody}'}}\n",
+        f"tables: {tmp_path}/none\nquotas: {{connect_timeout: 1 s, zookeeper_connect: '{nobody}'}}\n",
         encoding="utf-8",
     )
     asked = ("resolve", "--config", str(config))
-    late = f"ZooKeeper {nobody} did not answer within 0.2 s: check"
+    late = f"ZooKeeper {nobody} did not answer within 1 s: check"
     assert run(*asked) == (1, "", f"kquota: {late} quotas.zookeeper_connect and that the server runs\n")
     assert run(*asked, "--zookeeper", nobody) == (
         1, "", f"kquota: {late} --zookeeper and that the server runs\n",
     )  # fmt: skip
     refused = (
-        f"Kafka {nobody} did not answer within 0.2 s: check --bootstrap-server and --command-config "
+        f"Kafka {nobody} did not answer within 1 s: check --bootstrap-server and --command-config "
         "(KafkaConnectionError: 111 ECONNREFUSED)"
     )
     assert run(*asked, "--bootstrap-server", nobody) == (1, "", f"kquota: {refused}\n")

@@ -152,12 +152,11 @@ def test_hostile_names_stay_in_their_cells(start: Start) -> None:
 
 def test_quitting_leaves_the_terminal_as_it_was(start: Start) -> None:
     terminal = start()
-    before = termios.tcgetattr(terminal.descriptor)
     terminal.until_shown("bob")
-    assert termios.tcgetattr(terminal.descriptor) != before
+    assert termios.tcgetattr(terminal.descriptor) != terminal.modes_before
     terminal.type("q")
     assert terminal.wait() == 0
-    assert terminal.modes == before
+    assert terminal.modes == terminal.modes_before
     assert terminal.raw.rindex(b"\x1b[?1049l") > terminal.raw.rindex(b"\x1b[?1049h")
     assert terminal.raw.rindex(b"\x1b[?25h") > terminal.raw.rindex(b"\x1b[?25l")
 

@@ -93,13 +93,19 @@ def test_a_pager_shows_a_long_page_on_a_terminal_only(tmp_path: Path) -> None:
     environment = {**os.environ, "PAGER": str(pager), "TERM": "xterm", "LINES": "20", "COLUMNS": "80"}
     environment.pop("NO_COLOR", None)
     piped = subprocess.run(
-        command, env=environment, capture_output=True, timeout=20, check=True
+        command, env=environment, capture_output=True, timeout=120, check=True
     ).stdout.decode()
     assert piped.splitlines()[0] == topics()["operating"] and not (tmp_path / "paged").exists()
     main_end, terminal = pty.openpty()
     try:
         subprocess.run(
-            command, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, timeout=20, check=True
+            command,
+            env=environment,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            timeout=120,
+            check=True,
         )
     finally:
         os.close(terminal)
