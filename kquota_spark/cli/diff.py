@@ -13,8 +13,8 @@ from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, 
 from kquota_spark.cli.render import Report, Row, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.person_units import iso_time
-from kquota_spark.model.idle_rules import ANY_NAME
 from kquota_spark.model.mangled_names import Mangled, mangled_names
+from kquota_spark.model.observed_clients import ANY_NAME
 from kquota_spark.model.quota_diff import EffectChange, Governs, effect_changes, one_spelling, text_edits
 from kquota_spark.model.quota_set import QuotaEdit
 from kquota_spark.reports.recent_use import RecentUse, recent_use
