@@ -13,8 +13,8 @@ from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, 
 from kquota_spark.cli.render import Report, Row, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.person_units import iso_time
-from kquota_spark.model.idle_rules import ANY_NAME
 from kquota_spark.model.mangled_names import Mangled, mangled_names
+from kquota_spark.model.observed_clients import ANY_NAME
 from kquota_spark.model.quota_diff import EffectChange, Governs, effect_changes, one_spelling, text_edits
 from kquota_spark.model.quota_set import QuotaEdit
 from kquota_spark.reports.recent_use import RecentUse, recent_use
@@ -47,7 +47,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser(
         "diff",
         help=about,
-        description=f"{_ABOUT}. Exit codes: 0 no difference, 1 an error, 2 a difference (or wrong usage).",
+        description=f"{_ABOUT}. Exit codes: 0 no difference, 1 an error, 2 a difference.",
     )
     parser.add_argument(
         "sides", nargs="+", metavar="FILE", help="a file of quotas in any format, or a saved context; two of them: "
@@ -57,7 +57,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     add_cluster_options(parser)
     add_tables_options(parser)
     add_output_options(parser)
-    parser.set_defaults(run=run_diff, usage=parser.error)
+    parser.set_defaults(run=run_diff)
 
 
 def add_tables_options(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +93,7 @@ def run_diff(options: argparse.Namespace) -> int:
 
 def _found(options: argparse.Namespace) -> Found:
     if len(options.sides) > 2:
-        options.usage("more than two sides")
+        raise UserError("more than two sides: expected before and after")
     if len(options.sides) == 2:
         if options.at is not None or options.command_config is not None or has_cluster_option(options):
             raise UserError("two sides are named already: leave --at and the cluster out")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from kquota_spark.cli.cluster_choice import add_cluster_options
 from kquota_spark.cli.diff import add_tables_options
 from kquota_spark.cli.listing import counted
-from kquota_spark.cli.options import add_output_options, limit_of, now_ms, settings_of
-from kquota_spark.cli.page import Page
+from kquota_spark.cli.options import Since, add_output_options, limit_of, now_ms, settings_of
+from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.quota_edits import exact_text
 from kquota_spark.cli.quota_sides import Side, chosen_side, named_side
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
@@ -18,7 +19,9 @@ from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import clock_time, iso_time, type_text
 from kquota_spark.model.drift import Drift, Editor
 from kquota_spark.model.quota_diff import text_edits
+from kquota_spark.model.quota_set import QuotaEdit
 from kquota_spark.model.quota_tree import quota_type_of
+from kquota_spark.model.rules import BEGINNING_MS
 from kquota_spark.reports.quota_drift import DriftFound, drift_of
 
 _COLUMNS = (
@@ -33,7 +36,8 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser(
         "drift",
         help=about,
-        description=f"{about}. Exit codes: 0 as declared, 1 an error, 2 drift (or wrong usage).",
+        description=f"{about}. Exit codes: 0 as declared, 1 an error, or tables that do not know the quotas of now, "
+        "2 drift.",
     )
     parser.add_argument("file", metavar="FILE", help="what is declared: a file of quotas in any format")
     parser.add_argument(
@@ -46,7 +50,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_drift(options: argparse.Namespace) -> int:
-    """Show what drifted; 2 if anything did.
+    """Show what drifted; 2 if anything did, 1 if that cannot be told.
 
     Raises:
         UserError: the file or the cluster cannot be read.
@@ -54,8 +58,15 @@ def run_drift(options: argparse.Namespace) -> int:
     declared = named_side(options.file)
     there = chosen_side(options)
     edits = text_edits(declared.quotas, there.quotas)
-    if options.quiet:
-        return 2 if edits else 0
+    if not options.quiet:
+        _show(declared, there, edits, options)
+    if there.is_stale:
+        say(f"kquota: {terminal_text(_stale_text(there, options.at))}", sys.stderr)
+        return 1
+    return 2 if edits else 0
+
+
+def _show(declared: Side, there: Side, edits: Sequence[QuotaEdit], options: argparse.Namespace) -> None:
     found = drift_of(settings_of(options), edits, now_ms() if options.at is None else options.at.time_ms)
     rows = [_row(drift) for drift in found.drifts]
     limit = limit_of(options)
@@ -76,7 +87,17 @@ def run_drift(options: argparse.Namespace) -> int:
     show(report, options.output)
     if options.output == "table":
         _print_notes(declared, there, found, limit)
-    return 2 if edits else 0
+
+
+def _stale_text(there: Side, at: Since | None) -> str:
+    """Why the answer counts as none: who reads only the exit code must not take old quotas for those of now."""
+    known_ms = there.known_through_ms or BEGINNING_MS
+    through = f"only through {iso_time(known_ms)}" if known_ms > BEGINNING_MS else "through no time at all"
+    of = "now" if at is None else at.text
+    return (
+        f"the quotas of {of} are not known: {there.origin} has them {through}: keep kquota watch or the audit running, "
+        "or name a running cluster, or an earlier --at"
+    )
 
 
 def _row(drift: Drift) -> Row:

@@ -1,7 +1,7 @@
 """`kquota`: arguments in, one exit code out.
 
-Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage or, for `doctor`, `diff` and `drift`, findings, 3
-refused by a guard of enforcement.
+Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 refused by a guard of enforcement. Of `doctor`,
+`diff` and `drift` 2 is an answer: they found something. Their wrong usage is 1, as every other error of theirs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from kquota_spark import __version__
 from kquota_spark.cli.command_groups import all_commands, listing, module_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
+
+_WRONG_USAGE = 2
+"""As argparse has it."""
+_ANSWER_BY_2 = frozenset({"doctor", "diff", "drift"})
+"""Commands that say by an exit code of 2 what they found: cron and CI must not get it for a typo in an option."""
 
 
 class _Kquota(argparse.ArgumentParser):
@@ -58,8 +63,26 @@ def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
 
 def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser that these arguments need: with the options of the command that they name."""
-    module = module_of(next((word for word in words if not word.startswith("-")), ""))
+    module = module_of(_command_of(words))
     return parser([] if module is None else [module])
+
+
+def _command_of(words: Sequence[str]) -> str:
+    return next((word for word in words if not word.startswith("-")), "")
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The options.
+
+    Raises:
+        SystemExit: help was asked for, or the usage is wrong, which has been said.
+    """
+    try:
+        return parser_for(words).parse_args(words)
+    except SystemExit as ended:
+        if ended.code == _WRONG_USAGE and _command_of(words) in _ANSWER_BY_2:
+            raise SystemExit(1) from None
+        raise
 
 
 def _told() -> tuple[type[Exception], ...]:
@@ -85,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         complete(parser_for)
     words = sys.argv[1:] if arguments is None else arguments
-    options = parser_for(words).parse_args(words)
+    options = _parsed(words)
     code = 0
     try:
         code = int(options.run(options))

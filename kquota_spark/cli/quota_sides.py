@@ -17,11 +17,15 @@ _CLUSTER_OPTIONS = ("context", "bootstrap_server", "zookeeper")
 
 
 class Side(NamedTuple):
-    """A set of quotas, and where it is from as people call it; `known_through_ms` if later edits are not in it."""
+    """A set of quotas, and where it is from as people call it; `known_through_ms` if later edits are not in it.
+
+    `is_stale`: nobody has followed the quotas up to the moment that they are asked for.
+    """
 
     origin: str
     quotas: QuotaSet
     known_through_ms: int | None = None
+    is_stale: bool = False
 
 
 def named_side(text: str) -> Side:
@@ -84,7 +88,8 @@ def chosen_side(options: argparse.Namespace) -> Side:
     known_ms = stored.known_through_ms
     behind_ms = known_ms if known_ms is not None and known_ms < at_ms else None
     as_of = "" if options.at is None else f" as of {iso_time(at_ms)}"
-    return Side(f"{stored.origin}{as_of}", stored.quotas, behind_ms)
+    is_stale = behind_ms is not None and at_ms - behind_ms > settings.quotas.stale_after_ms
+    return Side(f"{stored.origin}{as_of}", stored.quotas, behind_ms, is_stale)
 
 
 def has_cluster_option(options: argparse.Namespace) -> bool:

@@ -125,6 +125,12 @@ class Quotas:
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Keys that the file sets: see `Kafka.given`."""
 
+    @property
+    def stale_after_ms(self) -> int:
+        """Age of `known_through` from which on nobody follows the quotas: ten times its interval, and half a minute."""
+        interval_ms = self.poll_interval if self.source == "admin" else self.known_through_interval
+        return 10 * interval_ms + 30_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:

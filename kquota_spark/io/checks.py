@@ -186,7 +186,7 @@ def _snapshot(row: dict[str, Any], settings: Settings, now_ms: int, advice: str)
         evidence += f"; {row['behind']:,} decisions were made with older ones and are marked rules_behind"
         return warn(what, evidence, "restate them; " + advice)
     age_ms = now_ms - row["known_ms"]
-    if age_ms > 10 * settings.quotas.known_through_interval + _SLACK_MS:
+    if age_ms > settings.quotas.stale_after_ms:
         return warn(
             what, f"{evidence}, {age_ms // 1_000:,} s ago", advice + " (expected after a finished run)"
         )

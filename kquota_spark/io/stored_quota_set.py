@@ -10,7 +10,7 @@ from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import parse_entity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
-from kquota_spark.model.rules import END_MS
+from kquota_spark.model.rules import BEGINNING_MS, END_MS
 
 _KEYS = (*QuotaKey, *IpQuotaKey)
 _SET = f"""
@@ -22,7 +22,10 @@ _KNOWN = "select epoch_ms(max(known_through)) from quota_rules where cluster_id 
 
 
 class StoredQuotas(NamedTuple):
-    """The quotas of a cluster at a moment; edits after `known_through_ms` are not known, None where all are."""
+    """The quotas of a cluster at a moment; edits after `known_through_ms` are not known, None where all are.
+
+    It is the beginning of time where no source says anything of that.
+    """
 
     origin: str
     cluster_id: str
@@ -50,9 +53,8 @@ def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQu
         values = {key: row[key.value] for key in _KEYS if row[key.value] is not None}
         if values:
             quotas[parse_entity(row["entity"])] = values
-    return StoredQuotas(
-        where, cluster_id, quotas, None if known_ms is None or known_ms >= END_MS else known_ms
-    )
+    known_ms = BEGINNING_MS if known_ms is None else known_ms
+    return StoredQuotas(where, cluster_id, quotas, None if known_ms >= END_MS else known_ms)
 
 
 def held_cluster(tables: Tables, settings: Settings) -> str:

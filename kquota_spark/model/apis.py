@@ -45,7 +45,7 @@ _EXEMPT = frozenset(
     }
 )
 _STRICT_FROM = {Api.CREATE_TOPICS: 6, Api.DELETE_TOPICS: 5, Api.CREATE_PARTITIONS: 3}
-_CLIENT_HOLDS_BACK_FROM = {
+CLIENT_HOLDS_BACK_FROM = {
     Api.PRODUCE: 6,
     Api.FETCH: 8,
     Api.LIST_OFFSETS: 3,
@@ -62,6 +62,7 @@ _CLIENT_HOLDS_BACK_FROM = {
     Api.DELETE_TOPICS: 2,
     Api.CREATE_PARTITIONS: 1,
 }
+"""The first version of each API whose clients wait out a throttle by themselves (KIP-219)."""
 
 
 def is_request_quota_exempt(api: int, *, acks: int = -1, is_follower: bool = False) -> bool:
@@ -84,4 +85,4 @@ def is_strict_mutation(api: Api, version: int) -> bool:
 
 def does_client_hold_back(api: Api, version: int) -> bool:
     """Whether Kafka's own clients wait out the throttle time that a response of this version carries (KIP-219)."""
-    return api in _CLIENT_HOLDS_BACK_FROM and version >= _CLIENT_HOLDS_BACK_FROM[api]
+    return api in CLIENT_HOLDS_BACK_FROM and version >= CLIENT_HOLDS_BACK_FROM[api]

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 from kquota_spark.model.entities import DEFAULT, Default
 from kquota_spark.model.misencoded_entities import misnamed
-from kquota_spark.model.observed_clients import Observed, Rule, Seen
+from kquota_spark.model.observed_clients import ANY_NAME, Observed, Rule, Seen
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey
 
 LEAST_OBSERVED_MS = 86_400_000
-ANY_NAME = "kquota-any-name-without-a-rule"
-"""Stands for a user or client id that no rule names."""
 
 
 class Shadow(NamedTuple):

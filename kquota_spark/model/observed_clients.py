@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.resolve import Resolution, resolve
+from kquota_spark.model.resolve import resolve
+
+ANY_NAME = "kquota-any-name-without-a-rule"
+"""Stands for a user or client id that no rule names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,14 @@ class Rule:
     valid_from_ms: int = 0
 
 
+class Governing(NamedTuple):
+    """The rule that governs somebody, its level and its limit; all None where nothing does."""
+
+    entity: Entity | None
+    level: int | None
+    limit: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """Everything that the rules are held against; `problems` are names of nodes with what is wrong with them."""
@@ -45,9 +57,9 @@ class Observed:
     quotas: dict[Entity, Mapping[QuotaKey, float]] = field(init=False, repr=False)
     of_user: dict[str, list[Seen]] = field(init=False, repr=False)
     of_client_id: dict[str, list[Seen]] = field(init=False, repr=False)
-    _answers: dict[tuple[str, str, QuotaKey], Resolution] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _named: tuple[frozenset[object], frozenset[object]] = field(init=False, repr=False)
+    """Users and client ids that rules name."""
+    _answers: dict[tuple[str, str, QuotaKey], Governing] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Index what is looked up once for each rule and client."""
@@ -57,19 +69,28 @@ class Observed:
             of_user.setdefault(one.user, []).append(one)
             of_client_id.setdefault(one.client_id, []).append(one)
         quotas = {rule.entity: rule.quotas for rule in self.rules}
-        for name, index in (("quotas", quotas), ("of_user", of_user), ("of_client_id", of_client_id)):
+        named = frozenset(entity.user for entity in quotas), frozenset(entity.client_id for entity in quotas)
+        for name, index in (
+            ("quotas", quotas), ("of_user", of_user), ("of_client_id", of_client_id), ("_named", named)
+        ):  # fmt: skip
             object.__setattr__(self, name, index)
 
-    def resolved(self, one: Seen) -> Resolution:
+    def resolved(self, one: Seen) -> Governing:
         """What governs a client now."""
         return self.answer(one.user, one.client_id, one.quota_type.key)
 
-    def answer(self, user: str, client_id: str, key: QuotaKey) -> Resolution:
+    def answer(self, user: str, client_id: str, key: QuotaKey) -> Governing:
         """What governs any name now."""
+        # Names without a rule are governed alike, and there may be very many; an empty name is like no other.
+        user, client_id = (
+            name if not name or name in named else ANY_NAME
+            for name, named in zip((user, client_id), self._named, strict=True)
+        )
         asked = (user, client_id, key)
         answer = self._answers.get(asked)
         if answer is None:
-            answer = self._answers[asked] = resolve(*asked, self.quotas.get)
+            found = resolve(*asked, self.quotas.get)
+            answer = self._answers[asked] = Governing(found.entity, found.level, found.limit)
         return answer
 
     def named_by(self, entity: Entity) -> Sequence[Seen]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
-from kquota_spark.model.idle_rules import ANY_NAME
 from kquota_spark.model.ip_quotas import by_address, resolve_ip
-from kquota_spark.model.observed_clients import Seen
+from kquota_spark.model.observed_clients import ANY_NAME, Seen
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet, edits_between
 from kquota_spark.model.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket, candidates, resolve

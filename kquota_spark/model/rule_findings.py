@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kquota_spark.model.findings import Finding, Kind, Severity, client_text
-from kquota_spark.model.idle_rules import ANY_NAME, LEAST_OBSERVED_MS, dead, shadowed
+from kquota_spark.model.idle_rules import LEAST_OBSERVED_MS, dead, shadowed
 from kquota_spark.model.misencoded_entities import misencoded
-from kquota_spark.model.observed_clients import Observed, Seen
+from kquota_spark.model.observed_clients import ANY_NAME, Governing, Observed, Seen
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
-from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS, Resolution
+from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS
 
 LEAST_UNMETERED_PERCENT = 1.0
 """Of the bytes of a quota type: less is not worth a rule."""
@@ -81,7 +81,7 @@ def _empty_client_ids(observed: Observed) -> Iterator[Finding]:
 
 def _shared_buckets(observed: Observed) -> Iterator[Finding]:
     for quota_type, seen in _by_type(observed):
-        shared: dict[str, list[tuple[Seen, Resolution]]] = {}
+        shared: dict[str, list[tuple[Seen, Governing]]] = {}
         for one in seen:
             found = observed.resolved(one)
             if found.level in CLIENT_ONLY_LEVELS:

@@ -146,6 +146,7 @@ def test_the_tables_as_of_then(tmp_path: Path) -> None:
         (["a.yaml", "--zookeeper", "z:1", "--at", "1h"], "--at: a running cluster tells only what holds now"),
         (["a.yaml", "a.yaml", "--zookeeper", "z:1"], "two sides are named already"),
         (["a.yaml", "a.yaml", "--command-config", "f"], "two sides are named already"),
+        (["a.yaml", "a.yaml", "a.yaml"], "more than two sides: expected before and after"),
         (["b.txt", "a.yaml"], "b.txt: is none of the formats"),
         (
             ["c.yaml", "a.yaml"],

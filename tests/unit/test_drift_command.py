@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kquota_spark.cli.main import main
+from kquota_spark.config.settings import Duration, Quotas
 from kquota_spark.model.drift import Change, Drift, Editor, drifts, with_editors
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_set import QuotaEdit
@@ -16,7 +18,20 @@ from tests.unit.command_output import run
 from tests.unit.table_rows import DAY, T0_MS, request, second, source, write_table
 from tests.unit.test_tree_command import rule
 
+KNOWN_S = 500
+"""Through so many seconds after T0 the tables know the quotas."""
 ALICE, KEY = Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE
+
+
+def look_at(monkeypatch: pytest.MonkeyPatch, at_s: int) -> None:
+    for module in ("drift", "quota_sides"):
+        monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: T0_MS + at_s * 1_000)
+
+
+@pytest.fixture(autouse=True)
+def a_moment_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are followed: the clock is ten seconds ahead of what they know."""
+    look_at(monkeypatch, KNOWN_S + 10)
 
 
 def change(at_ms: int, value: float | None, previous: float | None, before_ms: int | None = None) -> Change:
@@ -94,7 +109,7 @@ def edited(entity: str, offset_s: int, value: float | None, previous: float | No
 def tables(root: Path) -> str:
     """alice was raised by a request of admin's, bob by the enforcement, carol by nobody who is known."""
     write_table(
-        root, "quota_rules", source(500), rule("users/alice", 3, producer_byte_rate=2e6),
+        root, "quota_rules", source(KNOWN_S), rule("users/alice", 3, producer_byte_rate=2e6),
         rule("users/bob", 3, producer_byte_rate=3e6), rule("users/carol", 3, producer_byte_rate=4e6),
         rule("users/dora", 3, producer_byte_rate=5e6),
     )  # fmt: skip
@@ -143,7 +158,7 @@ edits after 2026-11-21T05:48:20Z are not known
 
 def test_an_edit_after_the_drift_began_has_a_time_of_its_own(tmp_path: Path) -> None:
     root = tmp_path / "t"
-    write_table(root, "quota_rules", source(500), rule("users/alice", 3, producer_byte_rate=3.0))
+    write_table(root, "quota_rules", source(KNOWN_S), rule("users/alice", 3, producer_byte_rate=3.0))
     write_table(
         root, "quota_changes", edited("users/alice", 0, 1.0, None), edited("users/alice", 60, 2.0, 1.0),
         edited("users/alice", 120, 3.0, 2.0),
@@ -196,6 +211,67 @@ def test_the_past_is_judged_by_what_was_known_then(tmp_path: Path) -> None:
 
 
 def test_without_history_it_is_said(tmp_path: Path) -> None:
-    write_table(tmp_path / "t", "quota_rules", source(9), rule("users/alice", 3, producer_byte_rate=1.0))
+    write_table(
+        tmp_path / "t", "quota_rules", source(KNOWN_S), rule("users/alice", 3, producer_byte_rate=1.0)
+    )
     code, out, _ = run("drift", declared(tmp_path, alice=2), "--tables", str(tmp_path / "t"))
     assert code == 2 and "since when, and who: no table tells" in out
+
+
+SAME = {"alice": 2_000_000, "bob": 3_000_000, "carol": 4_000_000, "dora": 5_000_000}
+
+
+@pytest.mark.parametrize(
+    ("at_s", "is_stale"),
+    [(KNOWN_S + 40, False), (KNOWN_S + 41, True)],  # ten times quotas.known_through_interval (1 s), and 30 s
+)
+def test_tables_that_nobody_feeds_are_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_s: int, is_stale: bool
+) -> None:
+    root = tables(tmp_path / "t")
+    look_at(monkeypatch, at_s)
+    for limits, code in ((SAME, 0), (ALL, 2)):
+        asked = ("drift", declared(tmp_path, **limits), "--tables", root)
+        found, out, err = run(*asked, "--quiet")
+        assert (found, out) == (1 if is_stale else code, "")
+        assert err == is_stale * (
+            f"kquota: the quotas of now are not known: table quota_rules under {root} has them only through "
+            "2026-11-21T05:48:20Z: keep kquota watch or the audit running, or name a running cluster, or an earlier "
+            "--at\n"
+        )
+        # A person sees the answer all the same.
+        assert ("no drift: " if code == 0 else "3 values not as declared: ") in run(*asked)[1]
+
+
+def test_the_past_that_was_known_does_not_grow_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tables(tmp_path / "t")
+    look_at(monkeypatch, 9_999_999)
+    asked = ("drift", declared(tmp_path, **SAME), "--tables", root, "--quiet", "--at")
+    assert run(*asked, "2026-11-21T05:48:20Z") == (0, "", "")
+    code, out, err = run(*asked, "2026-11-21T05:50:00Z")  # 100 s after what is known
+    assert (code, out) == (1, "")
+    assert err.startswith(
+        "kquota: the quotas of 2026-11-21T05:50:00Z are not known: table quota_rules under "
+    )
+
+
+def test_a_table_without_a_source_is_no_answer(tmp_path: Path) -> None:
+    write_table(tmp_path / "t", "quota_rules", rule("users/alice", 3, producer_byte_rate=1.0))
+    code, _, err = run("drift", declared(tmp_path, alice=1), "--tables", str(tmp_path / "t"), "--quiet")
+    assert code == 1 and "has them through no time at all" in err
+
+
+def test_polled_quotas_are_stale_after_ten_polls() -> None:
+    polled = Quotas(source="admin", poll_interval=Duration(60_000))
+    assert (polled.stale_after_ms, Quotas().stale_after_ms) == (630_000, 40_000)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["drift", "f", "--quite"], ["drift"], ["diff", "a", "b", "--by", "x"], ["doctor", "--limit", "1"]],
+)
+def test_where_2_is_an_answer_wrong_usage_is_1(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("usage: kquota")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.findings import Finding, Kind, Severity
 from kquota_spark.model.observed_clients import Observed, Rule, Seen
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.resolve import resolve
 from kquota_spark.model.rule_findings import rule_findings
 
 DAY_MS = 86_400_000
@@ -251,3 +253,19 @@ def test_where_only_jmx_tells_of_some_traffic_nobody_is_known_to_be_gone() -> No
         (Kind.DEAD_RULE, "users/dave"),
     ]
     assert rule_findings(of_both) == []
+
+
+def test_names_without_a_rule_share_an_answer_and_it_is_that_of_brokers() -> None:
+    users, client_ids = (None, "alice", "<default>"), (None, "etl", "<default>")
+    entities = [
+        "/".join(part for part in (user and f"users/{user}", client_id and f"clients/{client_id}") if part)
+        for user, client_id in product(users, client_ids)
+    ][1:]
+    sets = [each for count in range(len(entities) + 1) for each in combinations(entities, count)]
+    assert len(sets) == 2**8
+    for rules in sets:
+        of_set = Observed((), [rule(entity, limit) for limit, entity in enumerate(rules, 1)], 0, 1, {})
+        for user, client_id in product(("", "alice", "bob"), ("", "etl", "other")):
+            asked = user, client_id, QuotaKey.PRODUCER_BYTE_RATE
+            right = resolve(*asked, of_set.quotas.get)
+            assert of_set.answer(*asked) == (right.entity, right.level, right.limit), (rules, user, client_id)

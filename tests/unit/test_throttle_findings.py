@@ -171,6 +171,14 @@ def test_another_client_host_or_broker_is_no_way_back(tmp_path: Path, name: str,
     assert findings(Settings(cluster_id="demo", tables=str(tmp_path))) == []
 
 
+def test_a_connection_is_not_its_own_way_back(tmp_path: Path) -> None:
+    # Its one line is written in the millisecond of the request; the next one comes long after the throttle.
+    rows = [row | {"log_time_ms": row["record_time_ms"]} for row in connections(9, 1_000, 60_000)]
+    write_table(tmp_path, "requests", *rows)
+    write_table(tmp_path, "usage", usage(60))
+    assert findings(Settings(cluster_id="demo", tables=str(tmp_path))) == []
+
+
 def test_a_connection_ends_with_its_last_request(tmp_path: Path) -> None:
     rows = connections(9, 5_000, 50)
     before = [row | {"log_time_ms": row["log_time_ms"] - 9_000, "record_time_ms": row["record_time_ms"] - 9_000}

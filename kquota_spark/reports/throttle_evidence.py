@@ -1,0 +1,182 @@
+"""What `requests` shows of clients under a throttle: how their connections end, which versions they speak, who starves.
+
+One pass over the table makes a row of each connection, API and version; the questions go to these rows. Finding a host
+in the name of a connection costs 25 us, as much as reading a hundred rows: it is done only for clients that may be
+found, few as a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from kquota_spark.io.tables import Tables
+from kquota_spark.model.apis import CLIENT_HOLDS_BACK_FROM, Api
+from kquota_spark.model.throttle_findings import (
+    BEFORE_END_MS,
+    LEAST_OLD_THROTTLES,
+    LEAST_STARVED_FETCHES,
+    LONGEST_ESCAPE_MS,
+    SHORTEST_THROTTLE_MS,
+    SHORTEST_TIMEOUT_MS,
+    EmptyRun,
+    ThrottledClient,
+    ThrottledEnd,
+)
+
+_MOST_ENDS = 100
+_DELIVERED_BYTES = 200
+"""A fetch response with less, or without a topic, brought no record: its headers are as long."""
+
+_HOST = r"regexp_extract(connection, '^.*?:\d+-(.+?):\d+-', 1)"
+_IS_OLD = " or ".join(
+    f"api_key = {api.value} and api_version < {CLIENT_HOLDS_BACK_FROM[api]}"
+    for api in (Api.PRODUCE, Api.FETCH)
+)
+# Of a tie in log time the same line counts for both, hence the struct. A connection has one software.
+_SPOKEN = f"""
+create or replace temp table spoken as
+select broker_id, "user", client_id, connection, api_key, api_version, min(record_time_ms) as started_ms,
+       max(log_time_ms) as ended_ms,
+       arg_max({{'recorded_ms': record_time_ms, 'throttle_ms': coalesce(observed_throttle_ms, 0)}},
+               log_time_ms) as last,
+       count(*) filter (observed_throttle_ms > 0) as throttled,
+       count(*) filter (observed_throttle_ms >= {SHORTEST_THROTTLE_MS}) as long_ones,
+       any_value(software_name) filter (observed_throttle_ms >= {SHORTEST_THROTTLE_MS}) as software_name,
+       any_value(software_version) filter (observed_throttle_ms >= {SHORTEST_THROTTLE_MS}) as software_version
+from requests
+where cluster_id = ? and kind = 'request' and record_time_ms >= ? and not coalesce(is_forwarded, false)
+  and not coalesce(is_from_follower, false)
+group by all
+"""  # noqa: S608 - numbers of ours
+# The mute runs from the moment the request was recorded; a response goes out at the time of its line.
+_ENDS = f"""
+create or replace temp table ends as
+with connections as (
+  select * exclude (last), unnest(last) from (
+    select broker_id, "user", client_id, connection, min(started_ms) as started_ms, max(ended_ms) as ended_ms,
+           arg_max(last, ended_ms) as last
+    from spoken group by all
+  )
+)
+, throttled as (
+  select *, recorded_ms + throttle_ms - {BEFORE_END_MS} as within_ms from connections
+  where throttle_ms >= {SHORTEST_THROTTLE_MS}
+)
+, back as (
+  select distinct throttled.broker_id, throttled."user", throttled.client_id
+  from throttled asof join connections as next
+    on next.broker_id = throttled.broker_id and next."user" = throttled."user"
+    and next.client_id = throttled.client_id and throttled.ended_ms <= next.started_ms
+  where next.started_ms <= throttled.within_ms
+)
+, placed as materialized (
+  select *, {_HOST} as host from connections semi join back using (broker_id, "user", client_id)
+)
+, followed as (
+  select ended.*, min(next.started_ms) as next_ms, arg_min(next.connection, next.started_ms) as next_connection
+  from placed as ended join placed as next
+    on next.broker_id = ended.broker_id and next."user" = ended."user" and next.client_id = ended.client_id
+    and next.host = ended.host and next.connection <> ended.connection and next.started_ms >= ended.ended_ms
+    and next.started_ms <= ended.recorded_ms + ended.throttle_ms - {BEFORE_END_MS}
+  where ended.throttle_ms >= {SHORTEST_THROTTLE_MS}
+  group by all
+)
+, classed as (
+  select *, next_ms - ended_ms as gap_ms, next_ms - ended_ms < {LONGEST_ESCAPE_MS} as is_escape
+  from followed where gap_ms < {LONGEST_ESCAPE_MS} or gap_ms >= {SHORTEST_TIMEOUT_MS}
+)
+select *, count(*) over client as times from classed
+window client as (partition by "user", client_id, host, is_escape)
+qualify row_number() over (client order by ended_ms) <= {_MOST_ENDS} order by ended_ms
+"""  # noqa: S608 - text and numbers of ours
+_VERSIONS = f"""
+with asked as (
+  select "user", client_id from ends
+  union
+  select "user", client_id from spoken where throttled > 0 and ({_IS_OLD})
+  group by all having sum(throttled) >= {LEAST_OLD_THROTTLES}
+)
+, throttled as (
+  select "user", client_id, {_HOST} as host, api_key, api_version, sum(throttled)::bigint as throttled,
+         sum(long_ones) as long_ones, max(software_name || ' ' || software_version) as software
+  from spoken semi join asked using ("user", client_id) where throttled > 0 group by all
+)
+select *, (sum(long_ones) over client)::bigint as throttles, max(software) over client as software_of_client
+from throttled window client as (partition by "user", client_id, host) order by all
+"""  # noqa: S608 - text and numbers of ours
+_ANY_EMPTY = """
+select 1 from requests
+where cluster_id = ? and record_time_ms >= ? and kind = 'request' and quota_type = 'fetch' and point_kind = 2 limit 1
+"""
+_RUNS = f"""
+with fetches as (
+  select broker_id, "user", client_id, record_time_ms, observed_throttle_ms, point_kind,
+         point_kind = 1 and charged_bytes > {_DELIVERED_BYTES} and len(topics) > 0 as is_delivery
+  from requests
+  where cluster_id = ? and kind = 'request' and record_time_ms >= ? and quota_type = 'fetch'
+), starving as (select distinct broker_id, "user", client_id from fetches where point_kind = 2),
+runs as (
+  select *, count(*) filter (is_delivery) over (
+    partition by broker_id, "user", client_id order by record_time_ms rows unbounded preceding) as deliveries
+  from fetches semi join starving using (broker_id, "user", client_id)
+)
+select "user", client_id, broker_id, count(*) as fetches, min(record_time_ms) as first_ms,
+       max(record_time_ms + observed_throttle_ms) as until_ms, max(observed_throttle_ms) as longest_throttle_ms
+from runs where point_kind = 2 group by broker_id, "user", client_id, deliveries
+having count(*) >= {LEAST_STARVED_FETCHES} order by first_ms
+"""  # noqa: S608 - numbers of ours
+
+
+def throttled_clients(tables: Tables, cluster: str, since_ms: int) -> list[ThrottledClient]:
+    """Throttled clients that left a throttled connection for a new one, or speak a version from before KIP-219.
+
+    Args:
+        tables: with `requests` opened.
+        cluster: whose.
+        since_ms: the first record time, epoch ms.
+    """
+    names = ("user", "client_id", "host")
+    tables.query(_SPOKEN, (cluster, since_ms))
+    tables.query(_ENDS)
+    ends = _grouped(tables.query("select * from ends order by ended_ms").dicts(), (*names, "is_escape"))
+    found = []
+    for key, of_client in _grouped(tables.query(_VERSIONS).dicts(), names).items():
+        escapes, timeouts = (ends.get((*key, is_escape), ()) for is_escape in (True, False))
+        found.append(
+            ThrottledClient(
+                user=key[0],
+                client_id=key[1],
+                host=key[2],
+                software=of_client[0]["software_of_client"] or "unknown",
+                throttles=of_client[0]["throttles"],
+                escapes=escapes[0]["times"] if escapes else 0,
+                escape_ends=list(map(_end, escapes)),
+                timeouts=timeouts[0]["times"] if timeouts else 0,
+                timeout_ends=list(map(_end, timeouts)),
+                versions=[(row["api_key"], row["api_version"], row["throttled"]) for row in of_client],
+            )
+        )
+    return found
+
+
+def empty_runs(tables: Tables, cluster: str, since_ms: int) -> list[EmptyRun]:
+    """Throttled fetches that came back empty, each run of them between two deliveries; arguments as above."""
+    # The statistics of the files tell, mostly, that there is none.
+    if not tables.query(_ANY_EMPTY, (cluster, since_ms)).rows:
+        return []
+    return [EmptyRun(**row) for row in tables.query(_RUNS, (cluster, since_ms)).dicts()]
+
+
+def _end(row: dict[str, Any]) -> ThrottledEnd:
+    names = ("broker_id", "connection", "ended_ms", "throttle_ms", "gap_ms", "next_connection")
+    return ThrottledEnd(*(row[name] for name in names))
+
+
+def _grouped(
+    rows: Iterable[dict[str, Any]], names: Collection[str]
+) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found
