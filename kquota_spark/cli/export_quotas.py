@@ -94,16 +94,9 @@ def run_export(options: argparse.Namespace) -> int:
 
 
 def _show_formats() -> int:
-    from kquota_spark.formats.exchange.registry import ALL_LEVELS, FORMATS
+    from kquota_spark.formats.exchange.registry import FORMATS
 
-    rows = [
-        {
-            "format": form.name,
-            "about": form.about,
-            "says": "all quotas" if form.levels == ALL_LEVELS else "users by name",
-        }
-        for form in FORMATS.values()
-    ]
+    rows = [{"format": form.name, "about": form.about, "says": form.says} for form in FORMATS.values()]
     shown = tuple(Shown(name, itemgetter(name), is_text=True) for name in rows[0])
     show(Report("kquota export", tuple(rows[0]), rows, shown), "table")
     return 0

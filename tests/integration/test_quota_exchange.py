@@ -138,6 +138,8 @@ def test_everybody_gets_the_same_after_a_move(
 def _can_say(name: str, entity: AnyEntity) -> bool:
     if name == "strimzi":
         return entity.level == 3 and entity in map(Entity, ("bob", "CN=app", "1e6", "null"))
+    if name == "terraform" and entity.level in (1, 2, 4, 5):
+        return False  # pairs
     return name not in IN_SOME_FORMATS_ONLY.get(entity, set())
 
 

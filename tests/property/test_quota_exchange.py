@@ -14,6 +14,8 @@ from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import QuotaKey
 from tests.property.quota_sets import NAMES, names_of, quota_sets
 
+_PAIRS = (1, 2, 4, 5)
+"""Their levels."""
 _SETTINGS = settings(deadline=None, max_examples=60, print_blob=True)
 
 
@@ -51,9 +53,10 @@ def test_formats_whose_word_for_the_default_is_a_name_refuse_who_is_really_calle
 @example({Entity("e\u0301"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
 @example({Entity("$${a} %{b} $$$${"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0}})
 def test_terraform_says_all_names_in_the_one_form_that_it_knows(quotas: QuotaSet) -> None:
-    if all(unicodedata.normalize("NFC", name) == name for name in names_of(quotas)):
+    has_pairs = any(entity.level in _PAIRS for entity in quotas)
+    if not has_pairs and all(unicodedata.normalize("NFC", name) == name for name in names_of(quotas)):
         return _round_trips("terraform", quotas)
-    with pytest.raises(ValueError, match="NFC"):
+    with pytest.raises(ValueError, match=r"no pair|NFC"):
         FORMATS["terraform"].write(quotas)
     return None
 
@@ -81,7 +84,7 @@ def test_kafkas_sentences_never_read_otherwise_than_they_were_written(quotas: Qu
 
 _K8S = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?(\.[a-z0-9]{1,3})?", fullmatch=True)
 _USERS = st.sampled_from(["", "CN="]).flatmap(lambda cn: _K8S.map(lambda name: Entity(cn + name)))
-_WHOLE = st.integers(0, 2**53).map(float)
+_WHOLE = st.integers(0, 2**31 - 1).map(float)
 _OF_RESOURCES: st.SearchStrategy[QuotaSet] = st.dictionaries(
     _USERS, st.dictionaries(st.sampled_from(QuotaKey), _WHOLE, min_size=1), max_size=4
 )

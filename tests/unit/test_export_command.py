@@ -42,7 +42,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> InMemoryClusterQuotas:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in NAMES if name not in ("strimzi", "kafka-configs-commands")]
+    "name", [name for name in NAMES if name not in ("strimzi", "terraform", "kafka-configs-commands")]
 )
 def test_what_is_exported_can_be_imported(name: str, tmp_path: Path) -> None:
     code, out, err = run("export", "--format", name)
@@ -56,8 +56,15 @@ def test_what_is_exported_can_be_imported(name: str, tmp_path: Path) -> None:
 
 def test_the_format_is_ours_unless_the_suffix_says_another(tmp_path: Path) -> None:
     assert FORMATS["declared"].read(run("export")[1]) == QUOTAS
-    assert run("export", "--to", str(tmp_path / "quotas.tf"))[0] == 0
-    assert FORMATS["terraform"].read((tmp_path / "quotas.tf").read_text()) == QUOTAS
+    code, _, err = run("export", "--partial", "--to", str(tmp_path / "quotas.tf"))
+    assert code == 0
+    assert err.splitlines()[:2] == [
+        f"kquota: left out: users/{pair}: a kafka_quota has a user or a client id, no pair"
+        for pair in ("alice/clients/etl", "o%27neil%1B%5B31m/clients/<default>")
+    ]
+    assert FORMATS["terraform"].read((tmp_path / "quotas.tf").read_text()) == {
+        entity: QUOTAS[entity] for entity in (Entity("alice"), IpEntity("10.0.0.1"))
+    }
 
 
 def test_what_a_format_cannot_say_is_told_and_nothing_is_written(tmp_path: Path) -> None:
@@ -88,7 +95,10 @@ def test_partly_on_demand_and_then_it_is_told_what_is_left_out() -> None:
 def test_the_formats_are_shown_with_what_they_can_say() -> None:
     lines = shown("export", "--formats").splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(NAMES)
-    assert [line.endswith("  users by name") for line in lines[1:]] == [name == "strimzi" for name in NAMES]
+    says = {"strimzi": "users by name", "terraform": "all but pairs"}
+    assert [line.rpartition("  ")[2] for line in lines[1:]] == [
+        says.get(name, "all quotas") for name in NAMES
+    ]
 
 
 def test_no_quotas_are_said_to_be_none(cluster: InMemoryClusterQuotas) -> None:

@@ -47,9 +47,31 @@ quotas:
         - key: request_percentage
           values: "12.5"
 """
-    expected = {Entity(client_id="x"): {FETCH: 10_000_000.0}, Entity("no", DEFAULT): {REQUEST: 12.5}}
+    expected: QuotaSet = {
+        Entity(client_id="x"): {FETCH: 10_000_000.0},
+        Entity("no", DEFAULT): {REQUEST: 12.5},
+    }
     assert read("rpk", as_json) == read("rpk", as_yaml) == expected
+    assert read("rpk", as_json.replace('"values":"', '"value":"')) == expected, "as of rpk 25.1"
     assert read("rpk", "{}") == {}, "rpk leaves the list out where there are no quotas"
+
+
+def test_rpk_finds_the_number_under_the_name_that_its_release_has_for_it() -> None:
+    quotas: QuotaSet = {Entity("alice", DEFAULT): {PRODUCE: 1_048_576.0, REQUEST: 12.5}}
+    text = FORMATS["rpk"].write(quotas)
+    assert text == (
+        '{"quotas": [\n'
+        '{"entity": [{"name": "alice", "type": "user"}, {"name": "<default>", "type": "client-id"}], '
+        '"values": [{"key": "producer_byte_rate", "value": "1048576", "values": "1048576"}, '
+        '{"key": "request_percentage", "value": "12.5", "values": "12.5"}]}\n'
+        "]}\n"
+    )
+    assert problems("rpk", text.replace('"value": "12.5"', '"value": "12"')) == [
+        "quotas[0].values[1]: 2 numbers in value and values, expected one"
+    ]
+    assert problems("rpk", text.replace(', "value": "12.5", "values": "12.5"', "")) == [
+        "quotas[0].values[1]: 0 numbers in value and values, expected one"
+    ]
 
 
 def test_kafka_configs_sentences_in_both_wordings() -> None:
@@ -147,91 +169,39 @@ def test_strimzi_names_whom_it_cannot_say() -> None:
         Entity(DEFAULT): {PRODUCE: 1.0},
         Entity("Alice"): {PRODUCE: 1.0},
         Entity("bob"): {REQUEST: 12.5},
+        Entity("carol"): {FETCH: 2.0**31},
         IpEntity("10.0.0.1"): {CONNECTIONS: 1.0},
-        Entity("fine"): {PRODUCE: 1.0},
+        Entity("fine"): {PRODUCE: 2.0**31 - 1, MUTATION: 1e20},
     }
     with pytest.raises(ValueError, match=r".") as caught:
         FORMATS["strimzi"].write(quotas)
     assert [line.partition(":")[0] for line in str(caught.value).split("\n")] == [
-        "users/alice/clients/etl", "users/Alice", "users/bob", "users/<default>", "ips/10.0.0.1",
+        "users/alice/clients/etl", "users/Alice", "users/bob", "users/carol", "users/<default>", "ips/10.0.0.1",
     ]  # fmt: skip
-
-
-HAND_WRITTEN = """\
-# quotas of the team
-resource "kafka_quota" "etl" { // one line a key
-  entity_type="client-id"
-  entity_name = "e\\u0074l \\"x\\" $${y} %%{z}"
-
-  config = {
-    "consumer_byte_rate" = "4000000", producer_byte_rate : 3.5e6
-    "request_percentage" = 12.5   # percent
-  }
-}
-/* the default
-   user */
-resource "kafka_quota" "everybody" {
-  entity_type = "user"
-  config      = { "producer_byte_rate" = 1048576 }
-}
-resource kafka_quota_composite "pair" {
-  entity {
-    type = "user"
-  }
-  entity {
-    type = "client-id"
-    name = "<default>"
-  }
-  config = { controller_mutation_rate = "10" }
-}
-"""
-
-
-def test_terraform_as_people_write_it() -> None:
-    assert read("terraform", HAND_WRITTEN) == {
-        Entity(client_id='etl "x" ${y} %{z}'): {FETCH: 4_000_000.0, PRODUCE: 3_500_000.0, REQUEST: 12.5},
-        Entity(DEFAULT): {PRODUCE: 1_048_576.0},
-        Entity(DEFAULT, "<default>"): {MUTATION: 10.0},
-    }
-
-
-def test_terraform_is_written_so_that_terraform_takes_it() -> None:
-    quotas: QuotaSet = {
-        Entity("${a}"): {PRODUCE: 1e6},
-        Entity(DEFAULT, "c"): {REQUEST: 0.5},
-        Entity("_a_"): {FETCH: 2.0},
-    }
     assert (
-        FORMATS["terraform"].write(quotas)
+        "users/carol: consumer_byte_rate 2147483648: a KafkaUser takes whole numbers up to 2147483647 only\n"
+        in str(caught.value)
+    )
+
+
+def test_a_kafka_user_is_written_in_the_version_that_strimzi_has_since_1_0() -> None:
+    quotas: QuotaSet = {Entity("CN=my-user"): {PRODUCE: 2_147_483_647.0, REQUEST: 55.0, MUTATION: 0.5}}
+    assert (
+        FORMATS["strimzi"].write(quotas).partition("---\n")[2]
         == """\
-resource "kafka_quota" "user_a" {
-  entity_type = "user"
-  entity_name = "$${a}"
-  config = {
-    producer_byte_rate = 1000000
-  }
-}
-
-resource "kafka_quota" "user_a_2" {
-  entity_type = "user"
-  entity_name = "_a_"
-  config = {
-    consumer_byte_rate = 2
-  }
-}
-
-resource "kafka_quota_composite" "user_default_client_id_c" {
-  entity {
-    type = "user"
-  }
-  entity {
-    type = "client-id"
-    name = "c"
-  }
-  config = {
-    request_percentage = 0.5
-  }
-}
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaUser
+metadata:
+  name: "my-user"
+  labels:
+    strimzi.io/cluster: my-cluster
+spec:
+  authentication:
+    type: tls-external
+  quotas:
+    producerByteRate: 2147483647
+    requestPercentage: 55
+    controllerMutationRate: 0.5
 """
     )
 

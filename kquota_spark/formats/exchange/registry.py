@@ -17,12 +17,9 @@ from kquota_spark.formats.exchange import (
     terraform,
     znode_tree,
 )
-from kquota_spark.model.entities import LEVELS
 from kquota_spark.model.quota_set import QuotaSet
 
 _LOOKED_AT_CHARACTERS = 100_000
-ALL_LEVELS = frozenset({*range(1, len(LEVELS) + 1), None})
-"""The eight of users and client ids, and ips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class Format:
         read: its text to quotas; ValueError with one line a problem.
         write: quotas to its text; ValueError with one line for each that it cannot say.
         sign: found in the beginning of its files, and of no others.
-        levels: of the entities that it can say, None for ips.
+        says: which quotas it can say, in a few words.
         read_at: as `read`, of one moment; None for a format that tells of one moment only.
     """
 
@@ -46,7 +43,7 @@ class Format:
     read: Callable[[str], QuotaSet]
     write: Callable[[QuotaSet], str]
     sign: re.Pattern[str]
-    levels: frozenset[int | None] = ALL_LEVELS
+    says: str = "all quotas"
     read_at: Callable[[str, int], QuotaSet] | None = None
 
 
@@ -105,7 +102,7 @@ FORMATS: Mapping[str, Format] = {
             strimzi.read,
             strimzi.write,
             _sign(r"^[ \t-]*[\"']?apiVersion[\"']?: *[\"']?kafka\.strimzi\.io/"),
-            levels=strimzi.LEVELS,
+            says="users by name",
         ),
         Format(
             "terraform",
@@ -114,6 +111,7 @@ FORMATS: Mapping[str, Format] = {
             terraform.read,
             terraform.write,
             _sign(r"^[ \t]*resource[ \t]+\"kafka_quota"),
+            says="all but pairs",
         ),
         Format(
             "znode-tree",

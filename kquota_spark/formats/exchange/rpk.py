@@ -1,7 +1,11 @@
 """Quotas as `rpk cluster quotas describe --format json|yaml` prints them, and as its `import` takes them.
 
-A document `{quotas: [{entity: [{name, type}], values: [{key, values}]}]}` with types as in the Admin API; `values` is
-one number, as a text. The name `<default>` is the default: nobody can really be called that here.
+A document `{quotas: [{entity: [{name, type}], values: [{key, value}]}]}` with types as in the Admin API; `value` is one
+number, as a text. Some releases call it `values` instead, as the help still does: both are read, and both are written,
+since rpk passes over a field that it does not know, and stops at a number that it does not find.
+The name `<default>` is the default: nobody can really be called that here.
+
+Source: rpk's `quotas` package, `describe.go` and `import.go`.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ class _Part(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Value(msgspec.Struct, forbid_unknown_fields=True):
     key: str
-    values: str | float
+    value: str | float | msgspec.UnsetType = msgspec.UNSET
+    values: str | float | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Quota(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,8 +58,13 @@ def read(text: str) -> QuotaSet:
         )
         if entity is None:
             continue
-        for at, value in enumerate(quota.values):
-            reading.add(f"{where}.values[{at}]", entity, value.key, value.values)
+        for at, pair in enumerate(quota.values):
+            place = f"{where}.values[{at}]"
+            numbers = [number for number in (pair.value, pair.values) if number is not msgspec.UNSET]
+            if len(set(numbers)) != 1:
+                reading.problem(place, f"{len(set(numbers))} numbers in value and values, expected one")
+            else:
+                reading.add(place, entity, pair.key, numbers[0])
     return reading.quotas()
 
 
@@ -87,7 +97,8 @@ def write(quotas: QuotaSet) -> str:
         parts = [
             {"name": default_as_text(entity, name, problems), "type": kind} for kind, name in parts_of(entity)
         ]
-        found = [{"key": key.value, "values": number_text(value)} for key, value in values.items()]
+        numbers = {key.value: number_text(value) for key, value in values.items()}
+        found = [{"key": key, "value": number, "values": number} for key, number in numbers.items()]
         lines.append(json.dumps({"entity": parts, "values": found}))
     refuse(problems)
     return '{"quotas": [' + ",".join(f"\n{line}" for line in lines) + "\n]}\n"

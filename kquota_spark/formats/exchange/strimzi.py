@@ -3,6 +3,8 @@
 The user is the resource's name, or `CN=` and that name where it logs in with a certificate (`authentication.type` `tls`
 or `tls-external`). Resources of other kinds are passed over, and a `List` of kubectl is read as what is in it.
 
+Written is `v1`, which Strimzi has since 0.49 and which is the only one from 1.0 on; read is any.
+
 Source: Strimzi's `KafkaUserSpec`, `KafkaUserQuotas`, `KafkaUserModel`.
 """
 
@@ -21,9 +23,7 @@ from kquota_spark.model.entities import AnyEntity, Entity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import AnyKey, QuotaKey
 
-LEVELS = frozenset({3})
-"""Users by name."""
-
+_NAMED_USER_LEVEL = 3
 _API = "kafka.strimzi.io/"
 _CN = "CN="
 _BY_CERTIFICATE = ("tls", "tls-external")
@@ -37,14 +37,16 @@ _KEYS = {field: key.value for key, field in _FIELDS.items()}
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _MOST_NAME_CHARACTERS = 253
-_LARGEST_LONG = 2**63 - 1
+_LARGEST_INT = 2**31 - 1
+"""Of the fields that are whole numbers: the operator reads them into an int, whatever the schema lets through."""
 _HEAD = """\
 # Quotas of Kafka users. Into resources that you have already, take over spec.quotas alone: applied as it is, such a
-# document replaces how its user logs in. strimzi.io/cluster is the name of your Kafka resource.
+# document replaces how its user logs in. strimzi.io/cluster is the name of your Kafka resource. Before Strimzi 0.49
+# the version is v1beta2.
 """
 _DOCUMENT = """\
 ---
-apiVersion: kafka.strimzi.io/v1beta2
+apiVersion: kafka.strimzi.io/v1
 kind: KafkaUser
 metadata:
   name: "{name}"
@@ -156,11 +158,13 @@ def write(quotas: QuotaSet) -> str:
 
 
 def _entity_problem(entity: AnyEntity, values: Mapping[AnyKey, float]) -> str | None:
-    if entity.level not in LEVELS or not isinstance(entity, Entity):
+    if entity.level != _NAMED_USER_LEVEL or not isinstance(entity, Entity):
         return "a KafkaUser has quotas of one named user only"
-    percentage = values.get(QuotaKey.REQUEST_PERCENTAGE)
-    if percentage is not None and percentage != int(percentage):
-        return f"requestPercentage {percentage}: a KafkaUser takes whole numbers only"
+    for key, value in values.items():
+        if key != QuotaKey.CONTROLLER_MUTATION_RATE and (value != int(value) or value > _LARGEST_INT):
+            return (
+                f"{key.value} {number_text(value)}: a KafkaUser takes whole numbers up to {_LARGEST_INT} only"
+            )
     return _name_problem(str(entity.user).removeprefix(_CN))
 
 
@@ -172,7 +176,7 @@ def _name_problem(name: str) -> str | None:
 
 def _document(user: str, values: Mapping[AnyKey, float]) -> str:
     quotas = [
-        f"    {_FIELDS[key]}: {number_text(min(value, _LARGEST_LONG))}\n"
+        f"    {_FIELDS[key]}: {number_text(value)}\n"
         for key, value in values.items()
         if isinstance(key, QuotaKey)
     ]

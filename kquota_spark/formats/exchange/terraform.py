@@ -1,4 +1,4 @@
-"""Quotas as Terraform resources of the Mongey/kafka provider: `kafka_quota`, and `kafka_quota_composite` for pairs.
+"""Quotas as Terraform resources of the Mongey/kafka provider, `kafka_quota`: users, client ids and ips, no pairs.
 
     resource "kafka_quota" "user_alice" {
       entity_type = "user"
@@ -9,7 +9,11 @@
     }
 
 Without a name it is the default. Read is what is written here and what people write by hand of that kind; anything that
-Terraform would have to evaluate is a problem with its line. Terraform knows texts in Unicode's form NFC only.
+Terraform would have to evaluate is a problem with its line. Terraform knows texts in Unicode's form NFC only. What is
+written is as `terraform fmt` would have it.
+
+Pairs are read as `kafka_quota_composite` and never written: no release of the provider has it (0.13.1; it is proposed),
+and Terraform takes nothing of a file with a resource that its provider does not know.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from collections.abc import Mapping
 from kquota_spark.formats.exchange.hcl import Attribute, Block, Number, quoted, read_blocks
 from kquota_spark.formats.exchange.reading import Reading, checked_text
 from kquota_spark.formats.exchange.writing import number_text, parts_of, refuse, writable
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Name
+from kquota_spark.model.entities import DEFAULT, Name
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import AnyKey
 
@@ -96,29 +100,30 @@ def write(quotas: QuotaSet) -> str:
     """A resource for each entity.
 
     Raises:
-        ValueError: names that Terraform would spell in another way, or a name or value that nothing can hold.
+        ValueError: pairs, names that Terraform would spell in another way, or a name or value that nothing can hold.
     """
     problems: list[str] = []
     labels: set[str] = set()
     resources = []
     for entity, values in writable(quotas):
-        parts = parts_of(entity)
-        if any(isinstance(name, str) and unicodedata.normalize("NFC", name) != name for _, name in parts):
+        part, *others = parts_of(entity)
+        if others:
+            problems.append(f"{entity}: a kafka_quota has a user or a client id, no pair")
+        elif isinstance(part[1], str) and unicodedata.normalize("NFC", part[1]) != part[1]:
             problems.append(
                 f"{entity}: a name that is not in Unicode's form NFC, which Terraform would change"
             )
-        resources.append(_resource(entity, values, _label(entity, labels)))
+        else:
+            resources.append(_resource(part, values, _label(part, labels)))
     refuse(problems)
     return "\n".join(resources)
 
 
-def _label(entity: AnyEntity, taken: set[str]) -> str:
+def _label(part: tuple[str, Name], taken: set[str]) -> str:
     """A name for the resource, made of the entity's, and of a number where others are alike."""
-    words = [
-        _NO_LABEL.sub("_", f"{kind}_{'default' if name is DEFAULT else name}")
-        for kind, name in parts_of(entity)
-    ]
-    stem = "_".join(words)[:_MOST_LABEL_CHARACTERS].strip("_")
+    kind, name = part
+    words = _NO_LABEL.sub("_", f"{kind}_{'default' if name is DEFAULT else name}")
+    stem = words[:_MOST_LABEL_CHARACTERS].strip("_")
     label, number = stem, 1
     while label in taken:
         number += 1
@@ -127,17 +132,12 @@ def _label(entity: AnyEntity, taken: set[str]) -> str:
     return label
 
 
-def _resource(entity: AnyEntity, values: Mapping[AnyKey, float], label: str) -> str:
-    parts = parts_of(entity)
-    config = [f"    {key.value} = {number_text(value)}\n" for key, value in values.items()]
-    if len(parts) == 1:
-        lines = _lines(parts[0], "entity_type", "entity_name", "  ")
-    else:
-        lines = "".join(f"  entity {{\n{_lines(part, 'type', 'name', '    ')}  }}\n" for part in parts)
-    kind = _ONE if len(parts) == 1 else _PAIR
-    return f'{kind[0]} "{kind[1]}" "{label}" {{\n{lines}  config = {{\n{"".join(config)}  }}\n}}\n'
-
-
-def _lines(part: tuple[str, Name], kind: str, name: str, indent: str) -> str:
-    named = "" if part[1] is DEFAULT else f"{indent}{name} = {quoted(str(part[1]))}\n"
-    return f"{indent}{kind} = {quoted(part[0])}\n{named}"
+def _resource(part: tuple[str, Name], values: Mapping[AnyKey, float], label: str) -> str:
+    kind, name = part
+    named = "" if name is DEFAULT else f"  entity_name = {quoted(str(name))}\n"
+    width = max(len(key.value) for key in values)
+    config = "".join(f"    {key.value:{width}} = {number_text(value)}\n" for key, value in values.items())
+    return (
+        f'{_ONE[0]} "{_ONE[1]}" "{label}" {{\n'
+        f"  entity_type = {quoted(kind)}\n{named}  config = {{\n{config}  }}\n}}\n"
+    )
