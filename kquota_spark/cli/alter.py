@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
+from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
 from kquota_spark.cli.entity_options import add_entity_options, asked_entity, require_name
-from kquota_spark.cli.page import Page
+from kquota_spark.cli.held_quotas import held_notes, held_steps
+from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.quota_edits import add_edit_options, carry_out
 from kquota_spark.errors import UserError
-from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import rate_text
 from kquota_spark.model.entities import AnyEntity, IpEntity
 from kquota_spark.model.entity_filter import parts_of
@@ -64,12 +63,13 @@ def run_alter(options: argparse.Namespace) -> int:
                 f"{entity}: {', '.join(missing)} cannot be removed, not set there; nothing was sent "
                 f"({cluster.origin})"
             )
-        edits = [QuotaEdit(entity, key, has.get(key), to) for key, to in wanted.items() if has.get(key) != to]
+        asked = [QuotaEdit(entity, key, has.get(key), to) for key, to in wanted.items()]
+        edits = [edit for edit in asked if edit.before != edit.after]
         left = {key: value for key, value in {**has, **wanted}.items() if value is not None}
-        page = Page(sys.stdout if options.output == "table" else sys.stderr)
-        for note in fall_backs(edits, quotas, {**quotas, entity: left}):
-            page.paragraph("", terminal_text(note), indent=0)
-        return carry_out(cluster, edits, options, command="kquota alter", unchanged=0 if edits else 1)
+        notes = held_notes(held_steps(settings_beside(options), [entity]), asked, now_ms())
+        notes += fall_backs(edits, quotas, {**quotas, entity: left})
+        unchanged = 0 if edits else 1
+        return carry_out(cluster, edits, options, command="kquota alter", unchanged=unchanged, notes=notes)
 
 
 def fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -> Iterator[str]:

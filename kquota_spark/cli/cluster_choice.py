@@ -121,6 +121,35 @@ def chosen_address(options: argparse.Namespace) -> ClusterAddress:
     return _unnamed()
 
 
+def settings_beside(options: argparse.Namespace) -> Settings | None:
+    """The settings that are named with the cluster of the options, or lie in the directory: their tables tell of it.
+
+    None where there are none; of a context those that it names, never those of the directory.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    if options.config is not None:
+        return load_settings(options.config)
+    has_address = options.bootstrap_server is not None or options.zookeeper is not None
+    name = options.context
+    if name is None and not has_address:
+        name = load_contexts(contexts_file(os.environ)).in_use or None
+    if name is not None:
+        return settings_of_context(name)
+    return load_settings(DEFAULT_CONFIG) if DEFAULT_CONFIG.exists() else None
+
+
+def settings_of_context(name: str) -> Settings | None:
+    """The settings that a saved context names, if it does.
+
+    Raises:
+        UserError: there is no such context, or a file cannot be read.
+    """
+    config = saved_context(name).config
+    return load_settings(Path(config)) if config else None
+
+
 def _unnamed() -> ClusterAddress:
     path = contexts_file(os.environ)
     in_use = load_contexts(path).in_use

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
+from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
+from kquota_spark.cli.held_quotas import held_notes, held_steps
 from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import add_edit_options, carry_out
@@ -72,7 +73,19 @@ def run_import(options: argparse.Namespace) -> int:
             raise UserError(f"{where}: {error}") from error
         edits = in_safe_order(edits_between(before, wanted, keep_others=not options.replace))
         unchanged = len(wanted.keys() - {edit.entity for edit in edits})
-        return carry_out(cluster, edits, options, command="kquota import", unchanged=unchanged)
+        asked = [*edits, *_kept(before, wanted)]
+        held = held_steps(settings_beside(options), {edit.entity for edit in asked})
+        notes = held_notes(held, asked, now_ms())
+        return carry_out(cluster, edits, options, command="kquota import", unchanged=unchanged, notes=notes)
+
+
+def _kept(before: QuotaSet, wanted: QuotaSet) -> Iterator[QuotaEdit]:
+    """Values of the file that the cluster has already."""
+    for entity, values in wanted.items():
+        has = before.get(entity, {})
+        yield from (
+            QuotaEdit(entity, key, value, value) for key, value in values.items() if has.get(key) == value
+        )
 
 
 def in_safe_order(edits: Iterable[QuotaEdit]) -> list[QuotaEdit]:

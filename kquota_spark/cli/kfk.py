@@ -14,14 +14,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kquota_spark import __version__
-from kquota_spark.cli.cluster_choice import ClusterAddress, address_of_context, of_brokers, opened_cluster
+from kquota_spark.cli.applied_edits import EntityResult, apply_edits, exit_code
+from kquota_spark.cli.cluster_choice import (
+    ClusterAddress,
+    address_of_context,
+    of_brokers,
+    opened_cluster,
+    settings_of_context,
+)
 from kquota_spark.cli.entity_options import require_name
+from kquota_spark.cli.held_quotas import held_notes, held_steps
 from kquota_spark.cli.kfk_selection import chosen, given_kinds, only_one, queried
+from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.page import say
-from kquota_spark.cli.quota_edits import EntityResult, apply_edits, exact_text, exit_code, show_results
+from kquota_spark.cli.quota_edits import exact_text, show_results
 from kquota_spark.cli.render import FORMATS, Report, Shown, show
 from kquota_spark.config.contexts import contexts_file, load_contexts
-from kquota_spark.config.settings import Quotas
+from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import encodable_json, harmless_json, terminal_text
 from kquota_spark.formats.exchange.kfk import as_line
@@ -132,14 +141,16 @@ def run_create(options: argparse.Namespace) -> int:
     _check_keys(entity, values)
     require_name(entity, is_set=True)
     with _cluster(options) as cluster:
-        quotas = cluster.read() if options.output or isinstance(entity, IpEntity) else {}
+        held = held_steps(_settings(options), [entity])
+        quotas = cluster.read() if options.output or held or isinstance(entity, IpEntity) else {}
         # An address that is set in another spelling is altered there: a second entry would overwrite the first.
         [entity] = in_spelling_of({entity: {}}, quotas)
         before = quotas.get(entity, {})
         edits = [QuotaEdit(entity, key, before.get(key), value) for key, value in values.items()]
         if options.dry_run and options.output is None:
             _print_array({entity: values}, [entity])
-        return _carried_out(cluster, edits, options, "kquota kfk create")
+        notes = held_notes(held, edits, now_ms())
+        return _carried_out(cluster, edits, options, "kquota kfk create", notes)
 
 
 def run_delete(options: argparse.Namespace) -> int:
@@ -158,7 +169,9 @@ def run_delete(options: argparse.Namespace) -> int:
         require_name(entity, is_set=False)
     with _cluster(options) as cluster:
         is_of_ip = any(isinstance(entity, IpEntity) for entity in entities)
-        found = cluster.read() if options.all or options.dry_run or options.output or is_of_ip else {}
+        held = held_steps(_settings(options), entities)
+        is_read = options.all or options.dry_run or options.output or is_of_ip or held
+        found = cluster.read() if is_read else {}
         entities = list(in_spelling_of({entity: {} for entity in entities}, found))
         going: QuotaSet = {
             entity: {key: value for key, value in found.get(entity, {}).items() if options.all or key in keys}
@@ -171,7 +184,8 @@ def run_delete(options: argparse.Namespace) -> int:
             for entity in entities
             for key in (going[entity] if options.all else keys)
         ]
-        return _carried_out(cluster, edits, options, "kquota kfk delete")
+        notes = held_notes(held, edits, now_ms())
+        return _carried_out(cluster, edits, options, "kquota kfk delete", notes)
 
 
 @contextmanager
@@ -187,21 +201,36 @@ def _address(options: argparse.Namespace) -> ClusterAddress:
         servers = properties.pop("bootstrap.servers", "")
         named = Named(f"bootstrap.servers in {path}", str(path), "a context with --zookeeper")
         return of_brokers(Quotas(), servers, properties, named)
+    return address_of_context(_context(options))
+
+
+def _context(options: argparse.Namespace) -> str:
     # A name that came out empty, as of an unset variable, is none: another cluster must not stand in for it.
-    name = load_contexts(contexts_file(os.environ)).in_use if options.kafka is None else options.kafka
+    name: str = load_contexts(contexts_file(os.environ)).in_use if options.kafka is None else options.kafka
     if name == "":
         raise UserError("which cluster: give --kafka CONTEXT or --config FILE; kquota context add saves one")
-    return address_of_context(name)
+    return name
+
+
+def _settings(options: argparse.Namespace) -> Settings | None:
+    """Those that the context names; its --config is another kind of file."""
+    return None if options.config is not None else settings_of_context(_context(options))
 
 
 def _carried_out(
-    cluster: ClusterQuotas, edits: Sequence[QuotaEdit], options: argparse.Namespace, command: str
+    cluster: ClusterQuotas,
+    edits: Sequence[QuotaEdit],
+    options: argparse.Namespace,
+    command: str,
+    notes: Sequence[str],
 ) -> int:
+    for note in notes:
+        say(f"kquota: note: {terminal_text(note)}", sys.stderr)
     results = apply_edits(cluster, edits, validate_only=options.dry_run)
     if options.output is None:
         _print_problems(results)
     else:
-        show_results(results, options, command=command, origin=cluster.origin)
+        show_results(results, options, command=command, origin=cluster.origin, notes=notes)
     return exit_code(results)
 
 

@@ -7,61 +7,30 @@
     return carry_out(cluster, edits, options, command="kquota import")
 
 Its steps can be taken one by one: `show_edits` before the question; `confirmed` asks it on a terminal (without one
---yes is needed, else it exits with 2); `apply_edits` makes the edits in place, all those of an entity at once, or
-with `validate_only` only asks the cluster whether it would take them; `show_results` tells; `exit_code` is 0 if all is
-done and 1 if an entity was refused or failed. In JSON, YAML and CSV standard output holds one answer only: the question
-and what it is about go to standard error.
+--yes is needed, else it exits with 2); `applied_edits.apply_edits` makes the edits in place, or with `validate_only`
+only asks the cluster whether it would take them; `show_results` tells; `exit_code` is 0 if all is done and 1 if an
+entity was refused or failed. In JSON, YAML and CSV standard output holds one answer only: the question and what it is
+about go to standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from itertools import groupby
+from collections.abc import Sequence
 
+from kquota_spark.cli.applied_edits import EntityResult, Status, apply_edits, by_entity, exit_code
 from kquota_spark.cli.options import add_form_option
-from kquota_spark.cli.page import COLUMNS, say, wrapped
+from kquota_spark.cli.page import COLUMNS, Page, say, wrapped
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show, table_report
-from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.cluster_quotas import ClusterQuotas
-from kquota_spark.model.entities import AnyEntity
 from kquota_spark.model.quota_set import QuotaEdit
 
 _COLUMNS = ("entity", "key", "before", "after", "change", "status", "detail")
-_PROGRESS_EVERY_S = 2.0
+_MOST_NOTES = 10
 _MOST_EXACT = 1e20
 """Beyond it, and beyond every long of Kafka's, the digits of a double are not those that anybody wrote."""
-
-
-class Status(Enum):
-    """What became of the edits of an entity; the value is what tables and JSON say."""
-
-    PLANNED = "planned"
-    APPLIED = "applied"
-    ACCEPTED = "would be applied"
-    REFUSED = "refused"
-    FAILED = "failed"
-    NOT_TRIED = "not tried"
-
-    @property
-    def is_done(self) -> bool:
-        """Nothing is left to do, or would be."""
-        return self in (Status.APPLIED, Status.ACCEPTED)
-
-
-@dataclass(frozen=True, slots=True)
-class EntityResult:
-    """What became of all edits of one entity, which stand or fall together; `detail` is the cluster's words."""
-
-    entity: AnyEntity
-    edits: tuple[QuotaEdit, ...]
-    status: Status
-    detail: str = ""
 
 
 def add_edit_options(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +54,7 @@ def carry_out(
     *,
     command: str,
     unchanged: int = 0,
+    notes: Sequence[str] = (),
 ) -> int:
     """Show, ask, apply and tell; returns the exit code.
 
@@ -94,25 +64,42 @@ def carry_out(
         options: of `add_edit_options`.
         command: for the envelope, e.g. `kquota import`.
         unchanged: how many entities that were asked for are already as wanted.
+        notes: what to know before agreeing.
     """
+    _print_notes(notes, options)
     if options.dry_run:
         results = apply_edits(cluster, edits, validate_only=True)
     else:
         if edits and not options.yes:
-            show_edits(edits, options, command=command, origin=cluster.origin)
+            show_edits(edits, options, command=command, origin=cluster.origin, notes=notes)
             question = f"Change {entities_text(len({edit.entity for edit in edits}))} of {cluster.origin}?"
             if not confirmed(options, question):
                 say("nothing was changed", sys.stderr)
                 return 1
         results = apply_edits(cluster, edits)
-    show_results(results, options, command=command, origin=cluster.origin, unchanged=unchanged)
+    show_results(results, options, command=command, origin=cluster.origin, unchanged=unchanged, notes=notes)
     return exit_code(results)
 
 
-def show_edits(edits: Sequence[QuotaEdit], options: argparse.Namespace, *, command: str, origin: str) -> None:
+def _print_notes(notes: Sequence[str], options: argparse.Namespace) -> None:
+    page = Page(sys.stdout if options.output == "table" else sys.stderr)
+    for note in notes[:_MOST_NOTES]:
+        page.paragraph("", terminal_text(note), indent=0)
+    if len(notes) > _MOST_NOTES:
+        page.line(f"... and {len(notes) - _MOST_NOTES:,} more notes: --output json")
+
+
+def show_edits(
+    edits: Sequence[QuotaEdit],
+    options: argparse.Namespace,
+    *,
+    command: str,
+    origin: str,
+    notes: Sequence[str],
+) -> None:
     """Print edits that are not made yet: the question is about them."""
-    results = [EntityResult(entity, of_one, Status.PLANNED) for entity, of_one in _by_entity(edits)]
-    report = _report(results, command, origin, f"to be changed: {_sum_text(edits)}")
+    results = [EntityResult(entity, of_one, Status.PLANNED) for entity, of_one in by_entity(edits)]
+    report = _report(results, command, origin, f"to be changed: {_sum_text(edits)}", notes=notes)
     if options.output == "table" or not _can_ask():
         show(report, options.output)
     else:
@@ -136,44 +123,6 @@ def confirmed(options: argparse.Namespace, question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def apply_edits(
-    cluster: ClusterQuotas, edits: Iterable[QuotaEdit], *, validate_only: bool = False
-) -> list[EntityResult]:
-    """Make edits in place, one request an entity; with `validate_only` only ask whether the cluster would take them.
-
-    What the cluster refuses does not stop the others; only what would just remove is not tried once a value was
-    refused, because it may be what limits meanwhile those whom the value is for. After no answer the rest is not
-    tried: it would wait as long. Nor after Ctrl-C, which must not leave a person without knowing how far it came.
-    """
-    waiting = list(_by_entity(edits))
-    done = Status.ACCEPTED if validate_only else Status.APPLIED
-    results: list[EntityResult] = []
-    told_s = time.monotonic()
-    failed = has_refused_value = False
-    for entity, of_one in waiting:
-        has_value = any(edit.after is not None for edit in of_one)
-        if failed or (has_refused_value and not has_value):
-            results.append(EntityResult(entity, of_one, Status.NOT_TRIED))
-            continue
-        try:
-            refusal = cluster.alter(
-                entity, {edit.key: edit.after for edit in of_one}, validate_only=validate_only
-            )
-        except (UserError, KeyboardInterrupt) as error:
-            unknown = "" if validate_only else f"; whether {entity} was altered is not known"
-            words = str(error) or f"interrupted{unknown}"
-            results.append(EntityResult(entity, of_one, Status.FAILED, words))
-            failed = True
-            continue
-        has_refused_value |= has_value and refusal is not None
-        status = done if refusal is None else Status.REFUSED
-        results.append(EntityResult(entity, of_one, status, refusal or ""))
-        if time.monotonic() - told_s > _PROGRESS_EVERY_S and sys.stderr.isatty():
-            say(f"{len(results):,} of {len(waiting):,} entities", sys.stderr)
-            told_s = time.monotonic()
-    return results
-
-
 def show_results(
     results: Sequence[EntityResult],
     options: argparse.Namespace,
@@ -181,9 +130,10 @@ def show_results(
     command: str,
     origin: str,
     unchanged: int = 0,
+    notes: Sequence[str] = (),
 ) -> None:
-    """Print what became of the edits."""
-    show(_report(results, command, origin, _told(results, unchanged), unchanged), options.output)
+    """Print what became of the edits; notes were told before, and stand in the envelope."""
+    show(_report(results, command, origin, _told(results, unchanged), unchanged, notes), options.output)
 
 
 def _told(results: Sequence[EntityResult], unchanged: int) -> str:
@@ -195,13 +145,13 @@ def _told(results: Sequence[EntityResult], unchanged: int) -> str:
     return f"entities: {', '.join(f'{count:,} {word}' for count, word in counts if count)}"
 
 
-def exit_code(results: Iterable[EntityResult]) -> int:
-    """0 if all is done, or would be; 1 if an entity was refused or failed."""
-    return 0 if all(result.status.is_done for result in results) else 1
-
-
 def _report(
-    results: Sequence[EntityResult], command: str, origin: str, said: str, unchanged: int = 0
+    results: Sequence[EntityResult],
+    command: str,
+    origin: str,
+    said: str,
+    unchanged: int = 0,
+    notes: Sequence[str] = (),
 ) -> Report:
     rows = [_row(result, edit) for result in results for edit in result.edits]
     # The cluster's words stand below the table, whole: in a column they would be cut.
@@ -213,7 +163,7 @@ def _report(
     )
     return Report(
         command, _COLUMNS, rows, _shown(), footer=footer, when_empty=footer, colour=_colour,
-        envelope={"cluster": origin, "unchanged": unchanged},
+        envelope={"cluster": origin, "unchanged": unchanged, "notes": list(notes)},
     )  # fmt: skip
 
 
@@ -268,11 +218,6 @@ def _sum_text(edits: Sequence[QuotaEdit]) -> str:
 def entities_text(count: int) -> str:
     """`1 entity`, `2,000 entities`."""
     return f"{count:,} {'entity' if count == 1 else 'entities'}"
-
-
-def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:
-    for entity, of_one in groupby(edits, key=lambda edit: edit.entity):
-        yield entity, tuple(of_one)
 
 
 def _can_ask() -> bool:

@@ -55,49 +55,43 @@ from (
   group by broker_id, connection, correlation_id, api_key, log_time_ms having count(*) > 1
 )
 """
+# Both hops go into one grouping by the second as it is stored: of ten million rows each, two groupings and a join of
+# them take half as long again.
 _MEASURED = f"""
-with due as (
-  select cluster_id, broker_id, record_time_ms // 1000 as second_s, count(*) as due
-  from requests where quota_type is not null and not coalesce(is_out_of_time, false) group by all
-), done as (
-  select cluster_id, broker_id, epoch_ms(usage.second) // 1000 as second_s, sum(requests) as kept,
-         sum(duplicates) as copies, sum(requests + duplicates) as done
-  from usage
-  where {FROM_LOG} and event_date >= (select min(event_date) from requests)
-    and quota_type in ('produce', 'fetch')
-  group by all
-)
+select cluster_id, broker_id, make_timestamptz(record_time_ms // 1000 * 1000000) as second, 1 as due,
+       null as kept, null as copies
+from requests where quota_type is not null and not coalesce(is_out_of_time, false)
+union all
+select cluster_id, broker_id, usage.second, null, requests, duplicates from usage
+where {FROM_LOG} and event_date >= (select min(event_date) from requests) and quota_type in ('produce', 'fetch')
 """  # noqa: S608 - a condition of ours
 _JUDGED = f"""
-with due as (
-  select cluster_id, broker_id, quota_type, epoch_ms(usage.second) // 1000 as second_s, sum(requests) as due
-  from usage where {FROM_LOG} group by all
-), done as (
-  select cluster_id, broker_id, quota_type, epoch_ms(decisions.second) // 1000 as second_s,
-         sum(requests) as kept, sum(coalesce(late, 0)) as copies, sum(requests + coalesce(late, 0)) as done
-  from decisions
-  where {FROM_LOG} and event_date >= (select min(event_date) from usage) group by all
-)
+select cluster_id, broker_id, quota_type, usage.second, requests as due, null as kept, null as copies
+from usage where {FROM_LOG}
+union all
+select cluster_id, broker_id, quota_type, decisions.second, null, requests, coalesce(late, 0) from decisions
+where {FROM_LOG} and event_date >= (select min(event_date) from usage)
 """  # noqa: S608 - a condition of ours
 _COMPARED = """
-, newest as (select cluster_id, max(second_s) as newest_s from done group by cluster_id),
+with compared as (
+  select {keys}, sum(due) as due, sum(kept) as kept, sum(copies) as copies from ({hops}) group by all
+), newest as (select cluster_id, max(second) as newest from compared where kept is not null group by cluster_id),
 pairs as (
-  select cluster_id, second_s, coalesce(due, 0) as due, coalesce(kept, 0) as kept,
-         coalesce(copies, 0) as copies, coalesce(done, 0) as done, newest_s,
-         coalesce(second_s > newest_s, true) as is_pending
-  from due full join done using ({keys}) left join newest using (cluster_id)
+  select cluster_id, second, coalesce(due, 0) as due, coalesce(kept, 0) as kept, coalesce(copies, 0) as copies,
+         coalesce(kept, 0) + coalesce(copies, 0) as done, newest, coalesce(second > newest, true) as is_pending
+  from compared left join newest using (cluster_id)
 )
 select cluster_id, sum(due)::bigint as due, sum(kept)::bigint as kept, sum(copies)::bigint as copies,
        coalesce(sum(due) filter (is_pending), 0)::bigint as pending,
        coalesce(sum(due - done) filter (not is_pending and due > done), 0)::bigint as missing,
        coalesce(sum(done - due) filter (done > due), 0)::bigint as surplus,
-       min(second_s) filter (not is_pending and due <> done) * 1000 as first_ms,
-       max(second_s) filter (not is_pending and due <> done) * 1000 as last_ms,
-       max(newest_s) * 1000 as newest_ms
+       epoch_ms(min(second) filter (not is_pending and due <> done)) as first_ms,
+       epoch_ms(max(second) filter (not is_pending and due <> done)) as last_ms,
+       epoch_ms(max(newest)) as newest_ms
 from pairs group by cluster_id order by cluster_id
 """
-_TO_USAGE = _MEASURED + _COMPARED.format(keys="cluster_id, broker_id, second_s")
-_TO_DECISIONS = _JUDGED + _COMPARED.format(keys="cluster_id, broker_id, quota_type, second_s")
+_TO_USAGE = _COMPARED.format(keys="cluster_id, broker_id, second", hops=_MEASURED)
+_TO_DECISIONS = _COMPARED.format(keys="cluster_id, broker_id, quota_type, second", hops=_JUDGED)
 
 
 def line_checks(tables: Tables) -> list[Check]:

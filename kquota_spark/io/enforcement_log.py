@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -71,19 +71,27 @@ class EnforcementLog:
             else:
                 return
 
-    def entries(self) -> list[LogEntry]:
-        """All rows in the order in which they were written; none where there is no table.
+    def entries(self, of: Collection[Entity] | None = None) -> list[LogEntry]:
+        """The rows in the order in which they were written; none where there is no table.
+
+        Args:
+            of: only those of these entities; None for all.
 
         Raises:
             UserError: the table cannot be read.
         """
+        local = local_path(self._settings.tables)
+        if local is not None and not (local / ENFORCEMENT_LOG.name / "_delta_log").is_dir():
+            return []
         columns = ", ".join(
             f'epoch_ms("{name}")' if name in _TIMES else f'"{name}"' for name in (*_PROPOSAL, *_STEP)
         )
-        sql = f"select {columns} from {ENFORCEMENT_LOG.name} where cluster_id = ? order by sequence"  # noqa: S608
+        where = "cluster_id = ?" if of is None else "cluster_id = ? and list_contains(?, entity)"
+        values: list[object] = [self._cluster_id, *([] if of is None else [list(map(str, of))])]
+        sql = f"select {columns} from {ENFORCEMENT_LOG.name} where {where} order by sequence"  # noqa: S608
         with Tables(self._settings) as tables:
             tables.open_if_there(ENFORCEMENT_LOG.name)
-            return [_entry(row) for row in tables.query(sql, [self._cluster_id]).rows]
+            return [_entry(row) for row in tables.query(sql, values).rows]
 
     def _create(self) -> None:
         if not self._is_there:
