@@ -178,8 +178,9 @@ def test_promtool_takes_every_expression_of_the_board(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_panel_has_a_unit_an_id_of_its_own_and_the_source_that_is_chosen() -> None:
+def test_every_panel_has_a_unit_a_description_an_id_of_its_own_and_the_source_that_is_chosen() -> None:
     assert [panel["title"] for panel in _panels() if not panel["fieldConfig"]["defaults"].get("unit")] == []
+    assert [panel["title"] for panel in _panels() if not panel.get("description")] == []
     ids = [panel["id"] for panel in BOARD["panels"]]
     assert len(set(ids)) == len(ids) > 25
     sources = [panel["datasource"]["uid"] for panel in _panels()]
