@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         set_quota(running.zookeeper_connect, client_id=DEFAULT, producer_byte_rate=QUOTA)
         log = running.servers[1].log
         assert wait_for(
-            lambda: "entityPath: clients/<default>" in log.read_text(encoding="utf-8"), within_s=10
+            lambda: "entityPath: clients/<default>" in log.read_text(encoding="utf-8"), within_s=60
         )
         yield running
 
@@ -63,7 +63,7 @@ def confluent(cluster: Cluster, client_id: str, in_flight: int) -> list[str]:
             producer.produce("orders", RECORD, on_delivery=on_delivery)
         producer.poll(0.01)
     producer.purge(in_queue=True, in_flight=False)
-    producer.flush(30)
+    producer.flush(60)
     return errors
 
 
@@ -74,7 +74,7 @@ def kafka_python(cluster: Cluster, client_id: str) -> list[str]:
     until_s = time.monotonic() + RUN_S
     try:
         while time.monotonic() < until_s:
-            producer.send("orders", RECORD).get(timeout=30)
+            producer.send("orders", RECORD).get(timeout=60)
     finally:
         producer.close()
     return []
@@ -88,7 +88,7 @@ def reconnecting(cluster: Cluster, client_id: str) -> list[str]:
     while time.monotonic() < until_s:
         producer = Producer({**cluster.client_settings(), "client.id": client_id, "log_level": 0})
         producer.produce("orders", RECORD)
-        producer.flush(30)
+        producer.flush(60)
         threading.Event().wait(0.5)
     return []
 
