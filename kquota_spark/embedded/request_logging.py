@@ -1,6 +1,7 @@
 """How the embedded servers log, as text: through log4j 1 up to Kafka 3.9, through log4j2 from 4.0 on.
 
-The request logger is Kafka's own of `config/log4j.properties` and `config/log4j2.yaml`, at DEBUG.
+The request logger is Kafka's own of `config/log4j.properties` and `config/log4j2.yaml`, at DEBUG. Its file does not
+roll by the hour as theirs does: who reads it while the clock strikes would find it nearly empty.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ log4j.appender.requestAppender.File=kafka-request.log
 log4j.appender.requestAppender.layout=org.apache.log4j.PatternLayout
 log4j.appender.requestAppender.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
-_HOURLY = """\
-log4j.appender.requestAppender=org.apache.log4j.DailyRollingFileAppender
-log4j.appender.requestAppender.DatePattern='.'yyyy-MM-dd-HH
+_ONE_FILE = """\
+log4j.appender.requestAppender=org.apache.log4j.FileAppender
 """
 _BY_SIZE = """\
 log4j.appender.requestAppender=org.apache.log4j.RollingFileAppender
@@ -39,12 +39,11 @@ Configuration:
     Console:
       name: stdout
       PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}
-    RollingFile:
+    {kind}:
       name: requestAppender
       fileName: kafka-request.log
-      filePattern: "kafka-request.log.{suffix}"
       PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}
-      {rolling}
+{rolling}\
   Loggers:
     Root: {{level: INFO, AppenderRef: {{ref: stdout}}}}
     Logger:
@@ -52,6 +51,12 @@ Configuration:
       level: DEBUG
       additivity: false
       AppenderRef: {{ref: requestAppender}}
+"""
+_YAML_BY_SIZE = """\
+      filePattern: "kafka-request.log.%i"
+      SizeBasedTriggeringPolicy: {{size: {bytes}}}
+      # As log4j 1 does it: .1 is the youngest of the rolled ones.
+      DefaultRolloverStrategy: {{max: {files}, fileIndex: min}}
 """
 
 
@@ -75,7 +80,7 @@ def request_logging(settings: BrokerSettings, class_path: Sequence[Path]) -> Log
         name = "log4j2.yaml"
         return LoggingFile(name, _log4j2(settings), f"-Dlog4j2.configurationFile={name}")
     if settings.request_log_bytes is None:
-        return _log4j(_OUTPUT + _REQUESTS + _HOURLY)
+        return _log4j(_OUTPUT + _REQUESTS + _ONE_FILE)
     by_size = _BY_SIZE.format(bytes=settings.request_log_bytes, files=settings.request_log_files)
     return _log4j(_OUTPUT + _REQUESTS + by_size)
 
@@ -87,8 +92,8 @@ def _log4j(text: str) -> LoggingFile:
 
 def _log4j2(settings: BrokerSettings) -> str:
     if settings.request_log_bytes is None:
-        return _YAML.format(suffix="%d{yyyy-MM-dd-HH}", rolling="TimeBasedTriggeringPolicy: {}")
-    policy = f"SizeBasedTriggeringPolicy: {{size: {settings.request_log_bytes}}}"
-    # As log4j 1 does it: .1 is the youngest of the rolled ones.
-    strategy = f"DefaultRolloverStrategy: {{max: {settings.request_log_files}, fileIndex: min}}"
-    return _YAML.format(suffix="%i", rolling=f"{policy}\n      {strategy}")
+        return _YAML.format(kind="File", rolling="")
+    return _YAML.format(
+        kind="RollingFile",
+        rolling=_YAML_BY_SIZE.format(bytes=settings.request_log_bytes, files=settings.request_log_files),
+    )

@@ -22,7 +22,7 @@ class BrokerSettings:
         users: passwords by name; with any, clients log in with SASL/PLAIN, without, everyone is ANONYMOUS.
         quota_window_num: Kafka's quota.window.num, for controller mutations too.
         quota_window_size_s: Kafka's quota.window.size.seconds, for controller mutations too.
-        request_log_bytes: roll the request log at this size; None rolls it hourly, as Kafka's own file does.
+        request_log_bytes: roll the request log at this size; None keeps it in one file.
         request_log_files: how many rolled files are kept; only with `request_log_bytes`.
         properties: anything else for server.properties; wins over what is set here.
         class_path: jars in front of Kafka's own, e.g. with the class that a property names.

@@ -35,8 +35,10 @@ def create_topics(cluster: Cluster, partitions: Mapping[str, int], *, replicas: 
     deadline = time.monotonic() + _WITHIN_S
     while not _have_leaders(admin.list_topics(timeout=_WITHIN_S).topics, partitions):
         if time.monotonic() > deadline:
-            msg = f"topics {', '.join(partitions)} have no leaders after {_WITHIN_S:.0f} s: look at the brokers' server.log"
-            raise UserError(msg)
+            raise UserError(
+                f"topics {', '.join(partitions)} have no leaders after {_WITHIN_S:.0f} s: "
+                "look at the brokers' server.log"
+            )
         time.sleep(_POLL_S)
 
 

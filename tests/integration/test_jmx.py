@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.load import ClientPlan, run_load
+from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import set_quota
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
+from kquota_spark.io.jolokia import PATTERNS
 from kquota_spark.io.tables import query
 
 pytestmark = pytest.mark.integration
 
 _ROOT = Path(__file__).parents[2]
-SECONDS = 9.0
 LIMIT = 100_000
 # A quoted client id, and one whose limit is of another level.
 OVER, UNDER = 'over;the "limit"', "under"
@@ -35,6 +39,7 @@ kafka: {{bootstrap_servers: "{bootstrap}", topic: "", jmx_topic: jmx}}
 quotas: {{zookeeper_connect: "{zookeeper}"}}
 collect: {{jmx: {{brokers: {brokers}, interval: 1 s}}}}
 """
+_THROTTLED = re.compile(rb'"throttleTimeMs":[1-9]')
 _SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
 
 
@@ -54,7 +59,7 @@ def _config(root: Path, cluster: Cluster, away: str) -> Path:
 def _run(*command: str) -> str:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(_ROOT / "conf")}
     done = subprocess.run(
-        command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False
+        command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3_000:]
     return done.stdout
@@ -66,12 +71,36 @@ def _kquota(*arguments: str) -> list[str]:
 
 def _plans() -> list[ClientPlan]:
     return [
-        ClientPlan("produce", OVER, "orders", 3 * LIMIT, stop_s=SECONDS, batch_bytes=8_000),
-        ClientPlan("produce", UNDER, "orders", 0.2 * LIMIT, stop_s=SECONDS, batch_bytes=8_000),
+        ClientPlan("produce", OVER, "orders", 3 * LIMIT, stop_s=300.0, batch_bytes=8_000),
+        ClientPlan("produce", UNDER, "orders", 0.2 * LIMIT, stop_s=300.0, batch_bytes=8_000),
     ]
 
 
-@pytest.mark.timeout(400)
+def _messages(cluster: Cluster) -> int:
+    """How many the collector has sent."""
+    consumer = Consumer({**cluster.client_settings(), "group.id": "count"})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition("jmx", 0), timeout=60)[1])
+    finally:
+        consumer.close()
+
+
+def _load_until_it_shows(cluster: Cluster) -> None:
+    """Until the broker has throttled somebody, and was polled some times after that."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_load, cluster, _plans(), stop)
+        try:
+            log = cluster.brokers[0].request_log
+            assert wait_for(lambda: bool(_THROTTLED.search(log.read_bytes())), within_s=120)
+            enough = _messages(cluster) + 5 * len(PATTERNS)
+            assert wait_for(lambda: _messages(cluster) >= enough, within_s=120)
+        finally:
+            stop.set()
+        running.result()
+
+
+@pytest.mark.timeout(1_200)
 def test_a_cluster_without_a_request_log_is_audited_from_jmx(tmp_path: Path) -> None:
     with embedded_cluster(tmp_path / "cluster", settings=BrokerSettings(jolokia=True)) as cluster:
         create_topics(cluster, {"orders": 1, "jmx": 1})
@@ -83,10 +112,9 @@ def test_a_cluster_without_a_request_log_is_audited_from_jmx(tmp_path: Path) -> 
             _kquota("collect", "jmx", "--config", str(config)), stderr=subprocess.PIPE, text=True
         )
         try:
-            run_load(cluster, _plans())
-            time.sleep(1.5)  # one more poll, so that the last second of the load is in
+            _load_until_it_shows(cluster)
             collector.send_signal(signal.SIGTERM)
-            _, said = collector.communicate(timeout=30)
+            _, said = collector.communicate(timeout=120)
         finally:
             collector.kill()
         assert collector.returncode == 0, said
