@@ -62,12 +62,15 @@ def run_findings(options: argparse.Namespace) -> int:
     shown = found[:limit]
     columns = (*_COLUMNS, "evidence") if options.evidence else _COLUMNS
     report = Report("kquota findings", columns, [_row(finding) for finding in shown], shown=())
+    if options.output == "table":
+        _print(shown, len(found), has_evidence=options.evidence)
+        sys.stdout.flush()  # the agreement takes another look at large tables
     with Tables(settings) as tables:
         report = with_agreement(report, tables, options)
-    if options.output == "table":
-        _print(shown, len(found), report.footer, has_evidence=options.evidence)
-    else:
+    if options.output != "table":
         show(report, options.output)
+    elif report.footer:
+        Page().line(report.footer)
     return 0
 
 
@@ -106,7 +109,7 @@ def _is_time(name: str) -> bool:
     return name in ("time_ms", "first_ms", "last_ms")
 
 
-def _print(shown: Sequence[Finding], total: int, footer: str, *, has_evidence: bool) -> None:
+def _print(shown: Sequence[Finding], total: int, *, has_evidence: bool) -> None:
     page = Page()
     for finding in shown:
         page.line(f"{finding.severity.value:8} {finding.kind.value}  {terminal_text(finding.subject)}")
@@ -117,8 +120,6 @@ def _print(shown: Sequence[Finding], total: int, footer: str, *, has_evidence: b
                 page.paragraph(" " * _INDENT + "|", terminal_text(line), indent=_INDENT + 2)
     more = f" of {total}; --limit 0 shows all" if total > len(shown) else ""
     page.line(f"{counted(len(shown), 'finding')}{more}, most severe first" if shown else "no findings")
-    if footer:
-        page.line(footer)
 
 
 def _evidence_lines(finding: Finding) -> Iterator[str]:

@@ -81,8 +81,6 @@ class Tables:
             }
         )
         self._duckdb.execute("set TimeZone = 'UTC'")
-        # A command asks a table of hundreds of files several times: their footers are read once.
-        self._duckdb.execute("set parquet_metadata_cache = true")
 
     def open(self, name: str, newer_than_ms: int | None = None) -> None:
         """Make a table visible to `query`.

@@ -33,13 +33,15 @@ _IS_OLD = " or ".join(
     f"api_key = {api.value} and api_version < {CLIENT_HOLDS_BACK_FROM[api]}"
     for api in (Api.PRODUCE, Api.FETCH)
 )
-# Of a tie in log time the same line counts for both, hence the struct. A connection has one software.
+# Lines of one millisecond are told apart by their correlation ids, which a client counts up. A connection has one
+# software.
+_TURN = "log_time_ms * 1000000 + coalesce(correlation_id, 0) % 1000000"
 _SPOKEN = f"""
 create or replace temp table spoken as
 select broker_id, "user", client_id, connection, api_key, api_version, min(record_time_ms) as started_ms,
        max(log_time_ms) as ended_ms,
-       arg_max({{'recorded_ms': record_time_ms, 'throttle_ms': coalesce(observed_throttle_ms, 0)}},
-               log_time_ms) as last,
+       max({_TURN}) as turn,
+       arg_max({{'recorded_ms': record_time_ms, 'throttle_ms': coalesce(observed_throttle_ms, 0)}}, {_TURN}) as last,
        count(*) filter (observed_throttle_ms > 0) as throttled,
        count(*) filter (observed_throttle_ms >= {SHORTEST_THROTTLE_MS}) as long_ones,
        any_value(software_name) filter (observed_throttle_ms >= {SHORTEST_THROTTLE_MS}) as software_name,
@@ -55,7 +57,7 @@ create or replace temp table ends as
 with connections as (
   select * exclude (last), unnest(last) from (
     select broker_id, "user", client_id, connection, min(started_ms) as started_ms, max(ended_ms) as ended_ms,
-           arg_max(last, ended_ms) as last
+           arg_max(last, turn) as last
     from spoken group by all
   )
 )

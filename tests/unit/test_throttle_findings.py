@@ -189,6 +189,21 @@ def test_a_connection_ends_with_its_last_request(tmp_path: Path) -> None:
     assert "after 9 of 11 throttles" in finding.sentence
 
 
+@pytest.mark.parametrize(("correlation_id", "kinds"), [(1, [Kind.IGNORES_THROTTLE]), (3, [])])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_one_millisecond_the_later_request_is_the_last(
+    tmp_path: Path, correlation_id: int, kinds: list[Kind], is_first: bool
+) -> None:
+    throttled = [row | {"correlation_id": 2} for row in connections(9, 5_000, 50)]
+    # Metadata, which no quota holds back: ahead of the throttled request, or behind it.
+    beside = [row | {"correlation_id": correlation_id, "api_key": 3, "quota_type": None, "observed_throttle_ms": 0}
+              for row in throttled]  # fmt: skip
+    write_table(tmp_path, "requests", *(beside + throttled if is_first else throttled + beside))
+    write_table(tmp_path, "usage", usage(60))
+    found = findings(Settings(cluster_id="demo", tables=str(tmp_path)))
+    assert [finding.kind for finding in found] == kinds
+
+
 def test_a_connection_that_goes_on_after_its_throttle_was_not_left(tmp_path: Path) -> None:
     rows = connections(9, 5_000, 50)
     later = {"log_time_ms": 5_000, "record_time_ms": 5_000}
