@@ -138,7 +138,7 @@ def test_a_quota_that_is_set_in_zookeeper_throttles_and_its_removal_ends_that(cl
 
     def has_sent_enough() -> bool:
         parts = (line["request"]["topicData"][0]["partitionData"][0] for line in lines())
-        return sum(part["recordsSizeInBytes"] for part in parts) > 300_000
+        return sum(int(part["recordsSizeInBytes"]) for part in parts) > 300_000
 
     set_limit = partial(set_quota, zookeeper, user=user, client_id="pressing", producer_byte_rate=10_000)
     change_and_wait(cluster, set_limit)
