@@ -119,8 +119,8 @@ class Cluster:
         processes.kill([self._pid(server)])
 
     def pause(self, server: int | str) -> None:
-        """Freeze a server; its connections stay open."""
-        processes.send(self._pid(server), signal.SIGSTOP)
+        """Freeze a server; its connections stay open, and nothing is answered from here on."""
+        processes.pause(self._pid(server))
 
     def resume(self, server: int | str) -> None:
         """Let a frozen server go on."""

@@ -101,6 +101,12 @@ def send(process: ProcessId, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
+def pause(process: ProcessId) -> None:
+    """Freeze a process; afterwards none of its threads runs, each of which the system stops in its own time."""
+    send(process, signal.SIGSTOP)
+    wait_for(lambda: _thread_states(process.pid) <= set("TZX"), within_s=30)
+
+
 def stop(processes: Sequence[ProcessId], *, grace_s: float) -> None:
     """Ask all to end, wait for it together, and kill what has not ended in time."""
     for process in processes:
@@ -164,6 +170,15 @@ def _started(pid: int) -> str | None:
     # Ticks since the machine started: the number of the boot keeps them apart from those of an earlier one.
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{boot} {fields[19]}"
+
+
+def _thread_states(pid: int) -> set[str]:
+    """As in ps; none where the system does not say."""
+    states = set()
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            states.add(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0])
+    return states
 
 
 def _started_by_ps(pid: int) -> str | None:

@@ -187,18 +187,21 @@ def test_an_offender_is_found_limited_and_released(
 
 @pytest.mark.timeout(900)
 def test_the_running_job_ends_an_override_in_time_though_nothing_is_decided(
-    cluster: Cluster, audited: Audited
+    cluster: Cluster, audited: Audited, tmp_path: Path
 ) -> None:
-    log = audited.config.parent / "audit.log"
+    policy, config, log = (tmp_path / name for name in ("policy.yaml", "kquota.yaml", "audit.log"))
+    policy.write_text(_POLICY.partition("policies:")[0] + "policies: []\n", encoding="utf-8")
+    text = audited.config.read_text(encoding="utf-8")
+    config.write_text(text.replace(f"{audited.config.parent}/policy.yaml", str(policy)), encoding="utf-8")
 
     def has_said(text: str) -> bool:
         return text in log.read_text(encoding="utf-8")
 
-    job = started(audited.config, *QUICK, "--driver-memory", "1g", job=("enforce.py",))
+    job = started(config, *QUICK, "--driver-memory", "1g", job=("enforce.py",))
     try:
         assert wait_for(lambda: has_said("enforcing loop; stop with Ctrl-C"), within_s=180)
         override = ["override", "set", "--client", "else", "--key", "producer_byte_rate", "--value", "70000"]
-        more = ["--for", "5s", "--reason", "test", "--yes", "--config", str(audited.config)]
+        more = ["--for", "5s", "--reason", "test", "--yes", "--config", str(config)]
         assert kquota([*override, *more]) == 0
         assert wait_for(
             lambda: has_said(" restored: clients/else producer_byte_rate not set -> 70.0 kB/s"), within_s=60

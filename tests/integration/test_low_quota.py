@@ -14,13 +14,13 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import DEFAULT, set_quota
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.tables import query
 from kquota_spark.model.findings import Kind
 from kquota_spark.reports.findings import findings
-from tests.integration.quota_nodes import WITHIN_S, until
+from tests.integration.pressing import wait_until_in_force
+from tests.integration.quota_nodes import until
 from tests.unit.capture_tables import write_requests
 from tests.unit.table_rows import usage, write_table
 
@@ -41,10 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with embedded_cluster(tmp_path_factory.mktemp("low-quota")) as running:
         create_topics(running, {"orders": 1})
         set_quota(running.zookeeper_connect, client_id=DEFAULT, producer_byte_rate=QUOTA)
-        log = running.servers[1].log
-        assert wait_for(
-            lambda: "entityPath: clients/<default>" in log.read_text(encoding="utf-8"), within_s=WITHIN_S
-        )
+        wait_until_in_force(running)
         yield running
 
 
