@@ -157,7 +157,7 @@ class QuotaAdmin:
     def wait_for(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> None:
         """Wait up to ten seconds until a broker tells what was altered, so that who asks next sees it.
 
-        A KRaft broker follows its controller some milliseconds behind, on a busy machine more than a second.
+        A KRaft broker follows its controller some milliseconds behind, on a machine that is busy some seconds.
         """
         until_s = time.monotonic() + _FOLLOWED_WITHIN_S
         while time.monotonic() < until_s:

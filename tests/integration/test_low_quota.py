@@ -16,6 +16,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import DEFAULT, set_quota
+from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.tables import query
 from kquota_spark.model.findings import Kind
@@ -98,7 +99,7 @@ def reconnecting(cluster: Cluster, client_id: str, is_over: threading.Event) -> 
 def long_throttles_in(log: Path) -> dict[str, int]:
     """Throttles of 200 ms and more by client, in a broker's log so far."""
     found = dict.fromkeys(ENOUGH, 0)
-    for line in log.read_bytes().splitlines():
+    for line in logged_lines(log):
         client, throttle = (re.search(pattern, line) for pattern in (_CLIENT, _THROTTLE))
         if client and throttle and int(throttle[1]) >= 200:
             found[client[1].decode()] += 1
@@ -124,8 +125,7 @@ def test_obeying_clients_neither_time_out_nor_send_early_and_are_not_accused(
             is_over.set()
         errors = [error for future in futures for error in future.result()]
     assert errors == []  # nobody timed out
-    log = request_log.read_bytes().rpartition(b"\n")[0].splitlines()
-    write_requests(tmp_path, 1, log, 5)
+    write_requests(tmp_path, 1, logged_lines(request_log), 5)
     write_table(tmp_path, "usage", usage(0, cluster_id="test"))
     settings = Settings(cluster_id="test", tables=str(tmp_path))
     long_throttles, early = muted(settings)
