@@ -15,10 +15,10 @@ from pathlib import Path
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.demo_commands import kquota_output, output_of
+from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log import RequestLogParser
-from kquota_spark.io.offline import log_lines
 
 LEAST_SECONDS = 150.0
 """A policy looks at a minute or more."""
@@ -153,7 +153,7 @@ class Act:
         throttles_ms = [
             request.observed_throttle_ms
             for broker in self._cluster.brokers
-            for line in log_lines(broker.request_log)
+            for line in logged_lines(broker.request_log)
             if f'"{OFFENDER}"'.encode() in line
             and (request := _PARSER.parse(line)).api_key == _PRODUCE
             and to_ms - _SEEN_MS <= request.record_time_ms < to_ms

@@ -20,6 +20,7 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.load import ClientPlan, ClientResult, run_load
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import DEFAULT, remove_quota, set_quota
+from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.servers import ZOOKEEPER
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
@@ -55,8 +56,7 @@ def logged_produces(cluster: Cluster, client_id: str) -> list[dict[str, Any]]:
     """The PRODUCE lines of a client in all request logs."""
     found = []
     for broker in cluster.brokers:
-        # What follows the last line end is still being written.
-        for line in broker.request_log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines():
+        for line in map(bytes.decode, logged_lines(broker.request_log)):
             head, _, tail = line.partition("Completed request:")
             assert head.endswith(" DEBUG "), line
             request = json.loads(tail.removesuffix(" (kafka.request.logger)"))

@@ -20,6 +20,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import set_quota
+from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.enforce.changes import Event
@@ -93,8 +94,7 @@ def send(cluster: Cluster) -> None:
 
 def throttles_ms(cluster: Cluster, root: Path, since_ms: int) -> list[int]:
     """What the broker's own log says of each record of the client, in the order of the records."""
-    log = cluster.brokers[0].request_log.read_bytes().rpartition(b"\n")[0].splitlines()
-    write_requests(root, 1, log, 5)
+    write_requests(root, 1, logged_lines(cluster.brokers[0].request_log), 5)
     sql = (
         "select observed_throttle_ms from requests where client_id = 'greedy' and api_key = 0 and record_time_ms >= ? "
         "order by record_time_ms, kafka_offset"

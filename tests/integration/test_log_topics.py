@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from deltalake import DeltaTable
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.ports import free_ports
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.preflight import before_checks
@@ -93,6 +93,8 @@ def auditing(config: Path, ui_port: int) -> Iterator[subprocess.Popen[bytes]]:
             "--conf",
             f"spark.ui.port={ui_port}",
             "--conf",
+            "spark.port.maxRetries=0",  # this port, or an error
+            "--conf",
             "spark.ui.enabled=true",
             "--verbose",
         ),
@@ -108,7 +110,7 @@ def auditing(config: Path, ui_port: int) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
-        process.wait(120)
+        process.wait(WITHIN_S)
 
 
 def rows(config: Path) -> list[tuple[str, int, str, str]]:
@@ -183,9 +185,7 @@ def doctor(config: Path) -> list[tuple[str, str]]:
 def test_topics_of_a_pattern_are_read_new_ones_too_and_the_password_shows_nowhere(
     cluster: Cluster, config: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    [port] = free_ports(1)
     with auditing(config, port) as process:
         wait_for(process, config, *TOPICS)
         create_topics(cluster, {LATER[0]: 1})
@@ -193,7 +193,7 @@ def test_topics_of_a_pattern_are_read_new_ones_too_and_the_password_shows_nowher
         wait_for(process, config, *TOPICS, LATER[0])
         shown = [*pages(port), command_lines()]
         process.send_signal(signal.SIGTERM)
-        process.wait(120)
+        process.wait(WITHIN_S)
     assert doctor(config) == [
         ("log topic", "log-broker-1 keeps lines for ever"),
         ("log topic", "log-broker-2 keeps lines for ever"),

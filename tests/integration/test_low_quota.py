@@ -15,6 +15,7 @@ import pytest
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.quotas import DEFAULT, set_quota
+from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.tables import query
 from kquota_spark.model.findings import Kind
@@ -95,7 +96,7 @@ def reconnecting(cluster: Cluster, client_id: str, is_over: threading.Event) -> 
 def long_throttles_in(log: Path) -> dict[str, int]:
     """Throttles of 200 ms and more by client, in a broker's log so far."""
     found = dict.fromkeys(ENOUGH, 0)
-    for line in log.read_bytes().splitlines():
+    for line in logged_lines(log):
         client, throttle = (re.search(pattern, line) for pattern in (_CLIENT, _THROTTLE))
         if client and throttle and int(throttle[1]) >= 200:
             found[client[1].decode()] += 1
@@ -121,33 +122,35 @@ def test_obeying_clients_neither_time_out_nor_send_early_and_are_not_accused(
             is_over.set()
         errors = [error for future in futures for error in future.result()]
     assert errors == []  # nobody timed out
-    log = request_log.read_bytes().rpartition(b"\n")[0].splitlines()
-    write_requests(tmp_path, 1, log, 5)
+    write_requests(tmp_path, 1, logged_lines(request_log), 5)
     write_table(tmp_path, "usage", usage(0, cluster_id="test"))
     settings = Settings(cluster_id="test", tables=str(tmp_path))
-    long_throttles, early = muted(settings)
+    long_throttles, looked_into, early = muted(settings)
     # Each was throttled often enough to be accused, and none was served before its throttle was over.
     assert min(long_throttles[client_id] for client_id in OBEYING) >= 5, long_throttles
+    assert min(looked_into[client_id] for client_id in OBEYING) >= 2, looked_into
     assert early == []
     found = findings(settings, since_ms=0)
     told = [(finding.kind, finding.subject.partition(" at ")[0]) for finding in found]
     assert told == [(Kind.IGNORES_THROTTLE, "user ANONYMOUS, client id reconnecting")]
 
 
-def muted(settings: Settings) -> tuple[dict[str, int], list[tuple[str, int]]]:
-    """Throttles of 200 ms and more by client, and requests that were read in the first half of one of them."""
+def muted(settings: Settings) -> tuple[dict[str, int], dict[str, int], list[tuple[str, int]]]:
+    """Throttles of 200 ms and more, those of a second and more, and requests read in the first half of one of these."""
     sql = (
         "select client_id, connection, record_time_ms, observed_throttle_ms from requests where api_key = 0 "
         "order by connection, record_time_ms, correlation_id"
     )
     throttles: dict[str, int] = defaultdict(int)
+    looked_into: dict[str, int] = defaultdict(int)
     early: list[tuple[str, int]] = []
     before: dict[str, tuple[int, int]] = {}
     for client_id, connection, time_ms, throttle_ms in query(settings, ["requests"], sql).rows:
         began_ms, lasts_ms = before.get(connection, (0, 0))
+        looked_into[client_id] += lasts_ms >= 1_000
         # Record times are estimates: where the broker paused they were seen to be off by up to 157 ms.
-        if lasts_ms >= 200 and time_ms < began_ms + lasts_ms / 2:
+        if lasts_ms >= 1_000 and time_ms < began_ms + lasts_ms / 2:
             early.append((client_id, began_ms + lasts_ms - time_ms))
         before[connection] = (time_ms, throttle_ms)
         throttles[client_id] += throttle_ms >= 200
-    return throttles, early
+    return throttles, looked_into, early

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -27,10 +29,14 @@ def executed(path: Path, config: Path, directory: Path, **environment: str) -> d
     """
     read: Any = nbformat.read  # which has no types
     notebook = read(path, as_version=4)
-    client: Any = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(directory)}}
-    )
-    client.execute(env=_environment(KQUOTA_CONFIG=str(config), **environment))
+    with tempfile.TemporaryDirectory(prefix="kernel") as sockets:
+        # Sockets in files: of ports that are chosen first and bound later one may be taken meanwhile.
+        by_files = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/socket"}})
+        client: Any = NotebookClient(
+            notebook, config=by_files, timeout=300, startup_timeout=300, kernel_name="python3",
+            resources={"metadata": {"path": str(directory)}},
+        )  # fmt: skip
+        client.execute(env=_environment(KQUOTA_CONFIG=str(config), **environment))
     return {
         cell["id"]: "\n".join(map(_text, cell["outputs"]))
         for cell in notebook.cells
