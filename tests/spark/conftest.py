@@ -39,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         "--master local[2] --driver-memory 2g --conf spark.ui.enabled=false "
+        "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 "
         f"--conf spark.sql.warehouse.dir={warehouse} pyspark-shell"
     )
     session = spark_session(Settings(), "kquota-tests")
