@@ -19,14 +19,10 @@ from kquota_spark.cli.page import COLUMNS, wrapped
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import broker_text, type_text
 from kquota_spark.model.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.reports.agreement import GROUPS, Span, by
 from kquota_spark.reports.agreement_evidence import Drop, drops
-
-_LEGEND = (
-    "false: throttled by the replay only + by the broker only; unsure: 2 ms could flip them (wrong ones)",
-    "left out: inferred + under a request quota + late; +-1 ms: throttle times; JMX: rates within 1 %",
-)
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,7 +62,7 @@ def run_agreement(options: argparse.Namespace) -> int:
         columns=found.columns,
         rows=rows[:limit],
         shown=with_cluster(rows, (*_KEYS[options.by], *_COUNTS)),
-        footer="\n".join([_footer(rows, options.by) + rest, *_LEGEND, *_cause_lines(dropped)]),
+        footer="\n".join([_footer(rows, options.by) + rest, *_cause_lines(dropped)]),
         when_empty="no decisions in that time",
         colour=_colour,
         envelope={"causes": [_cause_row(drop, cause) for drop in dropped for cause in drop.causes]},
@@ -109,12 +105,12 @@ def _share(part: int, whole: int) -> str:
 
 
 _KEYS = {
-    "broker": (Shown("broker", lambda row: str(row["broker_id"])),),
-    "type": (Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),),
+    "broker": (Shown("broker", lambda row: broker_text(row["broker_id"])),),
+    "type": (Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),),
     "bucket": (
-        Shown("broker", lambda row: str(row["broker_id"])),
-        Shown("type", lambda row: row["quota_type"], is_text=True, keep=7),
-        Shown("bucket", bucket_text, is_text=True, keep=12),
+        Shown("broker", lambda row: broker_text(row["broker_id"])),
+        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+        Shown("bucket", bucket_text, is_text=True, keep=20),
     ),
     "day": (Shown("day", lambda row: row["event_date"], is_text=True, keep=10),),
 }
@@ -122,11 +118,34 @@ _COUNTS = (
     Shown("agree", lambda row: percent_text(row["agreement_percent"])),
     Shown("judged", lambda row: str(row["requests_judged"])),
     Shown("throttled", lambda row: str(row["judged_throttled"])),
-    Shown("false", lambda row: f"{row['false_positive']}+{row['false_negative']}"),
-    Shown("unsure", lambda row: f"{row['uncertain']} ({row['uncertain_wrong']})"),
-    Shown("left out", lambda row: f"{row['inferred']}+{row['excluded']}+{row['late']}"),
-    Shown("+-1 ms", lambda row: _share(row["throttle_within_1_ms"], row["throttles_compared"])),
-    Shown("JMX", lambda row: _share(row["jmx_within_1_percent"], row["jmx_compared"])),
+    Shown(
+        "false",
+        lambda row: f"{row['false_positive']}+{row['false_negative']}",
+        note="false: throttled by the replay only + by the broker only",
+    ),
+    Shown(
+        "unsure",
+        lambda row: f"{row['uncertain']} ({row['uncertain_wrong']})",
+        note="unsure: 2 ms could flip them (wrong ones)",
+    ),
+    Shown(
+        "left out",
+        lambda row: f"{row['inferred']}+{row['excluded']}+{row['late']}",
+        rank=1,
+        note="left out: inferred + under a request quota + late",
+    ),
+    Shown(
+        "+-1 ms",
+        lambda row: _share(row["throttle_within_1_ms"], row["throttles_compared"]),
+        rank=2,
+        note="+-1 ms: throttle times",
+    ),
+    Shown(
+        "JMX",
+        lambda row: _share(row["jmx_within_1_percent"], row["jmx_compared"]),
+        rank=3,
+        note="JMX: rates within 1 %",
+    ),
 )
 
 

@@ -194,10 +194,23 @@ def table_report(report: Report, columns: int = TABLE_COLUMNS, *, has_colour: bo
     for row, texts in zip(report.rows, cells, strict=True):
         lines.append(_coloured(_line(shown, texts, widths), report.colour(row) if has_colour else None))
     left_out = [column.title for column in report.shown if column not in shown]
-    notes = [report.footer, *(column.note for column in shown)]
+    notes = [column.note for column in shown if column.note]
     if left_out:
-        notes.append(f"left out: {', '.join(left_out)}; a wider terminal shows more, --output csv everything")
-    return "\n".join([*lines, *filter(None, notes)]) + "\n"
+        notes.append(
+            f"not shown: {', '.join(left_out)} (a wider terminal shows more, --output csv everything)"
+        )
+    return "\n".join([*lines, *([report.footer] if report.footer else []), *_joined(notes)]) + "\n"
+
+
+def _joined(notes: Iterable[str]) -> list[str]:
+    """As few lines as they fit into."""
+    lines: list[str] = []
+    for note in notes:
+        if lines and width(lines[-1]) + 2 + width(note) <= TABLE_COLUMNS:
+            lines[-1] += f"; {note}"
+        else:
+            lines.append(note)
+    return lines
 
 
 def _chosen(shown: Sequence[Shown], by_column: Sequence[Sequence[str]], columns: int) -> list[int]:

@@ -23,7 +23,7 @@ _VIOLATIONS_TABLE = """\
 05:40:00     5 s       1  produce  user alice            1.0 MB/s  1.2 MB/s  123.5 %    12.3 s    42
 3 violations, newest first; times in UTC on 2026-11-21
 agreement 100.00 % of 3 certain verdicts
-left out: rule; a wider terminal shows more, --output csv everything
+not shown: rule (a wider terminal shows more, --output csv everything)
 """
 _DECISIONS_TABLE = """\
     time  broker  type     bucket         rule        limit      rate     used  throttle  reqs  sure

@@ -101,12 +101,12 @@ def test_columns_of_least_rank_are_left_out_before_a_name_is_cut_to_nothing() ->
     assert table_report(_names(keep=12), columns=34) == (
         "client           bytes  rule  sure\npayments-sink-0      7  c/*    yes\nthe end\nrule: * the default\n"
     )
-    left_out = "a wider terminal shows more, --output csv everything\n"
+    more = "(a wider terminal shows more, --output csv everything)\n"
     assert table_report(_names(keep=12), columns=25) == (
-        f"client        bytes  sure\npayments…k-0      7   yes\nthe end\nleft out: rule; {left_out}"
+        f"client        bytes  sure\npayments…k-0      7   yes\nthe end\nnot shown: rule {more}"
     )
     assert table_report(_names(keep=12), columns=24) == (
-        f"client           bytes\npayments-sink-0      7\nthe end\nleft out: rule, sure; {left_out}"
+        f"client           bytes\npayments-sink-0      7\nthe end\nnot shown: rule, sure {more}"
     )
 
 
