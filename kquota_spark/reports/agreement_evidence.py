@@ -45,6 +45,10 @@ select cluster_id, broker_id, sum(requests)::bigint as requests, sum(requests_ju
                 filter (decisions.second < start + to_milliseconds(?)), 0)::bigint as wrong_at_start,
        epoch_ms(max(decisions.second)) - epoch_ms(min(decisions.second)) + 1000 as duration_ms,
        epoch_ms(min(decisions.second) filter (false_positive + false_negative > 0)) as first_wrong_ms,
+       coalesce(sum(judged_throttled) filter (quota_type = 'produce'), 0)::bigint as throttled,
+       coalesce(sum(len(throttle_errors_ms)) filter (quota_type = 'produce'), 0)::bigint as throttles_found,
+       coalesce(sum(len(list_filter(throttle_errors_ms, lambda error: abs(error) <= 1)))
+                filter (quota_type = 'produce'), 0)::bigint as throttles_exact,
        arg_max(model_variant, false_positive + false_negative) as ring
 from decisions join first using (cluster_id, broker_id)
 {where} group by cluster_id, broker_id order by cluster_id, broker_id

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -121,6 +122,26 @@ def test_a_request_quota_that_the_audit_does_not_know_throttles_other_requests_t
     assert set(causes(tmp_path, LEVELS, quotas=without_request_quotas)) == {Cause.REQUEST_QUOTA}
 
 
+def logged_late(lines: list[bytes]) -> list[bytes]:
+    """A broker with busy processors: a third of its lines 30 ms late on average, in the order as written."""
+    chance = Random(7)
+    return [later(line, chance.expovariate(1 / 30)) if chance.random() < 0.3 else line for line in lines]
+
+
+def later(line: bytes, by_ms: float) -> bytes:
+    time = datetime.fromisoformat(line[1:24].decode()) + timedelta(milliseconds=by_ms)
+    return b"[%s%s" % (time.strftime("%Y-%m-%d %H:%M:%S,%f")[:-3].encode(), line[24:])
+
+
+@pytest.mark.parametrize("capture", [LEVELS, ZK37, ZK39_PLAIN, KRAFT41], ids=lambda capture: capture.name)
+def test_a_broker_that_logs_late_is_named(tmp_path: Path, capture: Capture) -> None:
+    assert set(causes(tmp_path, capture, lines=logged_late)) == {Cause.LOG_TIMES}
+
+
+def test_other_quotas_are_no_late_log(tmp_path: Path) -> None:
+    assert causes(tmp_path, ZK37, quotas=doubled) == [Cause.UNKNOWN]
+
+
 WRONG = BrokerEvidence(
     requests=10_000, judged=10_000, false_positive=150, false_negative=150, duration_ms=3_600_000
 )
@@ -153,6 +174,14 @@ def of(**changed: Any) -> list[Cause]:
         ({"false_positive": 50, "lines_expected": 1_000, "lines_missing": 5}, Cause.UNKNOWN),
         ({"false_positive": 51, "lines_expected": 1_000, "lines_missing": 6}, Cause.UNKNOWN),
         ({"false_positive": 50, "offsets_missing": 1}, Cause.MISSING_LINES),
+        # 80 of 100 found, 67 of 80 (83.75 %) exact; 68 are 85 %
+        ({"throttled": 100, "throttles_found": 80, "throttles_exact": 67}, Cause.LOG_TIMES),
+        ({"throttled": 100, "throttles_found": 80, "throttles_exact": 68}, Cause.UNKNOWN),
+        ({"throttled": 100, "throttles_found": 79, "throttles_exact": 0}, Cause.UNKNOWN),
+        ({"throttled": 20, "throttles_found": 20, "throttles_exact": 16}, Cause.LOG_TIMES),
+        ({"throttled": 19, "throttles_found": 19, "throttles_exact": 0}, Cause.UNKNOWN),
+        # What explains more comes first.
+        ({"throttled": 100, "throttles_found": 80, "excluded": 5_001}, Cause.REQUEST_QUOTA),
     ],
 )
 def test_a_cause_has_evidence_beyond_its_threshold(changed: dict[str, int], cause: Cause) -> None:
