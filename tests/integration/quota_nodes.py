@@ -79,11 +79,13 @@ def refusal(settings: Settings) -> UserError:
     """Why the watch does not start; a server that is slow to answer gets more time to say it."""
     for timeout_ms in (500, 5_000, 50_000):
         quotas = dataclasses.replace(settings.quotas, connect_timeout=Duration(timeout_ms))
+        watcher = Watcher(dataclasses.replace(settings, quotas=quotas))
         try:
-            Watcher(dataclasses.replace(settings, quotas=quotas)).start()
+            watcher.start()
         except UnreachableError:
             continue
         except UserError as error:
             return error
+        watcher.stop()
         raise AssertionError("it has started")
     raise AssertionError("nobody answered")

@@ -96,8 +96,13 @@ def test_a_wrong_password_is_refused(cluster: Cluster) -> None:
     settings: dict[str, Any] = {**cluster.client_settings("alice"), "log_level": 0}
     settings |= {"sasl.password": "wrong", "error_cb": lambda error: codes.append(error.code())}
     client = AdminClient(settings)
-    assert wait_for(lambda: client.poll(0.1) > 0, within_s=60)
-    assert codes[0] == KafkaError._AUTHENTICATION
+
+    def is_refused() -> bool:
+        # The broker closes the connection right after it: on a busy machine that alone may be seen first.
+        client.poll(0.1)
+        return KafkaError._AUTHENTICATION in codes
+
+    assert wait_for(is_refused, within_s=60), codes
 
 
 def test_a_killed_broker_comes_back_on_its_port(cluster: Cluster) -> None:
@@ -127,8 +132,10 @@ def test_zookeeper_and_a_broker_can_be_restarted_from_a_thread_that_ends(cluster
 
 def test_a_paused_broker_is_running_and_answers_again_after_it(cluster: Cluster) -> None:
     cluster.pause(1)
-    assert cluster.is_running(1)
-    cluster.resume(1)
+    try:
+        assert cluster.is_running(1)
+    finally:
+        cluster.resume(1)
     produce(cluster, "alice", "after-pause")
 
 

@@ -199,7 +199,9 @@ def test_the_running_job_ends_an_override_in_time_though_nothing_is_decided(
 
     job = started(config, *QUICK, "--driver-memory", "1g", job=("enforce.py",))
     try:
-        assert wait_for(lambda: has_said("enforcing loop; stop with Ctrl-C"), within_s=180)
+        begun = "enforcing loop; stop with Ctrl-C"
+        assert wait_for(lambda: has_said(begun) or job.poll() is not None, within_s=180)
+        assert job.poll() is None, log.read_text(encoding="utf-8")[-3_000:]
         override = ["override", "set", "--client", "else", "--key", "producer_byte_rate", "--value", "70000"]
         more = ["--for", "5s", "--reason", "test", "--yes", "--config", str(config)]
         assert kquota([*override, *more]) == 0
