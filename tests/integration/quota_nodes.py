@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from typing import Any
 
 from deltalake import DeltaTable
 from kazoo.client import KazooClient
 
 from kquota_spark.config.settings import Duration, Settings
-from kquota_spark.embedded.processes import wait_for
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io.watch import Watcher, now_ms
-
-WITHIN_S = 120.0
-"""Of a busy machine, too: nothing that comes takes longer."""
+from tests.integration.waiting import until
 
 
 def payload(**config: Any) -> bytes:
@@ -59,10 +55,6 @@ def known_through_ms(settings: Settings) -> int | None:
     [row] = [row for row in rows(settings, "quota_rules") if row["level"] == 0]
     known: int | None = row["known_through"]
     return known
-
-
-def until(condition: Callable[[], bool]) -> None:
-    assert wait_for(condition, within_s=WITHIN_S)
 
 
 def until_known(settings: Settings, time_ms: int) -> None:

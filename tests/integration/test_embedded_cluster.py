@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ from kquota_spark.embedded.servers import ZOOKEEPER
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
-from tests.integration.pressing import wait_until_in_force
+from tests.integration.pressing import sending
+from tests.integration.waiting import until_brokers_act
 
 pytestmark = pytest.mark.integration
 
@@ -158,12 +158,12 @@ def test_a_quota_that_is_set_in_zookeeper_throttles_and_its_removal_ends_that(cl
         return sum(int(part["recordsSizeInBytes"]) for part in parts) > 300_000
 
     set_quota(zookeeper, user=user, client_id="pressing", producer_byte_rate=10_000)
-    wait_until_in_force(cluster)
+    until_brokers_act(cluster)
     throttled = run_until(is_throttled, cluster, plan)
     assert throttled.longest_throttle_ms > 0
     # The control: the same plan without the limit, for more bytes.
     remove_quota(zookeeper, user=user, client_id="pressing")
-    wait_until_in_force(cluster)
+    until_brokers_act(cluster)
     earlier |= {line["connection"] for line in lines()}
     free = run_until(has_sent_enough, cluster, plan)
     assert {line["throttleTimeMs"] for line in lines()} == {0}
@@ -173,14 +173,9 @@ def test_a_quota_that_is_set_in_zookeeper_throttles_and_its_removal_ends_that(cl
 
 def run_until(condition: Callable[[], bool], cluster: Cluster, plan: ClientPlan) -> ClientResult:
     """Run one client until the broker's log shows that it is enough."""
-    stop = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_load, cluster, [plan], stop)
-        try:
-            assert wait_for(condition, within_s=60)
-        finally:
-            stop.set()
-        return running.result()[0]
+    with sending(cluster, [plan]) as results:
+        assert wait_for(condition, within_s=60)
+    return results.result()[0]
 
 
 def test_a_quota_keeps_the_login_that_is_in_the_same_node(cluster: Cluster) -> None:
