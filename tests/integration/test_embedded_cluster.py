@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.servers import ZOOKEEPER
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
+from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
 from tests.integration.pressing import sending
 from tests.integration.waiting import until_brokers_act
@@ -180,7 +180,7 @@ def run_until(condition: Callable[[], bool], cluster: Cluster, plan: ClientPlan)
 
 def test_a_quota_keeps_the_login_that_is_in_the_same_node(cluster: Cluster) -> None:
     scram = {"SCRAM-SHA-256": "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"}
-    with zookeeper_client(cluster) as client:
+    with connected(cluster.zookeeper_connect) as client:
         client.create(
             "/config/users/carol", json.dumps({"version": 1, "config": scram}).encode(), makepath=True
         )
@@ -199,19 +199,6 @@ def test_a_quota_keeps_the_login_that_is_in_the_same_node(cluster: Cluster) -> N
         set_quota(cluster.zookeeper_connect, user="dave", client_id=DEFAULT, consumer_byte_rate=1)
         remove_quota(cluster.zookeeper_connect, user="dave", client_id=DEFAULT)
         assert client.exists("/config/users/dave") is None
-
-
-@contextmanager
-def zookeeper_client(cluster: Cluster) -> Iterator[Any]:
-    from kazoo.client import KazooClient
-
-    client = KazooClient(hosts=cluster.zookeeper_connect)
-    client.start(timeout=60)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_a_consumer_reads_at_its_pace_and_again_from_the_start(cluster: Cluster) -> None:
