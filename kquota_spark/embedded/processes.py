@@ -104,7 +104,10 @@ def send(process: ProcessId, number: signal.Signals) -> None:
 def pause(process: ProcessId) -> None:
     """Freeze a process; afterwards none of its threads runs, each of which the system stops in its own time."""
     send(process, signal.SIGSTOP)
-    wait_for(lambda: _thread_states(process.pid) <= set("TZX"), within_s=30)
+    if not wait_for(lambda: _thread_states(process.pid) <= set("TZX"), within_s=30):
+        send(process, signal.SIGCONT)
+        msg = f"process {process.pid} cannot be paused, and goes on: look at its threads with ps -L"
+        raise UserError(msg)
 
 
 def stop(processes: Sequence[ProcessId], *, grace_s: float) -> None:

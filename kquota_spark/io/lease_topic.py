@@ -142,20 +142,31 @@ class LeaseTopic:
         return self._consumer
 
     def _last(self, consumer: Any, offset: int) -> LeaseRecord | None:
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+        from confluent_kafka import TopicPartition
 
         consumer.assign([TopicPartition(self.name, 0, offset)])
-        last = None
-        while True:
-            message = consumer.poll(_TIMEOUT_S)
-            if message is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            if message.error() is None:
-                last = message
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                return None if last is None else _record(last)
-            else:
-                raise KafkaException(message.error())
+        try:
+            return _record_at_end(consumer)
+        finally:
+            # What is assigned is fetched on and on, a hundred times a second, until somebody asks again.
+            consumer.unassign()
+
+
+def _record_at_end(consumer: Any) -> LeaseRecord | None:
+    """The last record of what is assigned; None if nothing is there."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    last = None
+    while True:
+        message = consumer.poll(_TIMEOUT_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if message.error() is None:
+            last = message
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            return None if last is None else _record(last)
+        else:
+            raise KafkaException(message.error())
 
 
 def _record(message: Any) -> LeaseRecord:

@@ -85,7 +85,9 @@ class Chromium:
             elif self._end() is not None:  # a process that it left behind may hold the pipe open
                 raise self._failure(f"ended before {what}")
             elif time.monotonic() > deadline:
-                raise self._failure(f"has not come to {what} in {_ANSWER_S:.0f} s")
+                failure = self._failure(f"has not come to {what} in {_ANSWER_S:.0f} s")
+                os.kill(self._pid, signal.SIGKILL)  # so that the next test does not wait for it as long
+                raise failure
         message, _, self._rest = self._rest.partition(b"\0")
         decoded: dict[str, Any] = json.loads(message)
         return decoded

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.browser.chromium import chromium
+
+SEVEN_ANSWERS = """
+import json, os, time
+for _ in range(7):
+    asked = b""
+    while not asked.endswith(b"\\0"):
+        asked += os.read(3, 1)
+    answer = {"id": json.loads(asked[:-1])["id"], "result": {"targetId": "t", "sessionId": "s"}}
+    os.write(4, json.dumps(answer).encode() + b"\\0")
+time.sleep(600)
+"""
+"""As many as the start of a page takes; then it hangs."""
+
+
+def becomes_chromium(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of a shell that is found as the browser."""
+    (folder / "chromium").write_text(f"#!/bin/sh\n{program}\n", encoding="ascii")
+    (folder / "chromium").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
 
 
 @pytest.mark.parametrize(
@@ -22,11 +42,21 @@ from tests.browser.chromium import chromium
 def test_the_error_says_how_a_browser_ended_and_what_it_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
 ) -> None:
-    (tmp_path / "chromium").write_text(f"#!/bin/sh\n{program}\n", encoding="ascii")
-    (tmp_path / "chromium").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    becomes_chromium(program, tmp_path, monkeypatch)
     if "still runs" in told:
         monkeypatch.setattr("tests.browser.chromium._ANSWER_S", 1.0)
     with pytest.raises(AssertionError, match=r"^the browser ") as raised, chromium(tmp_path):
         pass
     assert str(raised.value).endswith(told)
+
+
+def test_a_browser_that_hung_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "answers.py").write_text(SEVEN_ANSWERS, encoding="ascii")
+    becomes_chromium(f"exec {sys.executable} {tmp_path}/answers.py", tmp_path, monkeypatch)
+    with chromium(tmp_path) as browser:
+        monkeypatch.setattr("tests.browser.chromium._ANSWER_S", 1.0)
+        with pytest.raises(AssertionError, match=r"has not come to Page\.reload in 1 s; it still runs"):
+            browser.call("Page.reload")
+        monkeypatch.setattr("tests.browser.chromium._ANSWER_S", 60.0)
+        with pytest.raises(AssertionError, match="signal 9"):
+            browser.call("Page.reload")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.spark_home import linked_spark_home
-from tests.fault.audited_topic import assert_equal_tables, configured, started
+from tests.fault.audited_topic import BEGUN_WITHIN_S, RUN_S, assert_equal_tables, configured, started
 from tests.fault.conftest import Run
 
 pytestmark = pytest.mark.integration
@@ -35,7 +35,7 @@ def _executors(group: int) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.timeout(2_700)
+@pytest.mark.timeout(1_800)
 def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
     cluster: Cluster, calm: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,14 +45,12 @@ def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
     try:
         # The second micro-batch of INGEST has begun: both executors are at work.
         second = tmp_path / "spread" / "checkpoints" / "ingest" / "offsets" / "1"
-        give_up_s = time.monotonic() + 600
-        while not second.exists() and time.monotonic() < give_up_s and process.poll() is None:
-            time.sleep(0.05)
+        assert wait_for(lambda: second.exists() or process.poll() is not None, within_s=BEGUN_WITHIN_S)
         executors = _executors(process.pid)
         assert len(executors) == 2
         os.kill(executors[0], signal.SIGKILL)
         log = tmp_path / "spread" / "audit.log"
-        assert process.wait(900) == 0, log.read_text(encoding="utf-8")[-3_000:]
+        assert process.wait(RUN_S) == 0, log.read_text(encoding="utf-8")[-3_000:]
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # the executors too

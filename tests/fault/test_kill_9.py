@@ -11,7 +11,6 @@ import contextlib
 import os
 import random
 import signal
-import time
 from pathlib import Path
 
 import duckdb
@@ -23,6 +22,7 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
 from tests.fault.audited_topic import (
+    BEGUN_WITHIN_S,
     COPIES,
     LINES,
     as_written,
@@ -47,8 +47,9 @@ def _kill_in(config: Path, hop: str, after_s: float) -> bool:
     batches, later = _batches(config, hop), _batches(config, KILLED_IN[hop])
     process = started(config)
     try:
-        while _batches(config, hop) == batches and process.poll() is None:
-            time.sleep(0.05)
+        assert wait_for(
+            lambda: _batches(config, hop) != batches or process.poll() is not None, within_s=BEGUN_WITHIN_S
+        )
         wait_for(lambda: _batches(config, KILLED_IN[hop]) != later, within_s=after_s)
         is_at_work = process.poll() is None
         driver = driver_pid(str(config.parent / "checkpoints"), "ingest")
@@ -77,7 +78,7 @@ def _log_files(directory: Path) -> list[tuple[int, Path]]:
     return [(broker_id, directory / f"broker-{broker_id}.log") for broker_id in sorted(by_broker)]
 
 
-@pytest.mark.timeout(2_700)
+@pytest.mark.timeout(1_800)
 def test_kills_shuffle_and_copies_change_no_decision(cluster: Cluster, calm: Run, tmp_path: Path) -> None:
     seed = int(os.environ.get("KQUOTA_SEED", random.randrange(2**32)))
     print(f"seed {seed} (KQUOTA_SEED repeats it)")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
-from tests.fault.audited_topic import assert_equal_tables, configured, finish, started
+from tests.fault.audited_topic import BEGUN_WITHIN_S, RUN_S, assert_equal_tables, configured, finish, started
 
 pytestmark = pytest.mark.integration
 
@@ -26,30 +26,32 @@ def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_li
     config = configured(tmp_path / "first", cluster)
     first = started(config, job=ONCE)
     try:
-        give_up_s = time.monotonic() + 300
-        while driver_pid(str(tmp_path / "first" / "checkpoints"), "ingest") is None:
-            assert first.poll() is None
-            assert time.monotonic() < give_up_s
-            time.sleep(0.1)
-        log = tmp_path / "first" / "audit.log"
-        os.killpg(
-            first.pid, signal.SIGSTOP
-        )  # however fast it is, it does not end before the second has looked
-        beside = started(config, job=ONCE)
+        checkpoints, log = str(tmp_path / "first" / "checkpoints"), tmp_path / "first" / "audit.log"
+        assert wait_for(
+            lambda: driver_pid(checkpoints, "ingest") is not None or first.poll() is not None,
+            within_s=BEGUN_WITHIN_S,
+        )
+        assert first.poll() is None
         try:
-            assert beside.wait(300) == 1
+            # However fast it is, it does not end before the second has looked.
+            os.killpg(first.pid, signal.SIGSTOP)
+            beside = started(config, job=ONCE)
+            try:
+                assert beside.wait(BEGUN_WITHIN_S) == 1
+            finally:
+                beside.kill()
+                beside.wait()
         finally:
-            beside.kill()
             os.killpg(first.pid, signal.SIGCONT)
         said = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("audit: ")]
-        pid = driver_pid(str(tmp_path / "first" / "checkpoints"), "ingest")
+        pid = driver_pid(checkpoints, "ingest")
         assert said == [
             (
                 f"audit: checkpoints {tmp_path}/first/checkpoints are in use by another driver (pid {pid}): "
                 "stop it first, or give checkpoints: another path"
             )
         ]
-        assert first.wait(900) == 0, log.read_text(encoding="utf-8")[-3_000:]
+        assert first.wait(RUN_S) == 0, log.read_text(encoding="utf-8")[-3_000:]
     finally:
         first.kill()
         first.wait()

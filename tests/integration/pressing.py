@@ -1,30 +1,19 @@
-"""Quotas in force, and a client that sends more than one of 10 kB/s lets through, until a broker tells it to wait."""
+"""Clients that send more than a quota lets through: one until a broker throttles it, many for as long as a block."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.processes import wait_for
-from kquota_spark.embedded.quotas import remove_quota
+from kquota_spark.embedded.load import ClientPlan, ClientResult, run_load
 
 _RECORD = b"x" * 5_000
 _RECORDS = 60
 """300 kB as fast as they are taken: 110 kB are the most that eleven samples of a second let through at 10 kB/s."""
-
-
-_MARK = "127.0.0.9"
-
-
-def wait_until_in_force(cluster: Cluster) -> None:
-    """Wait until all brokers of a cluster with ZooKeeper act on every quota that was set or removed before.
-
-    They say which one they come to, not that they are done with it; but they take one after the other.
-    """
-    told = [(server.log, server.log.stat().st_size) for server in cluster.servers[1:]]
-    remove_quota(cluster.zookeeper_connect, ip=_MARK)
-    mark = f"Processing override for entityPath: ips/{_MARK}".encode()
-    assert wait_for(lambda: all(mark in log.read_bytes()[size:] for log, size in told), within_s=60)
 
 
 def throttle_ms(cluster: Cluster, client_id: str, *, user: str | None = None) -> float:
@@ -47,3 +36,15 @@ def throttle_ms(cluster: Cluster, client_id: str, *, user: str | None = None) ->
 
 def _taken(error: object, _: object) -> None:
     assert error is None, error
+
+
+@contextmanager
+def sending(cluster: Cluster, plans: Sequence[ClientPlan]) -> Iterator[Future[list[ClientResult]]]:
+    """Run clients until the block is left; their results are known then."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        results = pool.submit(run_load, cluster, plans, stop)
+        try:
+            yield results
+        finally:
+            stop.set()

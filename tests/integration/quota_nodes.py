@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from typing import Any
 
 from deltalake import DeltaTable
 from kazoo.client import KazooClient
 
 from kquota_spark.config.settings import Duration, Settings
-from kquota_spark.embedded.processes import wait_for
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io.watch import Watcher, now_ms
-
-WITHIN_S = 120.0
-"""Of a busy machine, too: nothing that comes takes longer."""
+from tests.integration.waiting import until
 
 
 def payload(**config: Any) -> bytes:
@@ -61,10 +57,6 @@ def known_through_ms(settings: Settings) -> int | None:
     return known
 
 
-def until(condition: Callable[[], bool]) -> None:
-    assert wait_for(condition, within_s=WITHIN_S)
-
-
 def until_known(settings: Settings, time_ms: int) -> None:
     until(lambda: (known_through_ms(settings) or 0) >= time_ms)
 
@@ -79,11 +71,13 @@ def refusal(settings: Settings) -> UserError:
     """Why the watch does not start; a server that is slow to answer gets more time to say it."""
     for timeout_ms in (500, 5_000, 50_000):
         quotas = dataclasses.replace(settings.quotas, connect_timeout=Duration(timeout_ms))
+        watcher = Watcher(dataclasses.replace(settings, quotas=quotas))
         try:
-            Watcher(dataclasses.replace(settings, quotas=quotas)).start()
+            watcher.start()
         except UnreachableError:
             continue
         except UserError as error:
             return error
+        watcher.stop()
         raise AssertionError("it has started")
     raise AssertionError("nobody answered")

@@ -131,7 +131,7 @@ def _tally(root: Path) -> dict[tuple[Any, ...], Any]:
     return {(broker_id, tags): found for broker_id, tags, *found in rows}
 
 
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(1_200)
 def test_a_partition_based_callback_is_audited_as_the_brokers_run_it(tmp_path: Path) -> None:
     settings = BrokerSettings(
         users=BROKERS.users, properties=BROKERS.properties, class_path=ensure_jars(_IVY).broker

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,10 @@ from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.servers import ZOOKEEPER
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
+from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
-from tests.integration.pressing import wait_until_in_force
+from tests.integration.pressing import sending
+from tests.integration.waiting import until_brokers_act
 
 pytestmark = pytest.mark.integration
 
@@ -96,8 +96,13 @@ def test_a_wrong_password_is_refused(cluster: Cluster) -> None:
     settings: dict[str, Any] = {**cluster.client_settings("alice"), "log_level": 0}
     settings |= {"sasl.password": "wrong", "error_cb": lambda error: codes.append(error.code())}
     client = AdminClient(settings)
-    assert wait_for(lambda: client.poll(0.1) > 0, within_s=60)
-    assert codes[0] == KafkaError._AUTHENTICATION
+
+    def is_refused() -> bool:
+        # The broker closes the connection right after it: on a busy machine that alone may be seen first.
+        client.poll(0.1)
+        return KafkaError._AUTHENTICATION in codes
+
+    assert wait_for(is_refused, within_s=60), codes
 
 
 def test_a_killed_broker_comes_back_on_its_port(cluster: Cluster) -> None:
@@ -127,8 +132,10 @@ def test_zookeeper_and_a_broker_can_be_restarted_from_a_thread_that_ends(cluster
 
 def test_a_paused_broker_is_running_and_answers_again_after_it(cluster: Cluster) -> None:
     cluster.pause(1)
-    assert cluster.is_running(1)
-    cluster.resume(1)
+    try:
+        assert cluster.is_running(1)
+    finally:
+        cluster.resume(1)
     produce(cluster, "alice", "after-pause")
 
 
@@ -151,12 +158,12 @@ def test_a_quota_that_is_set_in_zookeeper_throttles_and_its_removal_ends_that(cl
         return sum(int(part["recordsSizeInBytes"]) for part in parts) > 300_000
 
     set_quota(zookeeper, user=user, client_id="pressing", producer_byte_rate=10_000)
-    wait_until_in_force(cluster)
+    until_brokers_act(cluster)
     throttled = run_until(is_throttled, cluster, plan)
     assert throttled.longest_throttle_ms > 0
     # The control: the same plan without the limit, for more bytes.
     remove_quota(zookeeper, user=user, client_id="pressing")
-    wait_until_in_force(cluster)
+    until_brokers_act(cluster)
     earlier |= {line["connection"] for line in lines()}
     free = run_until(has_sent_enough, cluster, plan)
     assert {line["throttleTimeMs"] for line in lines()} == {0}
@@ -166,19 +173,14 @@ def test_a_quota_that_is_set_in_zookeeper_throttles_and_its_removal_ends_that(cl
 
 def run_until(condition: Callable[[], bool], cluster: Cluster, plan: ClientPlan) -> ClientResult:
     """Run one client until the broker's log shows that it is enough."""
-    stop = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_load, cluster, [plan], stop)
-        try:
-            assert wait_for(condition, within_s=60)
-        finally:
-            stop.set()
-        return running.result()[0]
+    with sending(cluster, [plan]) as results:
+        assert wait_for(condition, within_s=60)
+    return results.result()[0]
 
 
 def test_a_quota_keeps_the_login_that_is_in_the_same_node(cluster: Cluster) -> None:
     scram = {"SCRAM-SHA-256": "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"}
-    with zookeeper_client(cluster) as client:
+    with connected(cluster.zookeeper_connect) as client:
         client.create(
             "/config/users/carol", json.dumps({"version": 1, "config": scram}).encode(), makepath=True
         )
@@ -197,19 +199,6 @@ def test_a_quota_keeps_the_login_that_is_in_the_same_node(cluster: Cluster) -> N
         set_quota(cluster.zookeeper_connect, user="dave", client_id=DEFAULT, consumer_byte_rate=1)
         remove_quota(cluster.zookeeper_connect, user="dave", client_id=DEFAULT)
         assert client.exists("/config/users/dave") is None
-
-
-@contextmanager
-def zookeeper_client(cluster: Cluster) -> Iterator[Any]:
-    from kazoo.client import KazooClient
-
-    client = KazooClient(hosts=cluster.zookeeper_connect)
-    client.start(timeout=60)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_a_consumer_reads_at_its_pace_and_again_from_the_start(cluster: Cluster) -> None:

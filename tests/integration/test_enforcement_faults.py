@@ -11,6 +11,7 @@ from kazoo.client import KazooClient, TransactionRequest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Outcome
 from kquota_spark.io.enforcement_target import Edges
@@ -54,15 +55,14 @@ def test_a_change_whose_answer_is_lost_was_done_as_a_whole_or_not_at_all(
             return super().commit(transaction)
 
     nodes = EnforcementNodes.of(enforced.cluster_id, enforced.quotas)
-    cut = KazooClient(enforced.quotas.zookeeper_connect)
-    cut.start(timeout=60)
-    target = ZooKeeperTarget(CutCalls(cut, "it", 60), nodes)
     found, fencing = edges.target.read([QUOTA])[QUOTA], edges.lease.acquire()
     assert fencing is not None
-    try:
-        written = target.write(QUOTA, 5e6, found, fencing)
-    finally:
-        zookeeper.resume("zookeeper")
+    with connected(enforced.quotas.zookeeper_connect) as cut:
+        target = ZooKeeperTarget(CutCalls(cut, "it", 60), nodes)
+        try:
+            written = target.write(QUOTA, 5e6, found, fencing)
+        finally:
+            zookeeper.resume("zookeeper")
     assert written.outcome is Outcome.UNKNOWN
     # It may have been done or not, but as a whole, and who writes on the grounds of before is told.
     fencing = edges.lease.acquire()
@@ -73,5 +73,3 @@ def test_a_change_whose_answer_is_lost_was_done_as_a_whole_or_not_at_all(
     assert len(client.retry(client.get_children, "/config/changes")) == 1, (
         "brokers were told of what was done"
     )
-    cut.stop()
-    cut.close()

@@ -55,7 +55,6 @@ def rows(root: Path, name: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.timeout(900)
 def test_the_run_after_the_hole_ends_well_and_its_verdicts_are_uncertain_for_the_horizon(
     cluster: Cluster, tmp_path: Path
 ) -> None:

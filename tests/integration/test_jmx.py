@@ -8,8 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,13 +15,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.load import ClientPlan, run_load
-from kquota_spark.embedded.processes import wait_for
+from kquota_spark.embedded.load import ClientPlan
 from kquota_spark.embedded.quotas import set_quota
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.jolokia import PATTERNS
 from kquota_spark.io.tables import query
+from tests.integration.pressing import sending
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -87,17 +86,12 @@ def _messages(cluster: Cluster) -> int:
 
 def _load_until_it_shows(cluster: Cluster) -> None:
     """Until the broker has throttled somebody, and was polled some times after that."""
-    stop = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_load, cluster, _plans(), stop)
-        try:
-            log = cluster.brokers[0].request_log
-            assert wait_for(lambda: bool(_THROTTLED.search(log.read_bytes())), within_s=120)
-            enough = _messages(cluster) + 5 * len(PATTERNS)
-            assert wait_for(lambda: _messages(cluster) >= enough, within_s=120)
-        finally:
-            stop.set()
-        running.result()
+    with sending(cluster, _plans()) as results:
+        log = cluster.brokers[0].request_log
+        until(lambda: bool(_THROTTLED.search(log.read_bytes())))
+        enough = _messages(cluster) + 5 * len(PATTERNS)
+        until(lambda: _messages(cluster) >= enough)
+    results.result()
 
 
 @pytest.mark.timeout(1_200)

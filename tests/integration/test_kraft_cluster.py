@@ -39,13 +39,12 @@ def set_limit(cluster: Cluster, limit: int | None) -> None:
     """Of all clients of alice, and in force: the controller and the broker of the node have both said so."""
 
     def told() -> int:
-        return (
-            cluster.servers[0].log.read_text(encoding="utf-8").count("PRODUCE quota for user alice default")
-        )
+        log = cluster.servers[0].log.read_text(encoding="utf-8")
+        return log.count("PRODUCE quota for user alice default")
 
     before = told()
     alter_quota(cluster, {"producer_byte_rate": limit}, user="alice", client_id=DEFAULT)
-    assert wait_for(lambda: told() == before + 2, within_s=60)
+    assert wait_for(lambda: told() >= before + 2, within_s=60)
 
 
 def test_a_quota_throttles_and_its_removal_ends_that(cluster: Cluster) -> None:

@@ -16,7 +16,6 @@ from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import DEFAULT, remove_quota, set_quota
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.embedded.zookeeper import connected
@@ -36,11 +35,11 @@ from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import RuleBook
 from kquota_spark.model.sampled_rate import RateConfig
 from tests.integration.config_tree import config_tree
-from tests.integration.pressing import throttle_ms, wait_until_in_force
+from tests.integration.pressing import throttle_ms
+from tests.integration.quota_nodes import until_in_force
+from tests.integration.waiting import WITHIN_S, until, until_brokers_act
 
 pytestmark = pytest.mark.integration
-
-WITHIN_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def no_quotas_afterwards(cluster: Cluster) -> Iterator[None]:
     with zookeeper_quotas(quotas, named=Named(), on_problem=print) as nodes:
         for entity, values in nodes.read().items():
             assert nodes.alter(entity, dict.fromkeys(values)) is None
-    wait_until_in_force(cluster)
+    until_brokers_act(cluster)
 
 
 @pytest.fixture
@@ -86,7 +85,7 @@ def test_lifted_quotas_throttle_nobody_and_come_back_to_the_byte(
         scram = b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x","consumer_byte_rate":"5","producer_byte_rate":"6"}}'
         client.create("/config/users/bob", scram)
         before = config_tree(client)
-        wait_until_in_force(cluster)
+        until_brokers_act(cluster)
         assert throttle_ms(cluster, "pressing") > 0
         disable = ["enforcement", "disable", "--config", str(config)]
         assert main(disable) == 0
@@ -94,14 +93,14 @@ def test_lifted_quotas_throttle_nobody_and_come_back_to_the_byte(
         assert capsys.readouterr().out.endswith("nothing was changed: --yes does it\n")
         assert main([*disable, "--yes", "--reason", "incident 7"]) == 0
         assert "5 quotas lifted" in capsys.readouterr().out
-        wait_until_in_force(cluster)
+        until_brokers_act(cluster)
         assert b"byte_rate" not in b"".join(data or b"" for data, _ in config_tree(client).values())
         assert throttle_ms(cluster, "pressing") == 0
         assert main(["enforcement", "status", "--config", str(config), "--output", "csv"]) == 0
         assert capsys.readouterr().out.count("incident 7") == 5
         assert main(["enforcement", "enable", "--config", str(config), "--yes"]) == 0
         assert config_tree(client) == before
-        wait_until_in_force(cluster)
+        until_brokers_act(cluster)
         assert throttle_ms(cluster, "pressing") > 0
 
 
@@ -118,10 +117,8 @@ class Clock:
 def watched(settings: Settings, config: Path) -> RuleBook:
     """The quotas as the tables have them now, once brokers act on the newest edit: 95 ms after it."""
     assert main(["watch", "--once", "--config", str(config)]) == 0
-    stretches = stored_rules(settings).stretches
-    in_force_ms = max(stretch.valid_from_ms for stretch in stretches)
-    assert wait_for(lambda: Clock().now_ms >= in_force_ms, within_s=WITHIN_S)
-    return RuleBook(stretches)
+    until_in_force(settings)
+    return RuleBook(stored_rules(settings).stretches)
 
 
 def throttles(check: Callable[[Request, int], Applied], from_ms: int) -> list[Applied]:
@@ -144,7 +141,7 @@ def test_a_gate_that_follows_the_topic_throttles_as_a_broker(cluster: Cluster, c
         assert publisher.publish([], clock()) >= 3
         assert publisher.publish([], clock()) == 0
         # Started before there was a topic: it finds it.
-        assert wait_for(lambda: early.state is GateState.LIVE, within_s=WITHIN_S)
+        until(lambda: early.state is GateState.LIVE)
     with DecisionPublisher(settings) as publisher:  # the next one finds what the first one wrote
         assert publisher.publish([], clock()) == 0
     admin = AdminClient({**cluster.client_settings()})
@@ -156,7 +153,7 @@ def test_a_gate_that_follows_the_topic_throttles_as_a_broker(cluster: Cluster, c
     gate = FollowedGate.of(settings)
     gate._clock_ms = clock
     with gate:
-        assert wait_for(lambda: gate.state is GateState.LIVE, within_s=WITHIN_S)
+        until(lambda: gate.state is GateState.LIVE)
         manager = QuotaManager(governed_limits(RuleGovernor(book), 1, clock()), RateConfig())
         start_ms = clock()
 
@@ -183,18 +180,18 @@ def test_what_is_removed_is_free_and_what_is_broken_is_put_right(cluster: Cluste
     watched(settings, config)
     with DecisionPublisher(settings) as publisher, FollowedGate.of(settings) as gate:
         publisher.publish([], Clock()())
-        assert wait_for(lambda: gate.check(broken).throttle_ms > 0, within_s=WITHIN_S)
+        until(lambda: gate.check(broken).throttle_ms > 0)
         producer = Producer(cluster.client_settings())
         producer.produce(settings.enforcement.decision_topic, b"{", b"payments/users/broken")
         assert producer.flush(WITHIN_S) == 0
-        assert wait_for(lambda: gate.counts.refused == 1, within_s=WITHIN_S)
+        until(lambda: gate.counts.refused == 1)
         assert gate.check(broken).throttle_ms > 0
         assert publisher.publish([], Clock()()) == 1
         remove_quota(cluster.zookeeper_connect, user="broken")
         watched(settings, config)
         # Brokers act on it 95 ms after the edit, and so do the tables.
-        assert wait_for(lambda: publisher.publish([], Clock()()) == 1, within_s=WITHIN_S)
-        assert wait_for(lambda: gate.check(broken).throttle_ms == 0, within_s=WITHIN_S)
+        until(lambda: publisher.publish([], Clock()()) == 1)
+        until(lambda: gate.check(broken).throttle_ms == 0)
 
 
 def test_a_topic_that_forgets_is_refused(cluster: Cluster) -> None:

@@ -31,7 +31,7 @@ from tests.unit.test_envelopes import LINES, sample
 
 pytestmark = pytest.mark.integration
 
-WITHIN_S = 300.0
+WITHIN_S = 200.0
 CANARY = "canary-\u00e4\"\\ 'x"
 _ROOT = Path(__file__).parents[2]
 _CONFIG = """\
@@ -109,8 +109,8 @@ def auditing(config: Path, ui_port: int) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-        process.wait(WITHIN_S)
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def rows(config: Path) -> list[tuple[str, int, str, str]]:

@@ -20,8 +20,7 @@ from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.tables import query
 from kquota_spark.model.findings import Kind
 from kquota_spark.reports.findings import findings
-from tests.integration.pressing import wait_until_in_force
-from tests.integration.quota_nodes import until
+from tests.integration.waiting import until, until_brokers_act
 from tests.unit.capture_tables import write_requests
 from tests.unit.table_rows import usage, write_table
 
@@ -42,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with embedded_cluster(tmp_path_factory.mktemp("low-quota")) as running:
         create_topics(running, {"orders": 1})
         set_quota(running.zookeeper_connect, client_id=DEFAULT, producer_byte_rate=QUOTA)
-        wait_until_in_force(running)
+        until_brokers_act(running)
         yield running
 
 

@@ -19,8 +19,8 @@ from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quota_types import AnyKey
 from tests.integration.config_tree import config_tree
-from tests.integration.quota_nodes import WITHIN_S
 from tests.integration.scram_users import credentials, set_credential
+from tests.integration.waiting import WITHIN_S
 from tests.unit.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, MUTATIONS, PERCENT, PRODUCE
 from tests.unit.command_output import run
 

@@ -32,7 +32,8 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import END_MS, RuleBook
-from tests.integration.quota_nodes import WITHIN_S, until_in_force
+from tests.integration.quota_nodes import until_in_force
+from tests.integration.waiting import WITHIN_S
 
 pytestmark = pytest.mark.integration
 

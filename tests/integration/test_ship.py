@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,9 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
 from kquota_spark.io.ship import Shipper
+from tests.integration.waiting import WITHIN_S, until
 
 pytestmark = pytest.mark.integration
-
-WITHIN_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +35,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     settings = BrokerSettings(properties={"auto.create.topics.enable": "true"})
     with embedded_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as running:
         yield running
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.02)
 
 
 def command(cluster: Cluster, log: Path, topic: str, *options: str) -> list[str]:
@@ -176,7 +168,7 @@ def test_killed_in_mid_run_it_loses_nothing(cluster: Cluster, tmp_path: Path) ->
         for _ in range(4):
             before = end_offset(cluster, topic)
             with shipping(cluster, log, topic) as process:
-                wait_until(lambda: end_offset(cluster, topic) > before + 500)  # noqa: B023
+                until(lambda: end_offset(cluster, topic) > before + 500)  # noqa: B023
                 process.kill()
                 process.wait()
     ship_once(cluster, log, topic, "--end")
@@ -190,7 +182,7 @@ def test_told_to_stop_it_exits_with_0_and_sends_nothing_again(cluster: Cluster, 
         for number in (signal.SIGTERM, signal.SIGINT):
             before = end_offset(cluster, topic)
             with shipping(cluster, log, topic) as process:
-                wait_until(lambda: end_offset(cluster, topic) > before + 200)  # noqa: B023
+                until(lambda: end_offset(cluster, topic) > before + 200)  # noqa: B023
                 process.send_signal(number)
                 _, told = process.communicate(timeout=WITHIN_S)
                 assert process.returncode == 0, told
@@ -202,14 +194,14 @@ def test_told_to_stop_it_exits_with_0_and_sends_nothing_again(cluster: Cluster, 
 def test_a_broker_that_is_away_for_a_while_costs_nothing(cluster: Cluster, tmp_path: Path) -> None:
     topic, log = "away", tmp_path / "kafka-request.log"
     with writing(cluster, log, topic) as writer, shipping(cluster, log, topic) as process:
-        wait_until(lambda: end_offset(cluster, topic) > 100)
+        until(lambda: end_offset(cluster, topic) > 100)
         cluster.kill(1)
         count = len(writer.lines)
-        wait_until(lambda: len(writer.lines) > count + 2_000)
+        until(lambda: len(writer.lines) > count + 2_000)
         assert process.poll() is None
         cluster.start(1)
         before = end_offset(cluster, topic)
-        wait_until(lambda: end_offset(cluster, topic) > before + 2_000)
+        until(lambda: end_offset(cluster, topic) > before + 2_000)
         process.terminate()
         _, told = process.communicate(timeout=WITHIN_S)
         assert process.returncode == 0, told
@@ -230,7 +222,7 @@ def test_shipping_a_brokers_own_log_to_it_does_not_feed_itself(cluster: Cluster,
             counts.append(shipper.run_once())
             return counts[-1].excluded > 0
 
-        wait_until(are_own_requests_seen)
+        until(are_own_requests_seen)
         assert shipper.run_once(end=True).lines - counts[-1].lines < 100
     found = messages(cluster, topic)
     assert len([message for message in found if not is_heartbeat(message)]) > 0

@@ -21,16 +21,15 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
 from tests.integration.quota_nodes import (
-    WITHIN_S,
     changes,
     known_through_ms,
     payload,
     produce_rates,
     put,
     rows,
-    until,
     until_known,
 )
+from tests.integration.waiting import WITHIN_S, until
 
 pytestmark = pytest.mark.integration
 

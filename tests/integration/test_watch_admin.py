@@ -20,7 +20,8 @@ from kquota_spark.io.watch import Watcher, now_ms
 from kquota_spark.io.watched_sources import AdminSource
 from kquota_spark.model.entities import AnyEntity
 from kquota_spark.model.quota_types import AnyKey
-from tests.integration.quota_nodes import known_through_ms, produce_rates, rows, until, until_known
+from tests.integration.quota_nodes import known_through_ms, produce_rates, rows, until_known
+from tests.integration.waiting import WITHIN_S, until
 
 pytestmark = pytest.mark.integration
 
@@ -124,12 +125,14 @@ def test_silent_brokers_stop_the_knowledge_and_nothing_counts_as_deleted(
         until(lambda: "quotas are not known from here on" in caplog.text)
         assert (known_through_ms(settings) or 0) <= paused_ms
         watcher.check()
-        polling.acquire()
+        assert polling.acquire(timeout=WITHIN_S)
     finally:
         cluster.resume(1)
-    # No poll is answered between the pause and this edit.
-    alter_quota(cluster, {"producer_byte_rate": 2.0}, user="dave")
-    polling.release()
+    try:
+        # No poll is answered between the pause and this edit.
+        alter_quota(cluster, {"producer_byte_rate": 2.0}, user="dave")
+    finally:
+        polling.release()
     until_known(settings, now_ms())
     assert produce_rates(settings) == {"users/a%20b/clients/<default>": 1_000.0, "users/dave": 2.0}
     [row] = [row for row in rows(settings, "quota_changes") if row["entity"] == "users/dave"]

@@ -18,16 +18,15 @@ from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch import Watcher, now_ms
 from tests.integration.quota_nodes import (
-    WITHIN_S,
     changes,
     known_through_ms,
     payload,
     problems,
     produce_rates,
     put,
-    until,
     until_known,
 )
+from tests.integration.waiting import WITHIN_S, until
 
 pytestmark = pytest.mark.integration
 

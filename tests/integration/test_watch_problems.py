@@ -26,9 +26,9 @@ from tests.integration.quota_nodes import (
     produce_rates,
     put,
     refusal,
-    until,
     until_known,
 )
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.integration
 

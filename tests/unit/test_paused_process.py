@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.embedded.processes import kill, pause, send, spawn, wait_for
+from kquota_spark.errors import UserError
 
 BUSY = """
 import threading
@@ -35,5 +36,19 @@ def test_no_thread_of_a_paused_process_runs(tmp_path: Path) -> None:
             states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads]
             assert states == ["T"] * 21
             send(process, signal.SIGCONT)
+    finally:
+        kill([process])
+
+
+def test_a_process_that_cannot_be_paused_is_an_error_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = spawn([sys.executable, "-c", BUSY], directory=tmp_path, log=tmp_path / "log", group=None)
+    try:
+        with monkeypatch.context() as never:
+            never.setattr("kquota_spark.embedded.processes.wait_for", lambda *_, **__: False)
+            with pytest.raises(UserError, match=f"^process {process.pid} cannot be paused, and goes on"):
+                pause(process)
+        assert wait_for(lambda: (tmp_path / "log").read_bytes() == b"busy\n", within_s=60)
     finally:
         kill([process])
