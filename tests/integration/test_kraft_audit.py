@@ -27,6 +27,7 @@ from kquota_spark.io.quota_sources import from_tables
 from kquota_spark.io.watch import Watcher, now_ms
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.sampled_rate import RateConfig
+from tests.integration.few_wrong import few_are_wrong
 from tests.integration.quota_nodes import until_known
 
 pytestmark = pytest.mark.integration
@@ -79,19 +80,15 @@ def shipped_lines(cluster: Cluster, root: Path) -> list[bytes]:
 
 
 def test_at_most_one_percent_of_the_throttled_are_judged_wrong(tmp_path: Path) -> None:
-    """What else runs on the machine shifts the times of the log, so the best of three runs counts."""
-    shares = []
-    for run in ("first", "second", "third"):
+    def judged(run: str) -> dict[str, Any]:
         with kraft(tmp_path / run / "cluster") as cluster:
-            shares.append(wrong_share(cluster, tmp_path / run))
-        if shares[-1] <= 0.01:
-            break
-    print("wrong of the throttled:", shares)
-    assert shares[-1] <= 0.01, shares
+            return judged_load(cluster, tmp_path / run)
+
+    few_are_wrong(judged)
 
 
-def wrong_share(cluster: Cluster, tmp_path: Path) -> float:
-    """Wrong verdicts of those that the broker throttled, of one load; what else has to hold is claimed here."""
+def judged_load(cluster: Cluster, tmp_path: Path) -> dict[str, Any]:
+    """How the produces of one load were judged; what else has to hold is claimed here."""
     login = cluster.client_settings("kquota")
     kafka = Kafka(bootstrap_servers=login.pop("bootstrap.servers"), options=login)
     quotas = Quotas(source="admin", poll_interval=Duration(250))
@@ -129,8 +126,7 @@ def wrong_share(cluster: Cluster, tmp_path: Path) -> float:
     found = replay_files([(1, log)], RuleGovernor(history.book), config)
     summary = summary_of(found)
     print(summary)
-    tally = summary["by_type"]["produce"]
-    wrong = tally["false_positive"] + tally["false_negative"]
+    tally: dict[str, Any] = summary["by_type"]["produce"]
     # Two clients of three times their limit, throttled to some requests a second, for 16 s.
     assert tally["throttled_by_broker"] >= 50
     limits = {
@@ -145,4 +141,4 @@ def wrong_share(cluster: Cluster, tmp_path: Path) -> float:
         "produce"
     ]
     assert other["false_positive"] + other["false_negative"] > 0.05 * tally["throttled_by_broker"]
-    return float(wrong / tally["throttled_by_broker"])
+    return tally
