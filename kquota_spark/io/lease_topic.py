@@ -89,10 +89,12 @@ class LeaseTopic:
         consumer = self._opened()
         try:
             low, high = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_TIMEOUT_S)
-            return self._last(consumer, max(low, high - _LAST_RECORDS)) or self._last(consumer, low)
+            newest = self._last(consumer, max(low, high - _LAST_RECORDS)) or self._last(consumer, low)
+            consumer.unassign()  # else it asks for more a hundred times a second until it is closed
         except KafkaException as error:
             self.close()
             raise self.unreachable(error) from error
+        return newest
 
     def close(self) -> None:
         """End the connection."""
