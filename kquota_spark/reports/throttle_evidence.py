@@ -33,9 +33,9 @@ _IS_OLD = " or ".join(
     f"api_key = {api.value} and api_version < {CLIENT_HOLDS_BACK_FROM[api]}"
     for api in (Api.PRODUCE, Api.FETCH)
 )
-# Lines of one millisecond are told apart by their correlation ids, which a client counts up. A connection has one
-# software.
-_TURN = "log_time_ms * 1000000 + coalesce(correlation_id, 0) % 1000000"
+# Lines of one millisecond are told apart by their correlation ids, which a client counts up; the last year that a line
+# can have, 9999, leaves four digits for them. A connection has one software.
+_TURN = "log_time_ms * 10000 + coalesce(correlation_id, 0) % 10000"
 _SPOKEN = f"""
 create or replace temp table spoken as
 select broker_id, "user", client_id, connection, api_key, api_version, min(record_time_ms) as started_ms,

@@ -179,6 +179,15 @@ def test_a_connection_is_not_its_own_way_back(tmp_path: Path) -> None:
     assert findings(Settings(cluster_id="demo", tables=str(tmp_path))) == []
 
 
+def test_a_broker_whose_clock_is_centuries_ahead_keeps_nobody_from_an_answer(tmp_path: Path) -> None:
+    last_ms = 253_402_300_799_999  # 9999-12-31 23:59:59.999, the last time that a line can have
+    ahead = request(99, last_ms - 1, user="erin", connection="h:9092-10.0.0.2:1-1")
+    write_table(tmp_path, "requests", *connections(9, 5_000, 50), ahead)
+    write_table(tmp_path, "usage", usage(60))
+    [finding] = findings(Settings(cluster_id="demo", tables=str(tmp_path)))
+    assert finding.subject == "user alice, client id etl at 10.0.0.1"
+
+
 def test_a_connection_ends_with_its_last_request(tmp_path: Path) -> None:
     rows = connections(9, 5_000, 50)
     before = [row | {"log_time_ms": row["log_time_ms"] - 9_000, "record_time_ms": row["record_time_ms"] - 9_000}
