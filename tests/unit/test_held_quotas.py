@@ -113,10 +113,10 @@ def test_other_keys_other_clusters_and_ips_are_not_held(tmp_path: Path) -> None:
 def test_a_store_that_does_not_answer_is_not_waited_for(name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         options = {"aws_endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}", "allow_http": "true",
-                   "aws_region": "x", "aws_access_key_id": "x", "aws_secret_access_key": "x", name: "20s"}  # fmt: skip
+                   "aws_region": "x", "aws_access_key_id": "x", "aws_secret_access_key": "x", name: "60s"}  # fmt: skip
         began_s = time.monotonic()
         assert held_steps(Settings(tables="s3://b/x", storage_options=options), [ALICE]) == {}
-    assert time.monotonic() - began_s < 20
+    assert time.monotonic() - began_s < 60
 
 
 @pytest.mark.parametrize("tables", ["nowhere", "a-file", "broken", "s3://127.0.0.1:1/x"])

@@ -1,4 +1,4 @@
-"""The lease's topic is read when it is asked, by a consumer that is otherwise still; on librdkafka's own mock broker."""
+"""The lease is read when it is asked for, by a consumer that is otherwise still; on librdkafka's own mock broker."""
 
 from __future__ import annotations
 
