@@ -93,7 +93,7 @@ def _stale_text(there: Side, at: Since | None) -> str:
     """Why the answer counts as none: who reads only the exit code must not take old quotas for those of now."""
     known_ms = there.known_through_ms or BEGINNING_MS
     through = f"only through {iso_time(known_ms)}" if known_ms > BEGINNING_MS else "through no time at all"
-    of = "now" if at is None else at.text
+    of = "now" if at is None else iso_time(at.time_ms)
     return (
         f"the quotas of {of} are not known: {there.origin} has them {through}: keep kquota watch or the audit running, "
         "or name a running cluster, or an earlier --at"

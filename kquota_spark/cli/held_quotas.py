@@ -43,7 +43,9 @@ def held_steps(settings: Settings | None, entities: Iterable[AnyEntity]) -> Held
     from kquota_spark.io.enforcement_log import EnforcementLog
 
     if local_path(settings.tables) is None:
-        settings = dataclasses.replace(settings, storage_options={**settings.storage_options, **_SOON})
+        # In any case: of one option in two spellings either may be taken.
+        others = {name: to for name, to in settings.storage_options.items() if name.lower() not in _SOON}
+        settings = dataclasses.replace(settings, storage_options={**others, **_SOON})
     try:
         state = LogState.of(EnforcementLog(settings).entries(of))
     except (UserError, DeltaError, OSError):

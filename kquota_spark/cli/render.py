@@ -86,11 +86,15 @@ def show(report: Report, form: Format) -> None:
     if form == "csv":
         text = csv_report(report, is_for_terminal=is_terminal)
     else:
-        columns = max(TABLE_COLUMNS, shutil.get_terminal_size().columns) if is_terminal else TABLE_COLUMNS
-        text = table_report(report, columns, has_colour=_has_colour())
+        text = table_report(report, table_width(), has_colour=_has_colour())
     # A terminal in an old encoding must not turn a name into a traceback.
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def table_width() -> int:
+    """Columns that a table may fill: those of a wide terminal, else 100."""
+    return max(TABLE_COLUMNS, shutil.get_terminal_size().columns) if sys.stdout.isatty() else TABLE_COLUMNS
 
 
 def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence[Row]:

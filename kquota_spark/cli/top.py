@@ -18,7 +18,7 @@ from kquota_spark.cli.options import (
     settings_of,
     whole_number,
 )
-from kquota_spark.cli.render import TABLE_COLUMNS, Colour, Report, Row, show
+from kquota_spark.cli.render import Colour, Report, Row, show, table_width
 from kquota_spark.cli.sparkline import ASCII_BARS, BARS
 from kquota_spark.cli.top_columns import table_columns
 from kquota_spark.cli.top_feed import Answer, Feed, Question
@@ -133,7 +133,7 @@ def _report(answer: Answer) -> Report:
         command="kquota top",
         columns=COLUMNS,
         rows=rows,
-        shown=table_columns(rows, TABLE_COLUMNS, bars),
+        shown=table_columns(rows, table_width(), bars),
         times=frozenset({"last_second"}),
         footer="\n".join(said),
         when_empty=f"no buckets in the last minute{newest or ': the table decisions is empty'}",

@@ -27,7 +27,7 @@ def create_topics(cluster: Cluster, partitions: Mapping[str, int], *, replicas: 
     topics = [NewTopic(name, count, replicas) for name, count in partitions.items()]
     for name, answer in admin.create_topics(topics, operation_timeout=_WITHIN_S).items():
         try:
-            answer.result(_WITHIN_S)
+            answer.result(2 * _WITHIN_S)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 msg = f"topic {name} could not be created: {error.args[0].str()}"

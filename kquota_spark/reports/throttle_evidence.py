@@ -33,9 +33,9 @@ _IS_OLD = " or ".join(
     f"api_key = {api.value} and api_version < {CLIENT_HOLDS_BACK_FROM[api]}"
     for api in (Api.PRODUCE, Api.FETCH)
 )
-# Lines of one millisecond are told apart by their correlation ids, which a client counts up. A connection has one
-# software.
-_TURN = "log_time_ms * 1000000 + coalesce(correlation_id, 0) % 1000000"
+# Lines of one millisecond are told apart by their correlation ids, which a client counts up; the last year that a line
+# can have, 9999, leaves four digits for them. A connection has one software.
+_TURN = "log_time_ms * 10000 + coalesce(correlation_id, 0) % 10000"
 _SPOKEN = f"""
 create or replace temp table spoken as
 select broker_id, "user", client_id, connection, api_key, api_version, min(record_time_ms) as started_ms,
@@ -50,6 +50,15 @@ from requests
 where cluster_id = ? and kind = 'request' and record_time_ms >= ? and not coalesce(is_forwarded, false)
   and not coalesce(is_from_follower, false)
 group by all
+"""  # noqa: S608 - numbers of ours
+# The nearest start alone, since each connection beside each other one of its client is far too many. In one millisecond
+# it may be the connection's own: then it is another one's of that time, or the nearest later one.
+_NEXT = f"""
+select ended.*, next_ms, if(one = connection, other, one) as next_connection
+from placed as ended asof join starts
+  on starts.broker_id = ended.broker_id and starts."user" = ended."user" and starts.client_id = ended.client_id
+  and starts.host = ended.host and ended.ended_ms {{after}} starts.next_ms
+where throttle_ms >= {SHORTEST_THROTTLE_MS}
 """  # noqa: S608 - numbers of ours
 # The mute runs from the moment the request was recorded; a response goes out at the time of its line.
 _ENDS = f"""
@@ -75,14 +84,15 @@ with connections as (
 , placed as materialized (
   select *, {_HOST} as host from connections semi join back using (broker_id, "user", client_id)
 )
+, starts as (
+  select broker_id, "user", client_id, host, started_ms as next_ms, min(connection) as one,
+         max(connection) as other
+  from placed group by all
+)
 , followed as (
-  select ended.*, min(next.started_ms) as next_ms, arg_min(next.connection, next.started_ms) as next_connection
-  from placed as ended join placed as next
-    on next.broker_id = ended.broker_id and next."user" = ended."user" and next.client_id = ended.client_id
-    and next.host = ended.host and next.connection <> ended.connection and next.started_ms >= ended.ended_ms
-    and next.started_ms <= ended.recorded_ms + ended.throttle_ms - {BEFORE_END_MS}
-  where ended.throttle_ms >= {SHORTEST_THROTTLE_MS}
-  group by all
+  select * from ({_NEXT.format(after="<=")} union all {_NEXT.format(after="<")})
+  where next_connection <> connection and next_ms <= recorded_ms + throttle_ms - {BEFORE_END_MS}
+  qualify row_number() over (partition by broker_id, "user", client_id, connection order by next_ms) = 1
 )
 , classed as (
   select *, next_ms - ended_ms as gap_ms, next_ms - ended_ms < {LONGEST_ESCAPE_MS} as is_escape

@@ -10,6 +10,7 @@ import pytest
 
 from kquota_spark.cli.main import main
 from kquota_spark.config.settings import Duration, Quotas
+from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.drift import Change, Drift, Editor, drifts, with_editors
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_set import QuotaEdit
@@ -253,6 +254,16 @@ def test_the_past_that_was_known_does_not_grow_old(tmp_path: Path, monkeypatch: 
     assert err.startswith(
         "kquota: the quotas of 2026-11-21T05:50:00Z are not known: table quota_rules under "
     )
+
+
+def test_a_moment_that_was_given_as_so_long_ago_is_told_as_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kquota_spark.cli.options.now_ms", lambda: T0_MS + 600_000)
+    root = tables(tmp_path / "t")
+    _, _, err = run("drift", declared(tmp_path, **SAME), "--tables", root, "--quiet", "--at", "30s")
+    at = iso_time(T0_MS + 570_000)
+    assert err.startswith(f"kquota: the quotas of {at} are not known: table quota_rules under ")
 
 
 def test_a_table_without_a_source_is_no_answer(tmp_path: Path) -> None:

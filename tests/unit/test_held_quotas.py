@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,6 +107,16 @@ def test_other_keys_other_clusters_and_ips_are_not_held(tmp_path: Path) -> None:
     edits = [QuotaEdit(ALICE, OTHER, 5e5, 8e5), QuotaEdit(ip, IpQuotaKey.CONNECTION_CREATION_RATE, 5e5, 1.0)]
     assert len(held) == 1 and held_notes(held, edits, T0_MS) == []
     assert held_steps(Settings(tables=str(tmp_path), cluster_id="other"), [ALICE]) == {}
+
+
+@pytest.mark.parametrize("name", ["timeout", "TIMEOUT"])
+def test_a_store_that_does_not_answer_is_not_waited_for(name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = {"aws_endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}", "allow_http": "true",
+                   "aws_region": "x", "aws_access_key_id": "x", "aws_secret_access_key": "x", name: "60s"}  # fmt: skip
+        began_s = time.monotonic()
+        assert held_steps(Settings(tables="s3://b/x", storage_options=options), [ALICE]) == {}
+    assert time.monotonic() - began_s < 60
 
 
 @pytest.mark.parametrize("tables", ["nowhere", "a-file", "broken", "s3://127.0.0.1:1/x"])

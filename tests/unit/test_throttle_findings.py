@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,35 @@ def test_a_connection_is_not_its_own_way_back(tmp_path: Path) -> None:
     write_table(tmp_path, "requests", *rows)
     write_table(tmp_path, "usage", usage(60))
     assert findings(Settings(cluster_id="demo", tables=str(tmp_path))) == []
+
+
+def test_a_broker_whose_clock_is_centuries_ahead_keeps_nobody_from_an_answer(tmp_path: Path) -> None:
+    last_ms = 253_402_300_799_999  # 9999-12-31 23:59:59.999, the last time that a line can have
+    ahead = request(99, last_ms - 1, user="erin", connection="h:9092-10.0.0.2:1-1")
+    write_table(tmp_path, "requests", *connections(9, 5_000, 50), ahead)
+    write_table(tmp_path, "usage", usage(60))
+    [finding] = findings(Settings(cluster_id="demo", tables=str(tmp_path)))
+    assert finding.subject == "user alice, client id etl at 10.0.0.1"
+
+
+def test_a_client_of_a_hundred_thousand_connections_is_found_too(tmp_path: Path) -> None:
+    # Each beside each other one would be ten thousand million pairs, and minutes of a processor; it takes a second.
+    write_table(tmp_path, "requests", *connections(99_999, 5_000, 50))
+    write_table(tmp_path, "usage", usage(60))
+    began_s = time.process_time()
+    [finding] = findings(Settings(cluster_id="demo", tables=str(tmp_path)))
+    assert "after 99,999 of 100,000 throttles" in finding.sentence
+    assert time.process_time() - began_s < 30
+
+
+def test_of_two_starts_in_the_millisecond_of_an_end_the_other_one_is_the_way_back(tmp_path: Path) -> None:
+    times_ms = [T0_MS + number // 2 * 60_000 for number in range(10)]
+    rows = [row | {"log_time_ms": time_ms, "record_time_ms": time_ms}
+            for row, time_ms in zip(connections(9, 5_000, 0), times_ms, strict=True)]  # fmt: skip
+    write_table(tmp_path, "requests", *rows)
+    write_table(tmp_path, "usage", usage(60))
+    [finding] = findings(Settings(cluster_id="demo", tables=str(tmp_path)))
+    assert "after 10 of 10 throttles" in finding.sentence  # five pairs, each the way back of the other
 
 
 def test_a_connection_ends_with_its_last_request(tmp_path: Path) -> None:
