@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from tests.promtool import cached_promtool, promtool
+from tests.support.programs.promtool import cached_promtool, promtool
 
 
 class Tool(NamedTuple):

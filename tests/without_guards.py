@@ -19,7 +19,7 @@ from kquota_spark.enforce import closed_loop, guards
 
 SEED = 20261122
 SCENARIOS = 60
-_UNIT = Path(__file__).parent / "unit"
+_UNIT = Path(__file__).parent / "unit" / "enforce"
 _TESTS = [str(_UNIT / name) for name in ("test_enforce_guards.py", "test_enforce_limits.py")]
 
 

@@ -8,7 +8,7 @@ A sample that opened one request earlier or later at the broker also ends earlie
 it. The lower bound therefore leaves the oldest sample out. A request is certainly throttled where the lower bound
 says so, certainly not where the upper one does not, and uncertain between them.
 
-Measured on three logs of two clusters: see `tests/unit/test_request_replay.py`. What the upper bound misses is the
+Measured on three logs of two clusters: see `tests/unit/model/test_request_replay.py`. The upper bound misses the
 network thread's work before the first request of a connection (the handshake), which is charged and never logged.
 
 Source: Kafka's `ClientRequestQuotaManager`, `RequestHandlerHelper`, `RequestChannel` (KIP-124).

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
+
 PACKAGE = ROOT / "kquota_spark"
 FILES = sorted(PACKAGE.rglob("*.py"))
 JOBS = sorted((ROOT / "jobs").rglob("*.py"))

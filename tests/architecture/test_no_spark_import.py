@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "kquota_spark"
+from tests.support.places import ROOT
+
+PACKAGE = ROOT / "kquota_spark"
 COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
 READING = (
     "agreement",

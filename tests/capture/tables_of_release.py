@@ -15,8 +15,8 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.spark import spark_session
-from tests.spark.conftest import change, run_hop, settings_at, write_rules
-from tests.unit.table_rows import T0_MS, heartbeat, request, write_table
+from tests.support.spark.hops import change, run_hop, settings_at, write_rules
+from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 HOPS = ("measure", "judge", "episodes")
 RULES = (change("alice", None, 900.0), change("bob", None, 500.0))

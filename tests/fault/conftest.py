@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from tests.fault.audited_topic import configured, fill, finish
+from tests.support.clusters.audited_topic import configured, fill, finish
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,14 @@ import pytest
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.spark_home import linked_spark_home
-from tests.fault.audited_topic import BEGUN_WITHIN_S, RUN_S, assert_equal_tables, configured, started
 from tests.fault.conftest import Run
+from tests.support.clusters.audited_topic import (
+    BEGUN_WITHIN_S,
+    RUN_S,
+    assert_equal_tables,
+    configured,
+    started,
+)
 
 pytestmark = pytest.mark.integration
 

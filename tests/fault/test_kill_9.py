@@ -21,7 +21,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
-from tests.fault.audited_topic import (
+from tests.fault.conftest import Run
+from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
     COPIES,
     LINES,
@@ -31,9 +32,8 @@ from tests.fault.audited_topic import (
     finish,
     started,
 )
-from tests.fault.conftest import Run
-from tests.spark.conftest import rows_of
-from tests.spark.replayed_decisions import differences, replayed
+from tests.support.spark.hops import rows_of
+from tests.support.spark.replayed_decisions import differences, replayed
 
 pytestmark = pytest.mark.integration
 

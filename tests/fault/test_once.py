@@ -12,7 +12,14 @@ import pytest
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
-from tests.fault.audited_topic import BEGUN_WITHIN_S, RUN_S, assert_equal_tables, configured, finish, started
+from tests.support.clusters.audited_topic import (
+    BEGUN_WITHIN_S,
+    RUN_S,
+    assert_equal_tables,
+    configured,
+    finish,
+    started,
+)
 
 pytestmark = pytest.mark.integration
 

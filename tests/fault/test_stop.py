@@ -20,9 +20,15 @@ from kquota_spark.embedded.ports import free_ports
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
 from kquota_spark.io.graceful_stop import STOP_S
-from tests.fault.audited_topic import BEGUN_WITHIN_S, assert_equal_tables, configured, finish, started
 from tests.fault.conftest import Run
-from tests.unit.exposition_format import parsed_exposition
+from tests.support.clusters.audited_topic import (
+    BEGUN_WITHIN_S,
+    assert_equal_tables,
+    configured,
+    finish,
+    started,
+)
+from tests.support.programs.exposition_format import parsed_exposition
 
 pytestmark = pytest.mark.integration
 

@@ -27,11 +27,11 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.watch_leaders import leaders_of
+from tests.support.places import DATA, ROOT
 
 pytestmark = pytest.mark.integration
 
-_ROOT = Path(__file__).parents[2]
-_IVY = Path(__file__).with_name("ivy-callback.xml")
+_IVY = DATA / "ivy-callback.xml"
 TOPIC, LOG_TOPIC = "pay_orders", "kquota.request-log"
 PARTITIONS = 5
 PAY_BYTES_PER_S, DEFAULT_BYTES_PER_S = 500_000, 60_000
@@ -80,9 +80,9 @@ def _config(root: Path, cluster: Cluster, callback: str) -> Path:
 
 
 def _run(*command: str) -> str:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(_ROOT / "conf")}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
     done = subprocess.run(
-        command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=_RUN_S, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_RUN_S, check=False
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-3_000:]

@@ -12,8 +12,8 @@ from kquota_spark.cli.main import main as kquota
 from kquota_spark.config.loader import load_settings
 from kquota_spark.embedded import demo, demo_enforcement
 from kquota_spark.io.tables import query
-from tests.integration.few_wrong import few_are_wrong
-from tests.unit.executed_notebooks import NOTEBOOKS, executed
+from tests.support.clusters.few_wrong import few_are_wrong
+from tests.support.programs.executed_notebooks import NOTEBOOKS, executed
 
 pytestmark = pytest.mark.integration
 

@@ -24,8 +24,8 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
-from tests.integration.pressing import sending
-from tests.integration.waiting import until_brokers_act
+from tests.support.clusters.pressing import sending
+from tests.support.clusters.waiting import until_brokers_act
 
 pytestmark = pytest.mark.integration
 

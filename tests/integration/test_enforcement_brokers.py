@@ -20,8 +20,8 @@ from kquota_spark.io.enforcement_target import enforcement_edges
 from kquota_spark.io.quota_admin import QuotaAdmin
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
-from tests.integration.config_tree import config_tree
-from tests.integration.scram_users import broker_client, set_credential
+from tests.support.clusters.config_tree import config_tree
+from tests.support.clusters.scram_users import broker_client, set_credential
 
 pytestmark = pytest.mark.integration
 

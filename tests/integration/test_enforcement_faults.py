@@ -20,7 +20,7 @@ from kquota_spark.io.zookeeper_lease import EnforcementNodes
 from kquota_spark.io.zookeeper_target import ZooKeeperTarget
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
-from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
+from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 
 pytestmark = pytest.mark.integration
 

@@ -28,9 +28,14 @@ from kquota_spark.io.quota_admin import QuotaAdmin, Refusal
 from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quota_types import QuotaKey
-from tests.integration.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
-from tests.integration.scram_users import credentials, set_credential
-from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest, fencing_of
+from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
+from tests.support.clusters.scram_users import credentials, set_credential
+from tests.support.enforcement.enforcement_ports_contract import (
+    LEASE_CLAIMS,
+    TARGET_CLAIMS,
+    TargetUnderTest,
+    fencing_of,
+)
 
 pytestmark = pytest.mark.integration
 

@@ -31,8 +31,8 @@ from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
-from tests.fault.audited_topic import finish, started
-from tests.unit.capture_tables import write_requests
+from tests.support.clusters.audited_topic import finish, started
+from tests.support.tables.capture_tables import write_requests
 
 pytestmark = pytest.mark.integration
 

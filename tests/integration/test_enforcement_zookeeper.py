@@ -23,9 +23,14 @@ from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
-from tests.integration.config_tree import config_tree
-from tests.integration.quota_nodes import payload, put
-from tests.unit.enforcement_ports_contract import LEASE_CLAIMS, TARGET_CLAIMS, TargetUnderTest, fencing_of
+from tests.support.clusters.config_tree import config_tree
+from tests.support.clusters.quota_nodes import payload, put
+from tests.support.enforcement.enforcement_ports_contract import (
+    LEASE_CLAIMS,
+    TARGET_CLAIMS,
+    TargetUnderTest,
+    fencing_of,
+)
 
 pytestmark = pytest.mark.integration
 

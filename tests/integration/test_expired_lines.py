@@ -17,7 +17,7 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD
 from tests.bench.lines import QUOTAS, START_MS, Line, lines
-from tests.fault.audited_topic import finish
+from tests.support.clusters.audited_topic import finish
 
 pytestmark = pytest.mark.integration
 

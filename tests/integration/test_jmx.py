@@ -21,12 +21,12 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.jolokia import PATTERNS
 from kquota_spark.io.tables import query
-from tests.integration.pressing import sending
-from tests.integration.waiting import until
+from tests.support.clusters.pressing import sending
+from tests.support.clusters.waiting import until
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.integration
 
-_ROOT = Path(__file__).parents[2]
 LIMIT = 100_000
 # A quoted client id, and one whose limit is of another level.
 OVER, UNDER = 'over;the "limit"', "under"
@@ -56,9 +56,9 @@ def _config(root: Path, cluster: Cluster, away: str) -> Path:
 
 
 def _run(*command: str) -> str:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(_ROOT / "conf")}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
     done = subprocess.run(
-        command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3_000:]
     return done.stdout

@@ -27,8 +27,8 @@ from kquota_spark.io.quota_sources import from_tables
 from kquota_spark.io.watch import Watcher, now_ms
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.sampled_rate import RateConfig
-from tests.integration.few_wrong import few_are_wrong
-from tests.integration.quota_nodes import until_known
+from tests.support.clusters.few_wrong import few_are_wrong
+from tests.support.clusters.quota_nodes import until_known
 
 pytestmark = pytest.mark.integration
 

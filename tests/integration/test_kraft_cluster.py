@@ -17,7 +17,7 @@ from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
-from tests.integration.pressing import throttle_ms
+from tests.support.clusters.pressing import throttle_ms
 
 pytestmark = pytest.mark.integration
 

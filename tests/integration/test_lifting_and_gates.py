@@ -34,10 +34,10 @@ from kquota_spark.model.quota_manager import QuotaManager, Request, governed_lim
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import RuleBook
 from kquota_spark.model.sampled_rate import RateConfig
-from tests.integration.config_tree import config_tree
-from tests.integration.pressing import throttle_ms
-from tests.integration.quota_nodes import until_in_force
-from tests.integration.waiting import WITHIN_S, until, until_brokers_act
+from tests.support.clusters.config_tree import config_tree
+from tests.support.clusters.pressing import throttle_ms
+from tests.support.clusters.quota_nodes import until_in_force
+from tests.support.clusters.waiting import WITHIN_S, until, until_brokers_act
 
 pytestmark = pytest.mark.integration
 

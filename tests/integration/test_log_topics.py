@@ -26,14 +26,14 @@ from kquota_spark.embedded.ports import free_ports
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.preflight import before_checks
-from tests.unit.log_lines import T0_MS
-from tests.unit.test_envelopes import LINES, sample
+from tests.support.logs.envelope_samples import LINES, sample
+from tests.support.logs.log_lines import T0_MS
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.integration
 
 WITHIN_S = 200.0
 CANARY = "canary-\u00e4\"\\ 'x"
-_ROOT = Path(__file__).parents[2]
 _CONFIG = """\
 tables: {root}/tables
 checkpoints: {root}/checkpoints
@@ -100,10 +100,10 @@ def auditing(config: Path, ui_port: int) -> Iterator[subprocess.Popen[bytes]]:
         ),
         *("jobs/audit.py", "--config", str(config), "--only", "ingest"),
     ]
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(_ROOT / "conf")}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
     with (config.parent / "audit.log").open("wb") as log:
         process = subprocess.Popen(
-            command, cwd=_ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
         yield process

@@ -20,9 +20,9 @@ from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.tables import query
 from kquota_spark.model.findings import Kind
 from kquota_spark.reports.findings import findings
-from tests.integration.waiting import until, until_brokers_act
-from tests.unit.capture_tables import write_requests
-from tests.unit.table_rows import usage, write_table
+from tests.support.clusters.waiting import until, until_brokers_act
+from tests.support.tables.capture_tables import write_requests
+from tests.support.tables.table_rows import usage, write_table
 
 pytestmark = pytest.mark.integration
 

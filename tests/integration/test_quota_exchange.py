@@ -26,7 +26,7 @@ from kquota_spark.model.ip_quotas import resolve_ip
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.model.resolve import resolve
-from tests.unit.command_output import run
+from tests.support.programs.command_output import run
 
 pytestmark = pytest.mark.integration
 

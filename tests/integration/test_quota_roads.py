@@ -18,11 +18,18 @@ from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quota_types import AnyKey
-from tests.integration.config_tree import config_tree
-from tests.integration.scram_users import credentials, set_credential
-from tests.integration.waiting import WITHIN_S
-from tests.unit.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, MUTATIONS, PERCENT, PRODUCE
-from tests.unit.command_output import run
+from tests.support.clusters.config_tree import config_tree
+from tests.support.clusters.scram_users import credentials, set_credential
+from tests.support.clusters.waiting import WITHIN_S
+from tests.support.programs.command_output import run
+from tests.support.quotas.cluster_quotas_contract import (
+    CLAIMS,
+    CONNECTIONS,
+    FETCH,
+    MUTATIONS,
+    PERCENT,
+    PRODUCE,
+)
 
 pytestmark = pytest.mark.integration
 

@@ -32,12 +32,12 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import END_MS, RuleBook
-from tests.integration.quota_nodes import until_in_force
-from tests.integration.waiting import WITHIN_S
+from tests.support.clusters.quota_nodes import until_in_force
+from tests.support.clusters.waiting import WITHIN_S
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.integration
 
-ROOT = Path(__file__).parents[2]
 DN = "CN=a b,OU=*+ü/%"
 CLIENT = "dash board; <x>"
 CLIENTS = "import kafka, kazoo.client"

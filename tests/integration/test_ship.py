@@ -24,7 +24,7 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
 from kquota_spark.io.ship import Shipper
-from tests.integration.waiting import WITHIN_S, until
+from tests.support.clusters.waiting import WITHIN_S, until
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,7 @@ from kquota_spark.io.watched_sources import ZooKeeperSource
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
-from tests.integration.quota_nodes import (
+from tests.support.clusters.quota_nodes import (
     changes,
     known_through_ms,
     payload,
@@ -29,7 +29,7 @@ from tests.integration.quota_nodes import (
     rows,
     until_known,
 )
-from tests.integration.waiting import WITHIN_S, until
+from tests.support.clusters.waiting import WITHIN_S, until
 
 pytestmark = pytest.mark.integration
 

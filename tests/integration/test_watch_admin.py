@@ -20,8 +20,8 @@ from kquota_spark.io.watch import Watcher, now_ms
 from kquota_spark.io.watched_sources import AdminSource
 from kquota_spark.model.entities import AnyEntity
 from kquota_spark.model.quota_types import AnyKey
-from tests.integration.quota_nodes import known_through_ms, produce_rates, rows, until_known
-from tests.integration.waiting import WITHIN_S, until
+from tests.support.clusters.quota_nodes import known_through_ms, produce_rates, rows, until_known
+from tests.support.clusters.waiting import WITHIN_S, until
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch import Watcher, now_ms
-from tests.integration.quota_nodes import (
+from tests.support.clusters.quota_nodes import (
     changes,
     known_through_ms,
     payload,
@@ -26,7 +26,7 @@ from tests.integration.quota_nodes import (
     put,
     until_known,
 )
-from tests.integration.waiting import WITHIN_S, until
+from tests.support.clusters.waiting import WITHIN_S, until
 
 pytestmark = pytest.mark.integration
 

@@ -19,7 +19,7 @@ from kquota_spark.io.watch import Watcher, now_ms
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
-from tests.integration.quota_nodes import (
+from tests.support.clusters.quota_nodes import (
     known_through_ms,
     payload,
     problems,
@@ -28,7 +28,7 @@ from tests.integration.quota_nodes import (
     refusal,
     until_known,
 )
-from tests.integration.waiting import until
+from tests.support.clusters.waiting import until
 
 pytestmark = pytest.mark.integration
 

@@ -20,8 +20,8 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import Client, from_zookeeper
 from kquota_spark.io.watch import Watcher
-from tests.integration.quota_nodes import payload, produce_rates, put, refusal
-from tests.integration.waiting import WITHIN_S
+from tests.support.clusters.quota_nodes import payload, produce_rates, put, refusal
+from tests.support.clusters.waiting import WITHIN_S
 
 pytestmark = pytest.mark.integration
 

@@ -20,9 +20,9 @@ from kquota_spark.io.zookeeper_calls import ZooKeeperCalls
 from kquota_spark.io.zookeeper_quotas import ZooKeeperQuotas, zookeeper_quotas
 from kquota_spark.model.entities import AnyEntity, Entity, IpEntity
 from kquota_spark.model.quota_types import AnyKey
-from tests.integration.config_tree import config_tree
-from tests.integration.quota_nodes import payload, put
-from tests.unit.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, PERCENT, PRODUCE
+from tests.support.clusters.config_tree import config_tree
+from tests.support.clusters.quota_nodes import payload, put
+from tests.support.quotas.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, PERCENT, PRODUCE
 
 pytestmark = pytest.mark.integration
 

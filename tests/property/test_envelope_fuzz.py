@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 from kquota_spark.formats.broker_ids import SOURCES
 from kquota_spark.formats.envelopes import KINDS, Envelopes
 from kquota_spark.formats.log_messages import MessageFormat
 from kquota_spark.formats.request_log import RequestLogParser, Unreadable
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader
-from tests.unit.log_lines import T0_MS
+from tests.support.logs.log_lines import T0_MS
+from tests.support.places import DATA
 
 SEED = 20261121
 RUNS = 10_000
-_SAMPLES = Path(__file__).parents[1] / "data" / "envelopes"
+_SAMPLES = DATA / "envelopes"
 _PIECES = (
     b'{', b'}', b'"', b'\\', b'\n', b'\x00', b'\xff', b'\\u0000', b'\\ud83d', b'[', b'null', b'1e999', b'-1', b',',
     b'"message":', b'"log":', b'"host":{}', b'"broker_id":"9999999999"', b':', b'[' * 3_000, b'{"a":' * 3_000,

@@ -6,15 +6,14 @@ import gzip
 import json
 import os
 import random
-from pathlib import Path
 
 import pyarrow as pa
 
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, sampled_batch
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
-from tests.unit.jmx_messages import TIME_MS, jolokia, telegraf
+from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
+from tests.support.places import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 SEED = int(os.environ.get("KQUOTA_FUZZ_SEED") or random.SystemRandom().randrange(2**32))
 MESSAGES = 4_000
 SETTINGS = JmxSettings("demo", {"kafka1": 1}, {}, 256)

@@ -22,7 +22,7 @@ from kquota_spark.enforce.proposing import proposals
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import bucket_of_level, resolve
-from tests.unit.observed_uses import DAY, NOW_MS, WRITE, broker, client, seen
+from tests.support.enforcement.observed_uses import DAY, NOW_MS, WRITE, broker, client, seen
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "app", "admin", "mm-1", "etl", "")
 EXEMPT = Exempt(users=("admin",), patterns=("mm-.*",))

@@ -12,7 +12,7 @@ from kquota_spark.formats.exchange.registry import FORMATS, guess
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import QuotaKey
-from tests.property.quota_sets import NAMES, names_of, quota_sets
+from tests.support.quotas.quota_sets import NAMES, names_of, quota_sets
 
 _PAIRS = (1, 2, 4, 5)
 """Their levels."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.gathered_report import gathered
-from tests.unit.table_rows import usage
+from tests.support.reports.gathered_report import gathered
+from tests.support.tables.table_rows import usage
 
 _USED = st.tuples(
     st.sampled_from(["produce", "fetch", "request"]),

@@ -14,15 +14,14 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
 from tests.property.request_log_oracle import Broken, json_facts, text_facts
+from tests.support.places import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 SEED = int(os.environ.get("KQUOTA_FUZZ_SEED") or random.SystemRandom().randrange(2**32))
 LINES_PER_KIND = 12
 _KIND = re.compile(rb'"requestApiKey":(\d+),"requestApiVersion":(\d+)|apiKey=(\w+), apiVersion=(\d+)')

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kquota_spark.model.sampled_rate import RateConfig
-from tests.spark.judged_usage import judged, settings_with_rules, used
-from tests.unit.table_rows import T0_MS, write_table
+from tests.support.spark.judged_usage import judged, settings_with_rules, used
+from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.io.audit import reason_of
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
-from tests.spark.conftest import CLUSTER, WITHIN_S, change, only, rows_of, run_hop, write_rules
-from tests.unit.table_rows import T0_MS, usage, write_table
+from tests.support.spark.hops import CLUSTER, WITHIN_S, change, only, rows_of, run_hop, write_rules
+from tests.support.tables.table_rows import T0_MS, usage, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +121,7 @@ def test_a_request_quota_of_the_group_excludes_its_requests(spark: SparkSession,
 def test_a_broken_callback_stops_the_job_with_its_reason(spark: SparkSession, settings: Settings) -> None:
     from kquota_spark.io.hops import start_hop
 
-    settings = with_callback(settings, "tests.spark.broken_callback:Broken")
+    settings = with_callback(settings, "tests.support.spark.broken_callback:Broken")
     write_rules(settings, change("pay_", None, 800.0))
     write_table(_tables(settings), "usage", used("pay_1", 100))
     query = start_hop(spark, settings, "judge", is_once=True)
@@ -132,7 +132,7 @@ def test_a_broken_callback_stops_the_job_with_its_reason(spark: SparkSession, se
     finally:
         query.stop()
     assert reason == (
-        "kquota_spark.model.quota_callback.CallbackError: quota callback tests.spark.broken_callback:Broken: "
+        "kquota_spark.model.quota_callback.CallbackError: quota callback tests.support.spark.broken_callback:Broken: "
         "quota_limit(produce, {'group': 'pay'}) raised KeyError: 'no such group'"
     )
     assert rows_of(settings, "decisions") == []

@@ -16,8 +16,8 @@ from kquota_spark.model.request_coverage import request_coverage
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.pipeline.charges import to_charges, to_coverage
 from kquota_spark.schema.tables import REQUESTS
-from tests.spark.conftest import WITHIN_S, change, rows_of, settings_at, write_rules
-from tests.unit.table_rows import T0_MS, heartbeat, request, write_table
+from tests.support.spark.hops import WITHIN_S, change, rows_of, settings_at, write_rules
+from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

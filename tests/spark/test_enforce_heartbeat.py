@@ -11,7 +11,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.audit import raise_failure
 from kquota_spark.io.enforce import start_heartbeat
-from tests.unit.table_rows import decision, write_table
+from tests.support.tables.table_rows import decision, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.schema.tables import VIOLATIONS
-from tests.spark.conftest import forget_last_commit, only, rows_of, run_hop, settings_at
-from tests.unit.table_rows import DAY, T0_MS, decision, write_table
+from tests.support.spark.hops import forget_last_commit, only, rows_of, run_hop, settings_at
+from tests.support.tables.table_rows import DAY, T0_MS, decision, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

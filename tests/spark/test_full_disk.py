@@ -16,8 +16,8 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.io.audit import reason_of
 from kquota_spark.io.delta_tables import create_tables
 from tests.capture.tables_of_release import RULES, requests_within
-from tests.spark.conftest import WITHIN_S, rows_of, run_hop, settings_at, write_rules
-from tests.unit.table_rows import write_table
+from tests.support.spark.hops import WITHIN_S, rows_of, run_hop, settings_at, write_rules
+from tests.support.tables.table_rows import write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,7 +107,7 @@ def test_a_worker_that_dies_stops_the_query_and_costs_no_row(
     def settings_of(name: str) -> Settings:
         quotas = Quotas(
             source="file",
-            callback="tests.spark.worker_killer:Killer",
+            callback="tests.support.spark.worker_killer:Killer",
             callback_options={"killer.mark": str(tmp_path / f"{name}.mark")},
         )
         return _begun(dataclasses.replace(settings_at(tmp_path / name), quotas=quotas))

@@ -15,15 +15,16 @@ from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.lineage import require_lineage
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 from tests.capture.tables_of_release import HOPS, RULES, requests_within
-from tests.spark.conftest import forget_last_commit, rows_of, run_hop, settings_at, write_rules
-from tests.unit.table_rows import T0_MS, write_table
+from tests.support.places import DATA
+from tests.support.spark.hops import forget_last_commit, rows_of, run_hop, settings_at, write_rules
+from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-OF_0_1 = Path(__file__).parents[1] / "data" / "tables-0.1"
+OF_0_1 = DATA / "tables-0.1"
 WRITTEN = ("usage", "decisions", "violations")
 OF_CERTAINTY = {
     "requests_judged", "requests_agreeing", "judged_throttled", "judged_near_limit", "uncertain", "uncertain_wrong",

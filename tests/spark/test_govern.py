@@ -11,9 +11,9 @@ import pytest
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.entities import DEFAULT
 from kquota_spark.model.quota_types import QuotaKey
-from tests.spark.conftest import change, rows_of, run_hop, settings_at, write_rules
-from tests.spark.governed_requests import ALWAYS, FOREVER_MS, Found, asked, governed
-from tests.unit.table_rows import T0_MS, write_table
+from tests.support.spark.governed_requests import ALWAYS, FOREVER_MS, Found, asked, governed
+from tests.support.spark.hops import change, rows_of, run_hop, settings_at, write_rules
+from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

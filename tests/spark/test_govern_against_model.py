@@ -15,9 +15,9 @@ from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
-from tests.spark.conftest import CLUSTER, change, write_rules
-from tests.spark.governed_requests import FOREVER_MS, Asked, Found, asked, governed
-from tests.unit.table_rows import T0_MS
+from tests.support.spark.governed_requests import FOREVER_MS, Asked, Found, asked, governed
+from tests.support.spark.hops import CLUSTER, change, write_rules
+from tests.support.tables.table_rows import T0_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

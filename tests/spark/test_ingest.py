@@ -11,7 +11,7 @@ import pytest
 from kquota_spark.formats.request_log import MAX_LINE_BYTES
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from kquota_spark.schema.tables import REQUESTS
-from tests.unit.table_rows import T0_MS
+from tests.support.tables.table_rows import T0_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ import pytest
 from kquota_spark.formats.log_messages import MessageFormat
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from tests.spark.test_ingest import MESSAGE
-from tests.unit.log_lines import T0_MS
-from tests.unit.test_envelopes import LINES, WRITTEN, sample
+from tests.support.logs.envelope_samples import LINES, WRITTEN, sample
+from tests.support.logs.log_lines import T0_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

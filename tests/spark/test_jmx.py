@@ -21,9 +21,9 @@ from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, USAGE
-from tests.spark.conftest import change, only, rows_of, run_hop, write_rules
-from tests.unit.jmx_messages import TIME_MS, jolokia, telegraf
-from tests.unit.table_rows import T0_MS, decision, write_table
+from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
+from tests.support.spark.hops import change, only, rows_of, run_hop, write_rules
+from tests.support.tables.table_rows import T0_MS, decision, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,9 +10,9 @@ import pytest
 
 from kquota_spark.model.points import CONTROLLER_ID, PointKind
 from kquota_spark.schema.gap_tables import BROKER_START
-from tests.spark.conftest import CLUSTER
-from tests.spark.judged_usage import judged, settings_with_rules, used
-from tests.unit.table_rows import T0_MS, write_table
+from tests.support.spark.hops import CLUSTER
+from tests.support.spark.judged_usage import judged, settings_with_rules, used
+from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,9 +24,10 @@ from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs
 from kquota_spark.pipeline.sent import Sent
-from tests.spark.conftest import only
-from tests.spark.judged_usage import judged, settings_with_rules, used
-from tests.unit.table_rows import T0_MS
+from tests.support.places import DATA
+from tests.support.spark.hops import only
+from tests.support.spark.judged_usage import judged, settings_with_rules, used
+from tests.support.tables.table_rows import T0_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,7 +134,7 @@ def _sent(chance: random.Random, second_ms: int, rate_config: str | None = None)
 
 
 def test_the_state_of_every_quota_type_goes_on_second_by_second() -> None:
-    capture = Path(__file__).parents[1] / "data" / "kraft39"
+    capture = DATA / "kraft39"
     book = RuleBook(stretches(read_quota_file(capture / "quotas.yaml")))
     found = replay_files([(1, capture / "broker-1.kafka-request.log.gz")], RuleGovernor(book), RateConfig())
     assert {key.quota_type for key in found.stretches} == set(QuotaType)

@@ -14,8 +14,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.model.entities import DEFAULT
 from kquota_spark.schema.tables import USAGE
-from tests.spark.conftest import change, rows_of, run_hop, settings_at, write_rules
-from tests.spark.judged_usage import used
+from tests.support.spark.hops import change, rows_of, run_hop, settings_at, write_rules
+from tests.support.spark.judged_usage import used
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

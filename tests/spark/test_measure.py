@@ -15,8 +15,8 @@ from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import REQUESTS, USAGE
-from tests.spark.conftest import only, rows_of, run_hop
-from tests.unit.table_rows import DAY, T0_MS, heartbeat, request, unreadable, write_table
+from tests.support.spark.hops import only, rows_of, run_hop
+from tests.support.tables.table_rows import DAY, T0_MS, heartbeat, request, unreadable, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
-from tests.spark.conftest import change, forget_last_commit, only, rows_of, run_hop, write_rules
-from tests.unit.table_rows import T0_MS, heartbeat, request, write_table
+from tests.support.spark.hops import change, forget_last_commit, only, rows_of, run_hop, write_rules
+from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kquota_spark.config.settings import Settings
-from tests.spark.conftest import change, only, rows_of, run_hop, settings_at, write_rules
-from tests.unit.table_rows import T0_MS, heartbeat, request, write_table
+from tests.support.spark.hops import change, only, rows_of, run_hop, settings_at, write_rules
+from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

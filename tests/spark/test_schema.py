@@ -23,8 +23,8 @@ from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE, VIOLATIONS
-from tests.spark.conftest import write_rules
-from tests.unit.table_rows import write_table
+from tests.support.spark.hops import write_rules
+from tests.support.tables.table_rows import write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

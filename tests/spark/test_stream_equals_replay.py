@@ -15,15 +15,16 @@ from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.io.drain import close_all_windows
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed_batch
-from tests.spark.conftest import CLUSTER, rows_of, run_hop, settings_at, write_rules
-from tests.spark.replayed_decisions import differences, replayed
+from tests.support.places import DATA
+from tests.support.spark.hops import CLUSTER, rows_of, run_hop, settings_at, write_rules
+from tests.support.spark.replayed_decisions import differences, replayed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-CAPTURE = Path(__file__).parents[1] / "data" / "zk39-levels"
+CAPTURE = DATA / "zk39-levels"
 LOGS = sorted((int(path.name.split("-")[1].split(".")[0]), path) for path in CAPTURE.glob("*.log.gz"))
 SHIPPED_MS = 1_795_240_000_000
 """After the last line of the capture, as if it had been shipped in one go."""

@@ -9,7 +9,7 @@ import pytest
 
 from kquota_spark.cli.main import main
 from kquota_spark.config.settings import Settings
-from tests.unit.table_rows import request, write_table
+from tests.support.tables.table_rows import request, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.audited_tables import NOW_MS
-from tests.unit.replayed_captures import CAPTURES, found
+from tests.support.logs.replayed_captures import CAPTURES, found
+from tests.support.tables.audited_tables import NOW_MS
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+"""Tables and checkpoints on S3: the commands write and read them with the options of the settings alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from kquota_spark.cli.main import main
+from kquota_spark.config.loader import load_settings
+from kquota_spark.io.checkpoints import Checkpoint
+from kquota_spark.io.metrics import exposition
+from kquota_spark.io.rules_tables import RulesTables
+from kquota_spark.io.storage import storage_options
+from kquota_spark.reports.exported_tables import ExportedTables
+from kquota_spark.schema.tables import DECISIONS
+from tests.support.places import DATA
+from tests.support.programs.exposition_format import parsed_exposition
+from tests.support.programs.s3_server import keys, put, s3_server
+from tests.support.tables.table_rows import T0_MS, decision
+
+CAPTURE = DATA / "zk39-plain" / "broker-7.kafka-request.log.gz"
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """Settings of tables on S3, and where it is."""
+    monkeypatch.setenv("S3_SECRET", "canary-of-a-secret")
+    with s3_server() as endpoint:
+        config = tmp_path / "kquota.yaml"
+        config.write_text(
+            "cluster_id: past\ntables: s3a://lake/kquota/tables\ncheckpoints: s3a://lake/kquota/checkpoints\n"
+            f"storage_options: {{AWS_ENDPOINT_URL: '{endpoint}', AWS_REGION: us-east-1, AWS_ALLOW_HTTP: 'true',\n"
+            "  AWS_ACCESS_KEY_ID: key, AWS_SECRET_ACCESS_KEY: '${S3_SECRET}'}\n"
+        )
+        yield config, endpoint
+
+
+def test_backfill_writes_there_and_doctor_reads_it(
+    bucket: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, endpoint = bucket
+    log = tmp_path / "broker-7.log"
+    with gzip.open(CAPTURE) as file:
+        log.write_bytes(b"".join(file.readlines()[:500]))
+    assert main(["backfill", "--config", str(config), "--file", f"7={log}"]) == 0
+    assert main(["backfill", "--config", str(config), "--file", f"7={log}"]) == 1  # it is known again
+    capsys.readouterr()
+    main(["doctor", "--config", str(config)])
+    told = capsys.readouterr()
+    assert "past: 500 lines = 500 requests + 0 unreadable + 0 heartbeats" in told.out
+    assert main(["usage", "--config", str(config)]) == 0
+    assert main(["tables", "requests", "--sql", "trino", "--config", str(config)]) == 0
+    assert "table_location => 's3a://lake/kquota/tables/requests'" in capsys.readouterr().out
+    assert any(key.startswith("kquota/tables/requests/event_date=") for key in keys(endpoint, "lake"))
+    assert "canary" not in told.out + told.err
+
+
+def test_the_quotas_are_written_there(bucket: tuple[Path, str]) -> None:
+    settings = load_settings(bucket[0])
+    storage = storage_options(settings)
+    for _ in range(2):  # the second one finds the first one's tables
+        rules = RulesTables(settings.tables, "past", source="zookeeper", apply_lag_ms=0, storage=storage)
+        rules.write_rules(1_795_239_600_000)
+    assert rules.known_through_ms == 1_795_239_600_000
+
+
+def test_a_checkpoint_is_seen_there(bucket: tuple[Path, str]) -> None:
+    config, endpoint = bucket
+    settings = load_settings(config)
+    assert not Checkpoint.of(settings, "ingest").exists
+    place = "lake/kquota/checkpoints/ingest"
+    put(endpoint, f"{place}/metadata", b'{"id":"x"}')
+    for batch in (0, 1):
+        offset = json.dumps({"kquota.request-log": {"0": 100 * batch}})
+        put(endpoint, f"{place}/offsets/{batch}", f"v1\n{{}}\n{offset}".encode())
+    put(endpoint, f"{place}/commits/0", b"v1\n{}")
+    found = Checkpoint.of(settings, "ingest")
+    assert (found.exists, found.last_batch, found.planned_batches) == (True, 0, [0, 1])
+    assert found.source_offset(1) == {"kquota.request-log": {"0": 100}}
+
+
+def test_the_exporter_follows_decisions_there(bucket: tuple[Path, str]) -> None:
+    settings = load_settings(bucket[0])
+    exported = ExportedTables(settings, 10)
+    for second_s in (0, 1):
+        row = dict.fromkeys(DECISIONS.names) | decision(second_s, cluster_id="past")
+        rows = pa.Table.from_pylist([row], schema=DECISIONS.arrow_schema())
+        write_deltalake(
+            "s3://lake/kquota/tables/decisions",
+            rows,
+            mode="append",
+            partition_by=["event_date"],
+            storage_options=storage_options(settings),
+        )
+        exported.refresh(T0_MS + 5_000)
+    exported.looked(T0_MS + 5_000, 0.1, is_failed=False)
+    found = parsed_exposition(exposition(exported.exposed(T0_MS + 5_000).at(T0_MS + 5_000)))
+    # That of the second commit; the first was there before.
+    assert list(found["kquota_bucket_bytes_total"].values()) == [1_000]

@@ -1,0 +1,1 @@
+"""What tests share: fixtures, contracts, recorded logs, servers and programs that stand in for others."""

@@ -1,0 +1,124 @@
+"""A topic of generated lines, and the audit of it as a process that can be disturbed."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.topics import create_topics
+from tests.bench.lines import QUOTAS, Line, lines
+from tests.support.places import ROOT
+
+LINES = 9_000
+COPIES = len(range(0, LINES, 3))
+LINES_PER_S = 300  # 30 s of log time
+SHUFFLED_S = 2.0  # of the 5 s of lateness; the micro-batches of two partitions take the rest
+TOPIC = "kquota.disturbed"
+TABLES = ("requests", "usage", "decisions", "violations", "quota_changes", "quota_rules")
+BEGUN_WITHIN_S, RUN_S = 300.0, 600.0
+"""Until the first work of a job, and until its end: many times what they take."""
+_CONFIG = """\
+cluster_id: disturbed
+tables: {root}/tables
+checkpoints: {root}/checkpoints
+kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}, max_lines_per_trigger: 4000}}
+quotas: {{source: file, file: {root}/quotas.yaml}}
+stream: {{allowed_lateness: 5 s, max_files_per_trigger: 2}}
+{further}
+"""
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+_SUBMIT = (
+    *("--conf", f"spark.driver.defaultJavaOptions={_SHORT_LIVED}"),
+    *("--conf", f"spark.executor.defaultJavaOptions={_SHORT_LIVED}"),
+)
+"""A run ends after a minute: with the second compiler it takes 100 s of processor time, without it 66 s."""
+_COMMIT_METADATA = {"quota_changes": ("observed_at",)}
+"""When the watcher of a run saw an edit; all other columns of all tables are compared."""
+
+
+def as_written() -> list[Line]:
+    """The lines in order; the last one is cut in half: unreadable lines have to come through all troubles too."""
+    *whole, last = lines(range(LINES), lines_per_s=LINES_PER_S)
+    return [*whole, Line(last.broker_id, last.text[:300])]
+
+
+def _as_sent() -> list[Line]:
+    """Shuffled, and each third line twice."""
+    chance = random.Random(7)
+
+    def moved_s(index: int) -> float:
+        return index / LINES_PER_S + chance.uniform(0, SHUFFLED_S)
+
+    written = list(enumerate(as_written()))
+    sent = [(moved_s(index), index, line) for index, line in [*written, *written[::3]]]
+    return [line for _, _, line in sorted(sent)]
+
+
+def fill(cluster: Cluster) -> None:
+    """Send the lines, on two partitions."""
+    create_topics(cluster, {TOPIC: 2})
+    producer = Producer({**cluster.client_settings(), "queue.buffering.max.messages": 2 * LINES})
+    for line in _as_sent():
+        key = str(line.broker_id).encode()
+        producer.produce(TOPIC, line.text, key, partition=line.broker_id % 2, timestamp=1_795_246_000_000)
+    producer.flush()
+
+
+def configured(root: Path, cluster: Cluster, further: str = "") -> Path:
+    """Settings with tables and checkpoints under a new directory."""
+    root.mkdir(parents=True)
+    (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
+    text = _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, further=further)
+    (root / "kquota.yaml").write_text(text, encoding="utf-8")
+    return root / "kquota.yaml"
+
+
+def started(
+    config: Path, *arguments: str, job: Sequence[str] = ("audit.py", "--drain")
+) -> subprocess.Popen[bytes]:
+    """`spark-submit` of a job, as a process group of its own; its output is in audit.log."""
+    name, *options = job
+    command = [str(Path(sys.executable).with_name("spark-submit")), *_SUBMIT, *arguments, f"jobs/{name}"]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    with (config.parent / "audit.log").open("ab") as log:
+        return subprocess.Popen(
+            [*command, "--config", str(config), *options],
+            cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+
+def finish(config: Path, *arguments: str, job: Sequence[str] = ("audit.py", "--drain")) -> None:
+    """Run a job to its end."""
+    process = started(config, *arguments, job=job)
+    try:
+        assert process.wait(RUN_S) == 0, (config.parent / "audit.log").read_text(encoding="utf-8")[-3_000:]
+    finally:
+        process.kill()
+
+
+def differences(name: str, one: Path, other: Path) -> list[tuple[object, ...]]:
+    """Rows that only one of two tables has, copies counted."""
+    connection = duckdb.connect()
+    for alias, root in (("a", one), ("b", other)):
+        connection.register(alias, DeltaTable(str(root / "tables" / name)).to_pyarrow_dataset())
+    left_out = _COMMIT_METADATA.get(name, ())
+    columns = "* EXCLUDE (" + ", ".join(left_out) + ")" if left_out else "*"
+    return connection.execute(
+        f"(SELECT {columns} FROM a EXCEPT ALL SELECT {columns} FROM b) UNION ALL "
+        f"(SELECT {columns} FROM b EXCEPT ALL SELECT {columns} FROM a) LIMIT 5"
+    ).fetchall()
+
+
+def assert_equal_tables(one: Path, other: Path) -> None:
+    """All tables of two runs have the same rows."""
+    for name in TABLES:
+        assert differences(name, one, other) == [], name

@@ -1,0 +1,1 @@
+"""Worlds in which an enforcer acts, and the contract of its ports."""

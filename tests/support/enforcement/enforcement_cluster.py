@@ -1,0 +1,102 @@
+"""A cluster with quotas in memory, real tables that show an offender, and a policy file: for tests of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.in_memory import InMemoryLease, InMemoryLeases, InMemoryTarget
+from kquota_spark.io.enforcement_log import EnforcementLog
+from kquota_spark.io.enforcement_target import Edges
+from kquota_spark.io.freeze_switch import FreezeSwitch
+from tests.support.tables.table_rows import T0_MS, decision, heartbeat, second, source, usage, write_table
+
+NOW_MS = T0_MS + 121_000
+LIMIT = 1_000_000.0
+RATE = 2_000_000
+POLICY = """\
+mode: {mode}   # how far
+guards:
+  bounds:
+    producer_byte_rate: {{floor: 100000, ceiling: 4000000}}
+exempt:
+  users: []
+policies:
+  - name: repeat-offenders
+    kind: penalty
+    mode: {mode}
+    keys: [producer_byte_rate]
+    within: 1 min
+    expires_after: 15 min
+"""
+
+
+class InMemoryCluster:
+    """alice sends 2 MB/s under a quota of 1 MB/s, for two minutes; bob 25 % of his."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+        self.root = root
+        self.now_ms = NOW_MS
+        self.nodes = {"users/alice": {"producer_byte_rate": "1000000"}, "users/bob": {}}
+        self.leases = InMemoryLeases()
+        self.policy_file = root / "policy.yaml"
+        self.set_mode(mode)
+        self.config = root / "kquota.yaml"
+        text = f"cluster_id: demo\ntables: {root}/tables\ncheckpoints: {root}/checkpoints\n"
+        self.config.write_text(f"{text}enforcement: {{policy_file: {self.policy_file}}}\n", encoding="utf-8")
+        write_tables(root / "tables")
+        monkeypatch.setattr("kquota_spark.io.enforcing.enforcement_edges", self.edges)
+        monkeypatch.setattr("kquota_spark.io.enforcement_target.enforcement_edges", self.edges)
+        monkeypatch.setattr("kquota_spark.cli.actor.getpass.getuser", lambda: "eve")
+        for module in ("enforce", "enforce_status", "override", "freeze"):
+            monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: self.now_ms)
+
+    def set_mode(self, mode: str) -> None:
+        """Write the policy file."""
+        self.policy_file.write_text(POLICY.format(mode=mode), encoding="utf-8")
+
+    @contextmanager
+    def edges(self, settings: Settings) -> Iterator[Edges]:
+        """As `io.enforcement_target.enforcement_edges`; log and switch are the real ones."""
+        lease = InMemoryLease(self.leases, "eve")
+        target = InMemoryTarget(self.leases, self.nodes)
+        try:
+            yield Edges(target, lease, FreezeSwitch(settings), EnforcementLog(settings))
+        finally:
+            lease.release()
+
+    @property
+    def of_alice(self) -> str | None:
+        """The text of her quota in the cluster."""
+        return self.nodes["users/alice"].get("producer_byte_rate")
+
+
+def write_tables(root: Path) -> None:
+    """Two minutes of both, all decided."""
+    over = {"rate_per_s": 2.1e6, "quota_used_percent": 210.0, "amount": RATE, "throttled_requests": 1}
+    of_bob: dict[str, Any] = {"bucket_user": "bob", "rule": "users/bob", "users": ["bob"]}
+    throttled = {"total_throttle_ms": 20_000, "observed_throttled_requests": 1}
+    write_table(root, "requests", heartbeat(1, NOW_MS))
+    write_table(
+        root, "usage", *(usage(n, user=user, amount=RATE) for n in range(120) for user in ("alice", "bob"))
+    )
+    write_table(
+        root, "decisions", *(decision(n, **over, **throttled) for n in range(120)),
+        *(decision(n, **of_bob) for n in range(120)),
+    )  # fmt: skip
+    rule = {
+        "cluster_id": "demo",
+        "level": 3,
+        "producer_byte_rate": LIMIT,
+        "valid_from": second(-99_999),
+        "version": 7,
+    }
+    rules = ({**rule, "entity": f"users/{user}", "user": user} for user in ("alice", "bob"))
+    write_table(root, "quota_rules", source(120), *rules)
+    write_table(root, "quota_changes")
+    write_table(root, "violations")

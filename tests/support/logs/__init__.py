@@ -1,0 +1,1 @@
+"""Lines, messages and points of brokers: recorded, written by hand, drawn."""

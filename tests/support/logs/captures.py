@@ -1,0 +1,67 @@
+"""The captures of tests/data as the replay takes them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kquota_spark.formats.quota_file import read_quota_file
+from kquota_spark.io.offline import BucketKey, broker_id_of, replay_files
+from kquota_spark.model.agreement import Agreement
+from kquota_spark.model.decision import Stretch, judge_bucket
+from kquota_spark.model.govern import RuleGovernor
+from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.replay import BucketReplay, Verdict
+from kquota_spark.model.rules import RuleBook, stretches
+from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from tests.support.places import DATA
+
+ZOOKEEPER_LAG_MS = 95
+
+
+class Capture(NamedTuple):
+    """A run of brokers, see the README of the data."""
+
+    name: str
+    config: RateConfig
+    apply_lag_ms: int = 0
+
+
+ZK37 = Capture("zk37", RateConfig(variant=RingVariant.UP_TO_3_7), ZOOKEEPER_LAG_MS)
+KRAFT41 = Capture("kraft41", RateConfig())
+ZK39_PLAIN = Capture("zk39-plain", RateConfig(5, 2_000), ZOOKEEPER_LAG_MS)
+ALL = (
+    Capture("zk39-levels", RateConfig(), ZOOKEEPER_LAG_MS),
+    ZK39_PLAIN,
+    Capture("kraft39", RateConfig()),
+    Capture("jmx-telegraf", RateConfig()),
+    ZK37,
+    KRAFT41,
+)
+"""All that have quotas."""
+
+
+def buckets_of(capture: Capture) -> dict[BucketKey, list[Stretch]]:
+    """The requests by bucket; every line can be read."""
+    changes = read_quota_file(DATA / capture.name / "quotas.yaml")
+    governor = RuleGovernor(RuleBook(stretches(changes, apply_lag_ms=capture.apply_lag_ms)))
+    files = [(broker_id_of(path, None), path) for path in sorted((DATA / capture.name).glob("broker-*.gz"))]
+    found = replay_files(files, governor, capture.config)
+    assert not found.unreadable
+    return found.stretches
+
+
+def limited_produces(capture: Capture) -> Agreement:
+    """The tally of all produces under a bandwidth quota."""
+    found = Agreement()
+    for key, bucket in buckets_of(capture).items():
+        if key.quota_type is QuotaType.PRODUCE:
+            verdicts = verdicts_of(bucket, capture.config)
+            found.add_all(verdict for verdict in verdicts if verdict.governing.limit_per_s is not None)
+    return found
+
+
+def verdicts_of(bucket: list[Stretch], config: RateConfig) -> list[Verdict]:
+    """Every request of a bucket judged."""
+    verdicts: list[Verdict] = []
+    judge_bucket(BucketReplay(config), bucket, verdicts)
+    return verdicts

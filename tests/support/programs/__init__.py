@@ -1,0 +1,1 @@
+"""Programs that tests drive: shells, terminals, a browser, promtool, an S3 server, kernels."""

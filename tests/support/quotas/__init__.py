@@ -1,0 +1,1 @@
+"""Quotas of callbacks, files and clusters that stand in for a real one, with the contract that both keep."""

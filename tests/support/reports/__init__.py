@@ -1,0 +1,1 @@
+"""Reports and series made from small tables."""

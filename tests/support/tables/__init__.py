@@ -1,0 +1,1 @@
+"""Rows and tables that tests read, made from literals and from captures."""

@@ -1,0 +1,38 @@
+"""Empty tables, and `log_gaps` in a form to compare."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.io.delta_tables import create_tables
+from tests.support.tables.table_rows import T0_MS
+
+
+def settings_at(root: Path) -> Settings:
+    """Empty tables, and checkpoints that are not there yet."""
+    made = replace(
+        Settings(), cluster_id="demo", tables=str(root / "tables"), checkpoints=str(root / "checkpoints")
+    )
+    create_tables(made)
+    return made
+
+
+def stored(settings: Settings) -> list[tuple[Any, ...]]:
+    """Rows of `log_gaps` as broker, from and to in ms after T0 (None for 1970), and reason."""
+    rows = DeltaTable(f"{settings.tables}/log_gaps").to_pyarrow_table().to_pylist()
+    found = [
+        (row["broker_id"], _after_t0(row["from_time"]), _after_t0(row["to_time"]), row["reason"])
+        for row in rows
+    ]
+    return sorted(found, key=repr)
+
+
+def _after_t0(time: dt.datetime) -> int | None:
+    time_ms = round(time.timestamp() * 1_000)
+    return time_ms - T0_MS if time_ms else None

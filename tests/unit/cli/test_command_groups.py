@@ -1,0 +1,100 @@
+"""Every command stands under one heading of `kquota --help`, and starts without the modules of the others."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kquota_spark.cli.command_groups import GROUPS, all_commands, listing, module_of
+from kquota_spark.cli.main import main, parser
+from tests.support.places import ROOT
+
+CLI = ROOT / "kquota_spark" / "cli"
+
+
+def _commands(found: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    [action] = [one for one in found._actions if isinstance(one, argparse._SubParsersAction)]
+    return action
+
+
+def test_each_command_is_in_exactly_one_group() -> None:
+    names = [command.name for command in all_commands()]
+    assert sorted(names) == sorted(set(names))
+    assert sorted(names) == sorted(_commands(parser()).choices)
+    assert list(GROUPS) == ["look", "quotas", "judge", "run", "enforce", "cluster"]
+
+
+def test_the_lines_of_help_are_those_of_the_modules() -> None:
+    of_modules = {action.dest: action.help for action in _commands(parser())._choices_actions}
+    assert {command.name: command.about for command in all_commands()} == of_modules
+
+
+def test_every_module_with_commands_is_reached() -> None:
+    sources = {file.stem: file.read_text(encoding="utf-8") for file in CLI.glob("*.py")}
+    with_commands = {
+        name
+        for name, source in sources.items()
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == "add_commands"
+    }
+    reached = {command.module for command in all_commands()}
+    below = {
+        name for name in with_commands if any(f"{name}.add_commands(" in text for text in sources.values())
+    }
+    assert with_commands - below == reached - below
+
+
+def test_help_names_every_command_once_under_its_heading(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: kquota [-h] [--version] COMMAND ...\n")
+    assert max(map(len, shown.splitlines())) <= 100
+    found: dict[str, list[str]] = {}
+    for line in listing().splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            heading = found.setdefault(line[:-1], [])
+        elif line.startswith("  ") and line[2] != " ":
+            heading.append(line.split()[0])
+    assert found == {title: [command.name for command in commands] for title, commands in GROUPS.items()}
+    assert listing() in shown
+
+
+@pytest.mark.parametrize("words", [["violations", "--help"], ["--help"], ["ship", "--help"]])
+def test_a_command_imports_no_other_command(words: list[str]) -> None:
+    program = f"""
+import contextlib, json, sys
+from kquota_spark.cli.main import main
+with contextlib.suppress(SystemExit):
+    main({words!r})
+print(json.dumps(sorted(name.rpartition(".")[2] for name in sys.modules if name.startswith("kquota_spark.cli."))))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    modules = {command.module for command in all_commands()}
+    assert loaded & modules == {module for module in [module_of(words[0])] if module}
+
+
+def test_a_command_that_is_not_there_is_told_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["violation"])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert "invalid choice: 'violation'" in error
+    assert all(repr(command.name) in error for command in all_commands())
+
+
+def test_no_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert "the following arguments are required: COMMAND" in capsys.readouterr().err

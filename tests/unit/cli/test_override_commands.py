@@ -1,0 +1,182 @@
+"""`kquota override`, `freeze` and `exempt`: what a person does by hand, through the same guards and the same log."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.cli.main import main
+from tests.support.enforcement.enforcement_cluster import InMemoryCluster
+from tests.support.programs.command_output import as_json, run, shown
+
+SET = ("--key", "producer_byte_rate", "--value", "600000", "--for", "2h", "--reason", "backfill")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluster:
+    return InMemoryCluster(tmp_path, monkeypatch, "approve")
+
+
+def kquota(cluster: InMemoryCluster, *arguments: str) -> tuple[int, str, str]:
+    return run(*arguments, "--config", str(cluster.config))
+
+
+def test_an_override_is_shown_first_and_writes_nothing(cluster: InMemoryCluster) -> None:
+    code, out, err = kquota(cluster, "override", "set", "--user", "alice", *SET)
+    assert (code, err) == (0, "")
+    assert "~ users/alice\n      change     producer_byte_rate 1.0 MB/s -> 600 kB/s (-40 %)\n" in out
+    assert "why        override: backfill\n      until      2026-11-21 07:42:01 UTC\n" in out
+    assert out.endswith("\nnothing was sent: --yes does it\n")
+    assert cluster.of_alice == "1000000"
+    assert not (cluster.root / "tables" / "enforcement_log").exists()
+
+
+def test_an_override_is_set_listed_and_expires_by_hand_to_what_was_there(cluster: InMemoryCluster) -> None:
+    code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")
+    said = [line.split()[1] for line in out.splitlines()[:-1]]
+    assert (code, said) == (0, ["planned:", "approved:", "sending:", "applied:"])
+    assert "it ends at 2026-11-21 07:42:01 UTC if jobs/enforce.py runs then" in out
+    assert cluster.of_alice == "600000.0"
+    [row] = as_json("override", "list", "--config", str(cluster.config))["rows"]
+    assert (row["entity"], row["actor"], row["policy"], row["seconds"], row["throttled_seconds"]) == (
+        "users/alice", "eve", "override", 120, 120
+    )  # fmt: skip
+    plan = row["plan_id"]
+    assert f"plan {plan}" in shown("override", "list", "--config", str(cluster.config))
+    assert kquota(cluster, "override", "expire", plan)[1].endswith("nothing was put back: --yes does it\n")
+    assert kquota(cluster, "override", "expire", plan, "--yes")[0] == 0
+    assert cluster.of_alice == "1000000"
+    assert kquota(cluster, "override", "list")[1] == "no override is in force\n"
+
+
+def test_a_quota_that_was_not_set_is_not_set_again_afterwards(cluster: InMemoryCluster) -> None:
+    del cluster.nodes["users/bob"]
+    assert kquota(cluster, "override", "set", "--user", "bob", "--client", "etl", *SET, "--yes")[0] == 0
+    assert cluster.nodes["users/bob/clients/etl"] == {"producer_byte_rate": "600000.0"}
+    [row] = as_json("override", "list", "--config", str(cluster.config))["rows"]
+    assert kquota(cluster, "override", "expire", row["plan_id"], "--yes")[0] == 0
+    assert set(cluster.nodes) == {"users/alice"}
+
+
+def test_guards_hold_for_persons_too_and_exit_with_3_also_when_only_shown(cluster: InMemoryCluster) -> None:
+    above = ("--key", "producer_byte_rate", "--value", "9e6", "--for", "1h", "--reason", "more")
+    for yes in ((), ("--yes",)):
+        code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *above, *yes)
+        assert code == 3
+        assert "9e+06 is not between 100000 and 4e+06" in out
+    assert cluster.of_alice == "1000000"
+
+
+def test_in_observe_mode_a_person_sends_nothing_either(cluster: InMemoryCluster) -> None:
+    cluster.set_mode("observe")
+    code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")
+    assert code == 0
+    assert out.endswith(f"mode observe in {cluster.policy_file}: nothing was sent\n")
+    assert cluster.of_alice == "1000000"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (SET, "whose quota: give --user, --user-default, --client or --client-default, or a pair of them"),
+        (
+            ("--user", "a", *SET[:4], "--until", "2026-11-21T05:42:01Z", "--reason", "x"),
+            "--until: 2026-11-21 05:42:01 UTC is over, expected a time to come",
+        ),
+        (
+            ("--user", "a", *SET[:6], "--reason", " "),
+            "--reason: expected 1 to 500 characters: others will ask why",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(
+    cluster: InMemoryCluster, arguments: tuple[str, ...], said: str
+) -> None:
+    assert kquota(cluster, "override", "set", *arguments) == (1, "", f"kquota: {said}\n")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "much"])
+def test_a_value_is_a_number_above_0(cluster: InMemoryCluster, value: str) -> None:
+    with pytest.raises(SystemExit):
+        kquota(
+            cluster,
+            "override",
+            "set",
+            "--user",
+            "a",
+            "--key",
+            "producer_byte_rate",
+            f"--value={value}",
+            *SET[4:],
+        )
+
+
+def test_freeze_needs_a_reason_and_unfreeze_says_what_was(cluster: InMemoryCluster) -> None:
+    assert kquota(cluster, "freeze", "--reason", " ")[0] == 1
+    code, out, _ = kquota(cluster, "freeze", "--reason", "incident 7")
+    said = "frozen since 2026-11-21 05:42:01 UTC by eve: incident 7"
+    assert (code, out) == (0, f"{said}; kquota unfreeze lets it go on\n")
+    assert kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")[0] == 3
+    assert kquota(cluster, "unfreeze")[1] == f"unfrozen: was {said}\n"
+    assert kquota(cluster, "unfreeze")[1] == "it was not frozen\n"
+    assert cluster.of_alice == "1000000"
+
+
+def test_a_rollback_by_a_person_goes_through_while_it_is_frozen(cluster: InMemoryCluster) -> None:
+    kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")
+    [row] = as_json("override", "list", "--config", str(cluster.config))["rows"]
+    kquota(cluster, "freeze", "--reason", "stop")
+    assert kquota(cluster, "enforce", "rollback", row["plan_id"], "--yes")[0] == 0
+    assert cluster.of_alice == "1000000"
+
+
+def test_an_exempt_name_is_refused_from_the_next_look_on(cluster: InMemoryCluster) -> None:
+    before = cluster.policy_file.read_text(encoding="utf-8")
+    code, out, _ = kquota(cluster, "exempt", "add", "--user", "alice")
+    assert (code, out) == (0, f"user alice is exempt now ({cluster.policy_file})\n")
+    assert cluster.policy_file.read_text(encoding="utf-8") == before.replace("users: []", "users: [alice]")
+    assert (
+        kquota(cluster, "exempt", "add", "--user", "alice")[1]
+        == f"user alice was exempt before ({cluster.policy_file})\n"
+    )
+    assert as_json("exempt", "list", "--config", str(cluster.config))["rows"] == [
+        {"kind": "user", "name": "alice"}
+    ]
+    code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")
+    assert code == 3
+    assert "exempt by alice" in out
+    assert kquota(cluster, "exempt", "remove", "--user", "alice")[0] == 0
+    assert cluster.policy_file.read_text(encoding="utf-8") == before
+    assert kquota(cluster, "exempt", "remove", "--user", "alice")[2] == (
+        f"kquota: user alice is not in exempt.users of {cluster.policy_file}\n"
+    )
+
+
+def test_a_name_that_nobody_has_ever_seen_needs_force(cluster: InMemoryCluster) -> None:
+    code, _, err = kquota(cluster, "exempt", "add", "--client", "elt")
+    assert code == 1
+    assert (
+        err
+        == "kquota: exempt.client_ids: 'elt' is not known, did you mean 'etl'?; --force adds it all the same\n"
+    )
+    assert kquota(cluster, "exempt", "add", "--client", "etl")[0] == 0  # in usage
+    assert kquota(cluster, "exempt", "add", "--client", "elt", "--force")[0] == 0
+    assert kquota(cluster, "exempt", "add", "--pattern", "mm-(")[0] == 1
+    assert kquota(cluster, "exempt", "add", "--pattern", "mm-.*")[0] == 0
+    rows = as_json("exempt", "list", "--config", str(cluster.config))["rows"]
+    assert [tuple(row.values()) for row in rows] == [
+        ("client", "etl"),
+        ("client", "elt"),
+        ("pattern", "mm-.*"),
+    ]
+
+
+def test_a_terminal_that_lacks_a_character_is_told_its_escape(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    assert main(["freeze", "--reason", "wegen Stö\x1b[2J", "--config", str(cluster.config)]) == 0
+    assert rb"by eve: wegen St\xf6\x1b[2J; kquota unfreeze lets it go on" in raw.getvalue()

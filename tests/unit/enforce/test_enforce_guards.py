@@ -1,0 +1,160 @@
+"""Each guard keeps one thing from happening, when a change is planned or right before it is sent.
+
+`python -m tests.without_guards` takes one guard away at a time and shows which of these tests then fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import pytest
+
+from kquota_spark.enforce.changes import Mode, Quota
+from kquota_spark.enforce.guard_settings import Exempt
+from kquota_spark.enforce.in_memory import InMemoryTarget
+from kquota_spark.enforce.ports import Held
+from kquota_spark.enforce.situation import Situation
+from tests.support.enforcement.enforced_world import (
+    ALICE,
+    BOB,
+    DAY_MS,
+    NOW_MS,
+    SETTINGS,
+    World,
+    events,
+    evidence,
+    proposal,
+    situation,
+)
+
+SENT = ["planned", "sending", "applied"]
+
+
+def test_a_change_that_no_guard_objects_to_is_made() -> None:
+    world = World()
+    assert events(world.enforce(proposal(3e6))) == SENT
+    assert world.value() == 3e6
+
+
+def test_mode_a_policy_that_is_off_plans_nothing() -> None:
+    world = World()
+    world.mode = Mode.OFF
+    assert events(world.enforce(proposal())) == ["refused by mode"]
+
+
+def test_mode_a_policy_that_only_observes_plans_and_sends_nothing() -> None:
+    world = World()
+    world.mode = Mode.OBSERVE
+    assert events(world.enforce(proposal())) == ["planned"]
+    assert world.value() == 4e6
+
+
+def test_mode_what_was_approved_is_not_sent_after_the_mode_was_lowered() -> None:
+    world = World()
+    world.mode = Mode.APPROVE
+    plan = world.enforcer().plan([proposal()], situation(), NOW_MS)
+    world.enforcer().approve(plan.plan_id, "ann", NOW_MS)
+    world.mode = Mode.OBSERVE
+    assert events(world.enforcer().apply(plan.plan_id, situation(), NOW_MS)) == ["refused by mode"]
+    assert world.value() == 4e6
+
+
+@pytest.mark.parametrize(
+    ("decided_ms", "rules_ms"), [(None, 0), (0, None), (-120_001, 0), (0, -120_001)]
+)  # ms from now; the oldest that is fresh is 2 min
+def test_stale_decisions_or_rules_change_nothing(decided_ms: int | None, rules_ms: int | None) -> None:
+    world = World()
+    decided, rules = (None if ms is None else NOW_MS + ms for ms in (decided_ms, rules_ms))
+    known = Situation(decided, rules, is_view_whole=True)
+    assert events(world.enforce(proposal(), known=known)) == ["refused by stale"]
+    fresh = Situation(NOW_MS - 120_000, NOW_MS - 120_000, True)
+    later = replace(proposal(), evidence=evidence(NOW_MS + 1))
+    assert events(world.enforce(later, known=fresh)) == SENT
+
+
+def test_stale_an_approved_plan_is_sent_within_a_day() -> None:
+    for age_ms, expected in ((DAY_MS, ["sending", "applied"]), (DAY_MS + 1, ["refused by stale"])):
+        world = World()
+        world.mode = Mode.APPROVE
+        plan = world.enforcer().plan([proposal()], situation(), NOW_MS)
+        world.enforcer().approve(plan.plan_id, "ann", NOW_MS + age_ms)
+        found = world.enforcer().apply(plan.plan_id, situation(NOW_MS + age_ms), NOW_MS + age_ms)
+        assert events(found) == expected
+
+
+def test_stale_a_change_whose_time_is_over_is_not_made() -> None:
+    assert events(World().enforce(proposal(lasts_ms=0))) == ["refused by stale"]
+
+
+def test_partial_view_changes_nothing() -> None:
+    world = World()
+    partial = Situation(NOW_MS, NOW_MS, False, ("nothing was heard of broker 2",))
+    (row,) = world.enforce(proposal(), known=partial)
+    assert (row.guard, row.detail) == ("partial", "nothing was heard of broker 2")
+
+
+@pytest.mark.parametrize(("certain", "expected"), [(57, SENT), (56, ["refused by uncertain"])])
+def test_uncertain_decisions_change_nothing(certain: int, expected: list[str]) -> None:
+    # 57 / 60 = 95 %
+    wanted = replace(proposal(), evidence=evidence(certain=certain))
+    assert events(World().enforce(wanted)) == expected
+
+
+def test_uncertain_a_change_without_decisions_is_not_made() -> None:
+    wanted = replace(proposal(), evidence=replace(evidence(), seconds=0, certain_seconds=0))
+    assert events(World().enforce(wanted)) == ["refused by uncertain"]
+
+
+@pytest.mark.parametrize("exempt", [Exempt(users=("alice",)), Exempt(patterns=("al.*",))])
+def test_exempt_names_are_not_touched(exempt: Exempt) -> None:
+    world = World(exempt=exempt)
+    rows = world.enforce(proposal(), proposal(quota=BOB))
+    assert events(rows) == ["refused by exempt", *SENT]
+    assert (world.value(ALICE), world.value(BOB)) == (4e6, 3e6)
+
+
+class SomebodyElses(InMemoryTarget):
+    """A cluster where another tool manages the quotas."""
+
+    def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
+        return {quota: replace(held, owner="strimzi") for quota, held in super().read(quotas).items()}
+
+
+def test_owner_what_another_tool_manages_is_not_touched() -> None:
+    world = World()
+    world.target = SomebodyElses(world.leases, world.cluster.nodes)
+    (row,) = world.enforce(proposal())
+    assert (row.guard, row.detail) == ("owner", "managed by strimzi")
+
+
+def test_owner_what_the_policy_file_gives_to_a_tool_is_not_touched() -> None:
+    world = World(replace(SETTINGS, owners={"terraform": ("clients/.*",), "strimzi": ("users/al.*",)}))
+    plan = world.enforcer().plan([proposal(), proposal(quota=BOB)], situation(), NOW_MS)
+    assert [(row.guard, row.detail) for row in plan.entries] == [("owner", "managed by strimzi"), (None, "")]
+
+
+@pytest.mark.parametrize(("edited_ms", "expected"), [(-10_000, SENT), (-9_999, ["refused by owner"])])
+def test_owner_what_was_edited_after_the_evidence_is_not_touched(edited_ms: int, expected: list[str]) -> None:
+    # The evidence ends ten seconds ago. The edit may have set the very value that was there before.
+    known = situation(edited_at_ms={ALICE: NOW_MS + edited_ms})
+    assert events(World().enforce(proposal(), known=known)) == expected
+
+
+def test_changed_another_value_than_the_decision_was_based_on_stays() -> None:
+    world = World()
+    world.set(ALICE, 5e6)
+    assert events(world.enforce(proposal(3e6, 4e6))) == ["refused by changed"]
+    assert world.value() == 5e6
+
+
+def test_changed_between_plan_and_apply_an_operator_wins() -> None:
+    world = World()
+    plan = world.enforcer().plan([proposal(3e6, 4e6)], situation(), NOW_MS)
+    world.set(ALICE, 5e6)
+    assert events(world.enforcer().apply(plan.plan_id, situation(), NOW_MS)) == ["refused by changed"]
+    assert world.value() == 5e6
+
+
+def test_changed_nothing_is_written_where_it_is_so_already() -> None:
+    assert events(World().enforce(proposal(4e6, 4e6))) == ["refused by changed"]

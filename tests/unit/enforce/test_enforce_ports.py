@@ -1,0 +1,72 @@
+"""The ports in memory keep the contract of the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.in_memory import (
+    InMemoryLease,
+    InMemoryLeases,
+    InMemoryLedger,
+    InMemorySwitch,
+    InMemoryTarget,
+)
+from kquota_spark.enforce.ports import Lease, Ledger, QuotaTarget, Switch
+from kquota_spark.model.entities import Entity
+from tests.support.enforcement.enforcement_ports_contract import (
+    LEASE_CLAIMS,
+    LEDGER_CLAIMS,
+    SWITCH_CLAIMS,
+    TARGET_CLAIMS,
+    TargetUnderTest,
+)
+
+
+class MemoryUnderTest:
+    def __init__(self) -> None:
+        self._leases = InMemoryLeases()
+        self._target = InMemoryTarget(self._leases)
+        self.target: QuotaTarget = self._target
+        self.fencing = self._leases.take("us")
+
+    def edit(self, quota: Quota, value: float | None) -> None:
+        self._target.set_text(quota, None if value is None else str(value))
+
+    def add_credential(self, user: str) -> None:
+        self._target.nodes.setdefault(str(Entity(user=user)), {})["SCRAM-SHA-256"] = "salt=c2FsdA=="
+
+    def all_of(self, entity: Entity) -> object:
+        node = self._target.nodes.get(str(entity))
+        return None if node is None else dict(node)
+
+    def credentials_of(self, user: str) -> object:
+        return self._target.nodes[str(Entity(user=user))]["SCRAM-SHA-256"]
+
+    def lose_lease(self) -> None:
+        self._leases.take("them")
+
+
+@pytest.mark.parametrize("claim", TARGET_CLAIMS)
+def test_target(claim: Callable[[TargetUnderTest, str], None]) -> None:
+    claim(MemoryUnderTest(), "alice")
+
+
+@pytest.mark.parametrize("claim", LEDGER_CLAIMS)
+def test_ledger(claim: Callable[[Callable[[], Ledger]], None]) -> None:
+    ledger = InMemoryLedger()
+    claim(lambda: ledger)
+
+
+@pytest.mark.parametrize("claim", LEASE_CLAIMS)
+def test_lease(claim: Callable[[Lease, Lease], None]) -> None:
+    leases = InMemoryLeases()
+    claim(InMemoryLease(leases, "one"), InMemoryLease(leases, "two"))
+
+
+@pytest.mark.parametrize("claim", SWITCH_CLAIMS)
+def test_switch(claim: Callable[[Switch, Switch], None]) -> None:
+    switch = InMemorySwitch()
+    claim(switch, switch)

@@ -1,0 +1,219 @@
+"""Maintenance of real tables: which dates go, which files stay for whom, and what a dry run leaves alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kquota_spark.config.settings import Duration, Maintain, Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.maintain import Step, maintain
+from tests.support.programs.command_output import as_json
+from tests.support.tables.table_rows import decision, request, usage, violation, write_table
+
+DAY_MS = 86_400_000
+TODAY = date(2026, 11, 21)
+NOW_MS = 1_795_262_400_000
+"""2026-11-21 12:00:00 UTC."""
+MAKE: dict[str, tuple[Callable[..., dict[str, Any]], str]] = {
+    "usage": (usage, "second"),
+    "decisions": (decision, "second"),
+    "violations": (violation, "start_time"),
+}
+
+
+def _day(ago: int) -> date:
+    return TODAY - timedelta(days=ago)
+
+
+def _settings(root: Path, **changed: Any) -> Settings:
+    kept = {"requests": Duration(2 * DAY_MS), "usage": Duration(5 * DAY_MS)}
+    return Settings(
+        cluster_id="demo",
+        tables=str(root / "tables"),
+        checkpoints=str(root / "checkpoints"),
+        maintain=Maintain(**{"retention": kept, "file_retention": Duration(0), **changed}),
+    )
+
+
+def _two_files_a_day(root: Path, days: int) -> None:
+    tables = root / "tables"
+    for ago in reversed(range(days)):
+        noon = datetime.combine(_day(ago), datetime.min.time(), UTC) + timedelta(hours=10)
+        time_ms = round(noon.timestamp() * 1_000)
+        for half in (0, 1):
+            write_table(tables, "requests", request(2 * ago + half, time_ms + half, event_date=_day(ago)))
+            for name, (make, time_column) in MAKE.items():
+                moment = noon + timedelta(seconds=half)
+                write_table(tables, name, make(event_date=_day(ago), **{time_column: moment}))
+
+
+def _read(settings: Settings, hop: str, below: int) -> None:
+    """A checkpoint of a query that has read all versions below this one."""
+    for directory, text in (
+        ("offsets", f"v1\n{{}}\n{json.dumps({'reservoirVersion': below, 'index': -1})}"),
+        ("commits", "v1\n{}"),
+    ):
+        path = Path(settings.checkpoints) / hop / directory
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "0").write_text(text, encoding="utf-8")
+
+
+def _all_read(settings: Settings) -> None:
+    for hop, name in (("measure", "requests"), ("judge", "usage"), ("episodes", "decisions")):
+        _read(settings, hop, _table(settings, name).version() + 1)
+
+
+def _table(settings: Settings, name: str) -> DeltaTable:
+    return DeltaTable(f"{settings.tables}/{name}")
+
+
+def _days_of(settings: Settings, name: str) -> list[date]:
+    rows = _table(settings, name).to_pyarrow_table(columns=["event_date"]).to_pylist()
+    return sorted({row["event_date"] for row in rows})
+
+
+def _files_on_disk(settings: Settings, name: str) -> int:
+    return len(list((Path(settings.tables) / name).rglob("*.parquet"))) - len(
+        list((Path(settings.tables) / name / "_delta_log").glob("*.parquet"))
+    )
+
+
+def test_old_dates_go_closed_ones_are_one_file_and_the_open_one_is_left_alone(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 8)
+    _all_read(settings)
+    before = _table(settings, "usage").to_pyarrow_table().num_rows
+    steps = list(maintain(settings, NOW_MS, is_dry_run=False))
+    # Kept are dates whose last second is not older than the retention: 2 days before noon is in date 2 days ago.
+    assert _days_of(settings, "requests") == [_day(2), _day(1), TODAY]
+    assert _days_of(settings, "usage") == [_day(ago) for ago in (5, 4, 3, 2, 1, 0)]
+    assert before - _table(settings, "usage").to_pyarrow_table().num_rows == 2 * 2
+    # No retention is given for them: nothing goes.
+    assert len(_days_of(settings, "decisions")) == len(_days_of(settings, "violations")) == 8
+    # Two closed dates of one file each, and today's two.
+    assert len(_table(settings, "requests").file_uris()) == 2 + 2
+    assert _files_on_disk(settings, "requests") == 2 + 2
+    assert [step for step in steps if step.table == "requests"] == [
+        *(Step("requests", "delete date", _day(ago).isoformat(), 2) for ago in (7, 6, 5, 4, 3)),
+        *(Step("requests", "compact", _day(ago).isoformat(), 2, "into 1") for ago in (2, 1)),
+        # Five dates of two files that were deleted, two of two that were replaced.
+        Step("requests", "remove files", "", 5 * 2 + 2 * 2),
+    ]
+    again = list(maintain(settings, NOW_MS, is_dry_run=False))
+    # What was removed is still named in the log.
+    assert {step.action for step in again} == {"remove files"}
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 4)
+    _all_read(settings)
+    versions = {name: _table(settings, name).version() for name in ("requests", *MAKE)}
+    told = {(step.table, step.action, step.date) for step in maintain(settings, NOW_MS, is_dry_run=True)}
+    assert versions == {name: _table(settings, name).version() for name in ("requests", *MAKE)}
+    assert _files_on_disk(settings, "requests") == 8
+    assert {(name, action) for name, action, _ in told if name == "requests"} == {
+        ("requests", "delete date"),
+        ("requests", "compact"),
+        ("requests", "remove files"),
+    }
+    done = {(step.table, step.action, step.date) for step in maintain(settings, NOW_MS, is_dry_run=False)}
+    assert done == told
+
+
+def test_files_stay_as_long_as_a_query_has_to_read_them(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 3)
+    _all_read(settings)
+    now_ms = time.time_ns() // 1_000_000 + 1_000  # later than the commits that we have just made
+    # MEASURE stands at version 2 of seven: it still wants the files of that commit, which compaction replaces.
+    _read(settings, "measure", 2)
+    steps = [step for step in maintain(settings, now_ms, is_dry_run=False) if step.table == "requests"]
+    (kept,) = [step for step in steps if step.action == "remove files"]
+    assert (kept.files, kept.note.startswith("kept: measure is ")) == (0, True)
+    assert _files_on_disk(settings, "requests") > len(_table(settings, "requests").file_uris())
+    _read(settings, "measure", _table(settings, "requests").version() + 1)
+    steps = [step for step in maintain(settings, now_ms, is_dry_run=False) if step.table == "requests"]
+    assert [(step.action, step.note) for step in steps] == [("remove files", "")]
+    assert _files_on_disk(settings, "requests") == len(_table(settings, "requests").file_uris())
+
+
+def test_files_younger_than_their_retention_stay(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, file_retention=Duration(DAY_MS))
+    _two_files_a_day(tmp_path, 3)
+    _all_read(settings)
+    steps = list(maintain(settings, NOW_MS, is_dry_run=False))
+    assert [step.files for step in steps if step.action == "remove files"] == [0, 0, 0, 0]
+    assert _files_on_disk(settings, "usage") == 6 + 2  # two closed dates were compacted
+
+
+def test_dates_that_a_query_has_not_judged_are_open(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 8)
+    _all_read(settings)
+    # JUDGE has read the four files of the first two dates (versions 1 to 4; 0 is the empty table).
+    _read(settings, "judge", 5)
+    steps = [step for step in maintain(settings, NOW_MS, is_dry_run=False) if step.files]
+    assert {step.date for step in steps if step.date} == {_day(7).isoformat()}
+
+
+def test_each_closed_date_is_rolled_up_before_anything_goes(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 4)
+    _all_read(settings)
+    seen: list[tuple[date, int]] = []
+
+    def roll_up(settings: Settings, day: date) -> None:
+        seen.append((day, len(_days_of(settings, "requests"))))
+
+    list(maintain(settings, NOW_MS, is_dry_run=True, roll_ups=(roll_up,)))
+    assert seen == []
+    list(maintain(settings, NOW_MS, is_dry_run=False, roll_ups=(roll_up,)))
+    assert seen == [(_day(3), 4), (_day(2), 4), (_day(1), 4)]
+
+
+def test_what_cannot_be_maintained_is_said_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^nothing to maintain: no second under .* has been judged yet$"):
+        list(maintain(_settings(tmp_path), NOW_MS, is_dry_run=False))
+    settings = _settings(tmp_path, retention={"decision": Duration(1)})
+    with pytest.raises(
+        UserError, match=r"^maintain\.retention\.decision: no table with dates, expected one of"
+    ):
+        list(maintain(settings, NOW_MS, is_dry_run=False))
+
+
+def test_with_jmx_alone_dates_before_the_newest_are_closed(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    tables = tmp_path / "tables"
+    write_table(tables, "usage", usage(source="jmx"))
+    for ago in (1, 1, 0, 0):
+        write_table(tables, "decisions", decision(event_date=_day(ago), source="jmx"))
+    steps = [step for step in maintain(settings, NOW_MS, is_dry_run=False) if step.table == "decisions"]
+    assert steps[0] == Step("decisions", "compact", _day(1).isoformat(), 2, "into 1")
+    assert [step.action for step in steps] == ["compact", "remove files"]
+
+
+def test_the_command_keeps_the_agreement_of_closed_dates_for_longer_than_their_decisions(
+    tmp_path: Path,
+) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 4)
+    _all_read(settings)
+    config = tmp_path / "kquota.yaml"
+    paths = f"cluster_id: demo\ntables: {settings.tables}\ncheckpoints: {settings.checkpoints}\n"
+    config.write_text(f"{paths}maintain: {{retention: {{decisions: 1 h}}}}\n", encoding="utf-8")
+    as_json("maintain", "--config", str(config))
+    assert _days_of(settings, "agreement") == [_day(3), _day(2), _day(1)]
+    # Two verdicts a day, three days of them kept and one live.
+    judged = {row["event_date"]: row["requests_judged"] for row in as_json(
+        "agreement", "--config", str(config), "--by", "day")["rows"]}  # fmt: skip
+    assert judged == {_day(ago).isoformat(): 2 for ago in range(4)}
+    assert _days_of(settings, "decisions") == [_day(0)]
