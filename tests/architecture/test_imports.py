@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.support.places import ROOT
 
 PACKAGE = ROOT / "kquota_spark"
@@ -88,40 +86,66 @@ def _line_count(file: Path) -> int:
     return len(file.read_text(encoding="utf-8").splitlines())
 
 
-@pytest.mark.parametrize("file", FILES, ids=_name)
-def test_imports_go_down_only(file: Path) -> None:
-    room = _room(file)
-    if room not in OURS:
-        return
-    parts = [name.split(".") for name in _imports(ast.walk(_tree(file)))]
-    rooms = {part[1] for part in parts if part[0] == "kquota_spark" and len(part) > 1}
-    assert rooms <= OURS[room] | ALSO.get(_name(file), set()) | {room, "__version__"}
-    if room in THIRD_PARTY:
-        libraries = {part[0] for part in parts} - set(sys.stdlib_module_names) - {"kquota_spark"}
-        assert libraries <= THIRD_PARTY[room]
+def _functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (
+        node for node in ast.walk(_tree(file)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if _room(file) == "cli"], ids=_name)
-def test_no_command_imports_spark_at_module_level(file: Path) -> None:
-    names = set(_imports(_at_module_level(_tree(file))))
-    assert not {name for name in names if name.partition(".")[0] in {"pyspark", "delta"}}
+def test_imports_go_down_only() -> None:
+    offenders = {}
+    for file in FILES:
+        room = _room(file)
+        if room not in OURS:
+            continue
+        allowed = OURS[room] | ALSO.get(_name(file), set()) | {room, "__version__"}
+        parts = [name.split(".") for name in _imports(ast.walk(_tree(file)))]
+        rooms = {part[1] for part in parts if part[0] == "kquota_spark" and len(part) > 1}
+        if upwards := rooms - allowed:
+            offenders[_name(file)] = upwards
+    assert offenders == {}
 
 
-@pytest.mark.parametrize("file", [*FILES, *JOBS], ids=_name)
-def test_rooms_are_small_and_named_after_their_question(file: Path) -> None:
-    assert file.stem not in NAMELESS
-    assert _line_count(file) <= MOST_FILE_LINES
-    functions = [
-        (node.name, (node.end_lineno or node.lineno) - node.lineno + 1)
-        for node in ast.walk(_tree(file))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+def test_model_and_formats_run_anywhere() -> None:
+    offenders = {}
+    for file in FILES:
+        if _room(file) in THIRD_PARTY:
+            libraries = {name.partition(".")[0] for name in _imports(ast.walk(_tree(file)))}
+            libraries -= sys.stdlib_module_names | {"kquota_spark"} | THIRD_PARTY[_room(file)]
+            if libraries:
+                offenders[_name(file)] = libraries
+    assert offenders == {}
+
+
+def test_no_command_imports_spark_at_module_level() -> None:
+    of_spark = {"pyspark", "delta"}
+    offenders = [
+        f"{_name(file)}: {name}"
+        for file in FILES
+        if _room(file) == "cli"
+        for name in _imports(_at_module_level(_tree(file)))
+        if name.partition(".")[0] in of_spark
     ]
-    assert [(name, lines) for name, lines in functions if lines > MOST_FUNCTION_LINES] == []
+    assert offenders == []
 
 
-@pytest.mark.parametrize("file", TESTS, ids=_name)
-def test_files_of_tests_are_small_too(file: Path) -> None:
-    assert _line_count(file) <= MOST_FILE_LINES
+def test_files_are_named_after_their_question() -> None:
+    assert [_name(file) for file in (*FILES, *JOBS, *TESTS) if file.stem in NAMELESS] == []
+
+
+def test_files_are_short() -> None:
+    lengths = {_name(file): _line_count(file) for file in (*FILES, *JOBS, *TESTS)}
+    assert {name: length for name, length in lengths.items() if length > MOST_FILE_LINES} == {}
+
+
+def test_functions_are_short() -> None:
+    offenders = [
+        f"{_name(file)}: {function.name}, {length} lines"
+        for file in (*FILES, *JOBS)
+        for function in _functions(file)
+        if (length := (function.end_lineno or 0) - function.lineno + 1) > MOST_FUNCTION_LINES
+    ]
+    assert offenders == []
 
 
 def test_every_room_is_known() -> None:

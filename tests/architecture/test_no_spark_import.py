@@ -12,7 +12,7 @@ import pytest
 from tests.support.places import ROOT
 
 PACKAGE = ROOT / "kquota_spark"
-COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
+ALL_COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
 READING = (
     "agreement",
     "agreement_line",
@@ -49,6 +49,8 @@ READING = (
     "usage",
     "whatif",
 )
+NO_SPARK = ("kquota_spark.io.enforcement_input", "kquota_spark.reports.gathering", *ALL_COMMANDS)
+NOTHING_SLOW = ("kquota_spark", *(f"kquota_spark.cli.{name}" for name in READING))
 SPARK = {"pyspark", "delta", "py4j"}
 SLOW = SPARK | {
     "pyarrow",
@@ -63,27 +65,46 @@ SLOW = SPARK | {
 }
 
 
-def _loaded_by(code: str, *arguments: str) -> set[str]:
-    """Top-level modules in `sys.modules` of a fresh interpreter after running the code."""
-    program = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+def _run(code: str, *arguments: str) -> str:
+    """What a fresh interpreter prints that runs the code."""
+    program = f"import json, sys\n{code}"
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    return done.stdout
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["kquota_spark", "kquota_spark.io.enforcement_input", "kquota_spark.reports.gathering", *COMMANDS],
-)
-def test_no_command_loads_spark(module: str) -> None:
-    assert not _loaded_by(f"import {module}") & SPARK
+def _loaded_by(code: str, *arguments: str) -> set[str]:
+    """Top-level modules in `sys.modules` of a fresh interpreter after running the code."""
+    last = _run(f"{code}\nprint(json.dumps(sorted(sys.modules)))", *arguments).splitlines()[-1]
+    return {name.partition(".")[0] for name in json.loads(last)}
 
 
-@pytest.mark.parametrize("module", ["kquota_spark", *(f"kquota_spark.cli.{name}" for name in READING)])
-def test_reading_commands_load_nothing_slow_before_they_need_it(module: str) -> None:
-    assert not _loaded_by(f"import {module}") & SLOW
+@pytest.fixture(scope="module")
+def newly_loaded() -> dict[str, list[str]]:
+    """What each module loads that none before it has; one clean interpreter, those that must load least first."""
+    code = """
+import importlib
+loaded = {}
+for module in sys.argv[1:]:
+    before = set(sys.modules)
+    importlib.import_module(module)
+    loaded[module] = sorted({name.partition(".")[0] for name in set(sys.modules) - before})
+print(json.dumps(loaded))
+"""
+    done = _run(code, *dict.fromkeys((*NOTHING_SLOW, *NO_SPARK)))
+    found: dict[str, list[str]] = json.loads(done.splitlines()[0])
+    return found
+
+
+def test_no_command_loads_spark(newly_loaded: dict[str, list[str]]) -> None:
+    assert {*NO_SPARK, *NOTHING_SLOW} == set(newly_loaded)
+    assert {module: bad for module, names in newly_loaded.items() if (bad := SPARK & {*names})} == {}
+
+
+def test_reading_commands_load_nothing_slow_before_they_need_it(newly_loaded: dict[str, list[str]]) -> None:
+    assert {module: bad for module in NOTHING_SLOW if (bad := SLOW & {*newly_loaded[module]})} == {}
 
 
 def test_a_query_needs_duckdb_and_deltalake_only(tmp_path: Path) -> None:
