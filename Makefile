@@ -6,12 +6,12 @@ STAMP := $(VENV)/.setup-done
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench clean
+.PHONY: help setup demo check test test-all lint types bench clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minutes the first time, then a second)
 	@$(BIN)/python -m kquota_spark.embedded.jars conf/ivy.xml
@@ -20,9 +20,16 @@ setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minut
 demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n, SOURCE=jmx, KIND=kraft, ENFORCE=1)
 	@$(BIN)/python -m kquota_spark.embedded.demo
 
-test: setup ## every test, the real broker's and the browser's too
+check: lint types ## style, types and architecture, in less than a minute
+	@$(BIN)/python -m pytest -q tests/architecture
+
+test: check ## what a contributor runs, in less than ten minutes: unit, Spark, and the product on a real cluster of either kind
 	@$(BIN)/python -m tests.tools
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m tests.tiers test --seconds .kquota/test-seconds.json
+
+test-all: check ## every test: all servers, and brokers, executors and drivers that are killed
+	@$(BIN)/python -m tests.tools
+	@$(BIN)/python -m tests.tiers test-all --seconds .kquota/test-all-seconds.json
 
 lint: setup ## ruff: style and format
 	@$(BIN)/ruff check .

@@ -1,11 +1,71 @@
-"""How Hypothesis works in all tests: no claim of them is about how long an example takes."""
+"""How all tests run: one seed that can be repeated, and for each folder its time limit and its workers."""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, core, settings
+
+from tests.support.chance import SEED
+
+pytest_plugins = [
+    "tests.support.clusters.shared",
+    "tests.support.clusters.roads",
+    "tests.support.seconds",
+]
 
 # By default 200 ms an example, and a second for making the first ones: on a machine that pauses, they fail.
 settings.register_profile(
     "kquota", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("kquota")
+core.global_force_seed = SEED  # type: ignore[assignment]
+
+
+class Folder(NamedTuple):
+    """What holds for the tests of a folder."""
+
+    timeout_s: int
+    """Time limit per test: many times what the slowest needs, and short enough to wait for."""
+    is_alone: bool = False
+    """Whether its tests need the machine for themselves, because they judge the times of a broker."""
+    group: str = ""
+    """Tests of one group share a worker, because they share servers; empty: each file is a group of its own."""
+
+
+FOLDERS = {
+    "architecture": Folder(60),
+    "unit": Folder(60),
+    "property": Folder(60),
+    "programs": Folder(180),
+    "spark": Folder(300, group="spark"),
+    "smoke": Folder(600, is_alone=True),
+    "integration": Folder(300, group="clusters"),
+    "fault": Folder(600, is_alone=True),
+}
+_HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist looks for the groups next
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each test gets what its folder says, unless it says otherwise itself."""
+    for item in items:
+        folder = FOLDERS[item.path.relative_to(_HERE).parts[0]]
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(folder.timeout_s))
+        if folder.is_alone:
+            item.add_marker(pytest.mark.alone)
+        item.add_marker(pytest.mark.xdist_group(folder.group or item.path.stem))
+
+
+def pytest_report_header() -> str:
+    """The seed stands above the tests, so that a run can be repeated whatever failed."""
+    return f"KQUOTA_SEED={SEED} repeats what is drawn"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """And below them, where the failures are."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"KQUOTA_SEED={SEED} repeats what was drawn")

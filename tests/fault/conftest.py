@@ -1,23 +1,21 @@
-"""One cluster with one topic, and one untroubled run of the audit, for all tests of faults."""
+"""One topic of the shared cluster, and one untroubled run of the audit, for all tests of faults."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from tests.support.clusters.audited_topic import configured, fill, finish
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with embedded_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        fill(running)
-        yield running
+def cluster(running_with_zookeeper: Cluster) -> Cluster:
+    fill(running_with_zookeeper)
+    return running_with_zookeeper
 
 
 @dataclass(frozen=True)

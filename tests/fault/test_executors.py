@@ -21,8 +21,6 @@ from tests.support.clusters.audited_topic import (
     started,
 )
 
-pytestmark = pytest.mark.integration
-
 ON_TWO_EXECUTORS = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g", "--driver-memory", "2g")
 
 
@@ -41,7 +39,6 @@ def _executors(group: int) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.timeout(1_800)
 def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
     cluster: Cluster, calm: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,12 +46,12 @@ def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
     config = configured(tmp_path / "spread", cluster)
     process = started(config, *ON_TWO_EXECUTORS)
     try:
-        # The second micro-batch of INGEST has begun: both executors are at work.
+        # The second micro-batch of INGEST has begun, and work is left for both executors.
         second = tmp_path / "spread" / "checkpoints" / "ingest" / "offsets" / "1"
-        assert wait_for(lambda: second.exists() or process.poll() is not None, within_s=BEGUN_WITHIN_S)
-        executors = _executors(process.pid)
-        assert len(executors) == 2
-        os.kill(executors[0], signal.SIGKILL)
+        assert wait_for(
+            lambda: second.exists() and len(_executors(process.pid)) >= 2, within_s=BEGUN_WITHIN_S
+        )
+        os.kill(_executors(process.pid)[0], signal.SIGKILL)
         log = tmp_path / "spread" / "audit.log"
         assert process.wait(RUN_S) == 0, log.read_text(encoding="utf-8")[-3_000:]
     finally:

@@ -7,8 +7,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import pytest
-
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
@@ -21,12 +19,9 @@ from tests.support.clusters.audited_topic import (
     started,
 )
 
-pytestmark = pytest.mark.integration
-
 ONCE = ("audit.py", "--once")
 
 
-@pytest.mark.timeout(1_800)
 def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_line(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import signal
 import subprocess
 import threading
@@ -13,24 +11,23 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.ports import free_ports
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
 from kquota_spark.io.graceful_stop import STOP_S
 from tests.fault.conftest import Run
+from tests.support.chance import drawn
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
+    ENDLESS,
     assert_equal_tables,
     configured,
     finish,
+    is_at_work,
     started,
 )
 from tests.support.programs.exposition_format import parsed_exposition
-
-pytestmark = pytest.mark.integration
 
 SCRAPES = 200
 PAUSE_S = 20.0
@@ -40,13 +37,11 @@ PAUSE_S = 20.0
 def _stopped(config: Path, send: Callable[[subprocess.Popen[bytes]], None], after_s: float) -> int:
     """Start the job, stop it so long after a query began; the exit code, in bounded time."""
     began_s = time.time()
-    process = started(config)
+    process = started(config, job=ENDLESS)
     try:
-        assert wait_for(
-            lambda: _has_begun(config, began_s) or process.poll() is not None, within_s=BEGUN_WITHIN_S
-        )
+        # Before a query has begun, Ctrl-C ends a JVM that nobody holds, with 130.
+        assert wait_for(lambda: is_at_work(config, "*", began_s), within_s=BEGUN_WITHIN_S)
         time.sleep(after_s)
-        assert process.poll() is None, "the job has ended before the signal: nothing was tested"
         send(process)
         return process.wait(STOP_S + PAUSE_S)
     finally:
@@ -54,24 +49,10 @@ def _stopped(config: Path, send: Callable[[subprocess.Popen[bytes]], None], afte
         process.wait()
 
 
-def _has_begun(config: Path, since_s: float) -> bool:
-    """Whether a query of this run has: before that Ctrl-C ends a JVM that nobody holds, with 130."""
-    for query in (config.parent / "checkpoints").glob("*/"):
-        for directory, _, names in os.walk(query):
-            for name in names:
-                with contextlib.suppress(FileNotFoundError):  # it was written under a name for the moment
-                    if Path(directory, name).stat().st_mtime > since_s:
-                        return True
-    return False
-
-
-@pytest.mark.timeout(1_800)
 def test_sigterm_to_spark_submit_then_ctrl_c_leave_every_table_as_an_untroubled_run_does(
     cluster: Cluster, calm: Run, tmp_path: Path
 ) -> None:
-    seed = int(os.environ.get("KQUOTA_SEED", random.randrange(2**32)))
-    print(f"seed {seed} (KQUOTA_SEED repeats it)")
-    moments = random.Random(seed)
+    moments = drawn()
     [port] = free_ports(1)
     config = configured(tmp_path / "stopped", cluster, f"metrics: {{port: {port}}}")
 

@@ -1,4 +1,4 @@
-"""A ZooKeeper for all tests of the watch, and a client, settings and watchers in a chroot of each test."""
+"""A client, settings and watchers in a chroot of each test, in the ZooKeeper of the shared cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.watch import Watcher
 
@@ -19,10 +19,10 @@ _NUMBERS = itertools.count(1)
 _STARTED_WITHIN_S = 60.0
 
 
-@pytest.fixture(scope="package")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with embedded_cluster(tmp_path_factory.mktemp("zookeeper"), brokers=0) as running:
-        yield running
+@pytest.fixture(scope="session")
+def zookeeper(running_with_zookeeper: Cluster) -> Cluster:
+    """That of the shared cluster, whose own nodes are outside all chroots of tests."""
+    return running_with_zookeeper
 
 
 @pytest.fixture

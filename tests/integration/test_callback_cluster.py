@@ -29,7 +29,7 @@ from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.watch_leaders import leaders_of
 from tests.support.places import DATA, ROOT
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.alone  # the times that a broker logs are judged
 
 _IVY = DATA / "ivy-callback.xml"
 TOPIC, LOG_TOPIC = "pay_orders", "kquota.request-log"
@@ -131,7 +131,6 @@ def _tally(root: Path) -> dict[tuple[Any, ...], Any]:
     return {(broker_id, tags): found for broker_id, tags, *found in rows}
 
 
-@pytest.mark.timeout(1_200)
 def test_a_partition_based_callback_is_audited_as_the_brokers_run_it(tmp_path: Path) -> None:
     settings = BrokerSettings(
         users=BROKERS.users, properties=BROKERS.properties, class_path=ensure_jars(_IVY).broker

@@ -20,11 +20,9 @@ from kquota_spark.io.quota_admin import QuotaAdmin
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Default, Entity
 from kquota_spark.model.entity_filter import ANY, AnyName, EntityFilter, EntityType
 from kquota_spark.model.quota_types import QuotaKey
-from tests.integration.test_quota_roads import ROADS, Clusters, clusters
+from tests.support.clusters.roads import ROADS, Clusters
 from tests.support.programs.command_output import run
 
-__all__ = ["clusters"]
-pytestmark = pytest.mark.integration
 DN = "CN=app,OU=x"
 
 

@@ -14,8 +14,6 @@ from kquota_spark.embedded import detached
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
 
-pytestmark = pytest.mark.integration
-
 
 def test_detached_up_repair_down_and_topics_that_stay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

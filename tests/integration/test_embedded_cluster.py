@@ -27,8 +27,6 @@ from kquota_spark.errors import UserError
 from tests.support.clusters.pressing import sending
 from tests.support.clusters.waiting import until_brokers_act
 
-pytestmark = pytest.mark.integration
-
 # Names and a password that break a JAAS line or a properties file if they are not quoted and escaped.
 USERS = {"alice": "a", "team:pay+ments@corp": 'p"w\\2 ü', "CN=app-1,OU=x": "it's; =#!"}
 

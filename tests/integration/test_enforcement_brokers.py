@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 
 from kquota_spark.config.settings import Duration, Enforcement, Kafka, Quotas, Settings
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import set_quota
-from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Outcome
@@ -22,8 +20,6 @@ from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.scram_users import broker_client, set_credential
-
-pytestmark = pytest.mark.integration
 
 PRODUCER, PERCENT = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 PASSWORD = "scram-canary"
@@ -38,16 +34,8 @@ CHANGES: list[tuple[Quota, float | None]] = [
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One broker that takes passwords of SASL/PLAIN, and of SCRAM: those are in ZooKeeper."""
-    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-    properties = {
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": scram,
-    }
-    settings = BrokerSettings(users={"alice": "alice's password"}, properties=properties)
-    with embedded_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as running:
-        yield running
+def cluster(sasl_cluster: Cluster) -> Cluster:
+    return sasl_cluster
 
 
 def settings_of(cluster: Cluster, tables: Path) -> Settings:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kazoo.client import KazooClient, TransactionRequest
 
 from kquota_spark.config.settings import Settings
@@ -21,8 +20,6 @@ from kquota_spark.io.zookeeper_target import ZooKeeperTarget
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
-
-pytestmark = pytest.mark.integration
 
 QUOTA = Quota(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE)
 

@@ -13,9 +13,8 @@ import pytest
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Enforcement, Settings
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
-from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Lease, Outcome
@@ -37,8 +36,6 @@ from tests.support.enforcement.enforcement_ports_contract import (
     fencing_of,
 )
 
-pytestmark = pytest.mark.integration
-
 LEASE_S = 30
 """No pause of a busy machine ends it."""
 SHORT_LEASE_S = 5
@@ -46,9 +43,8 @@ SHORT_LEASE_S = 5
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with embedded_cluster(tmp_path_factory.mktemp("cluster"), settings=BrokerSettings(kraft=True)) as running:
-        yield running
+def cluster(kraft_cluster: Cluster) -> Cluster:
+    return kraft_cluster
 
 
 def configured(cluster: Cluster, root: Path, lease_s: int) -> Path:

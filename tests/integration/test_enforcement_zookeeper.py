@@ -32,8 +32,6 @@ from tests.support.enforcement.enforcement_ports_contract import (
     fencing_of,
 )
 
-pytestmark = pytest.mark.integration
-
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT = QuotaKey.REQUEST_PERCENTAGE
 SCRAM = "salt=c2FsdA==,stored_key=a/b+c==,server_key=d,iterations=4096"

@@ -13,13 +13,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD
 from tests.bench.lines import QUOTAS, START_MS, Line, lines
 from tests.support.clusters.audited_topic import finish
-
-pytestmark = pytest.mark.integration
 
 TOPIC = "kquota.expiring"
 LINES_PER_S = 50
@@ -35,10 +33,9 @@ stream: {{allowed_lateness: 5 s}}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with embedded_cluster(tmp_path_factory.mktemp("expiring")) as running:
-        create_topics(running, {TOPIC: 2})
-        yield running
+def cluster(zookeeper_cluster: Cluster) -> Cluster:
+    create_topics(zookeeper_cluster, {TOPIC: 2})
+    return zookeeper_cluster
 
 
 def fill(cluster: Cluster, written: Iterator[Line], count: int) -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kquota_spark.config.loader import load_settings
@@ -24,8 +23,6 @@ from kquota_spark.io.tables import query
 from tests.support.clusters.pressing import sending
 from tests.support.clusters.waiting import until
 from tests.support.places import ROOT
-
-pytestmark = pytest.mark.integration
 
 LIMIT = 100_000
 # A quoted client id, and one whose limit is of another level.
@@ -94,7 +91,6 @@ def _load_until_it_shows(cluster: Cluster) -> None:
     results.result()
 
 
-@pytest.mark.timeout(1_200)
 def test_a_cluster_without_a_request_log_is_audited_from_jmx(tmp_path: Path) -> None:
     with embedded_cluster(tmp_path / "cluster", settings=BrokerSettings(jolokia=True)) as cluster:
         create_topics(cluster, {"orders": 1, "jmx": 1})

@@ -19,8 +19,6 @@ from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
 from tests.support.clusters.pressing import throttle_ms
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:

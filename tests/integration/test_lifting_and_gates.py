@@ -14,8 +14,8 @@ from confluent_kafka.admin._resource import ResourceType
 
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.settings import Quotas, Settings
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.quotas import DEFAULT, remove_quota, set_quota
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.embedded.zookeeper import connected
@@ -24,9 +24,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.decision_follower import FollowedGate
 from kquota_spark.io.decision_publisher import DecisionPublisher
 from kquota_spark.io.decision_topic import Connection, ensure_topic
-from kquota_spark.io.quota_admin import Named
 from kquota_spark.io.stored_rules import stored_rules
-from kquota_spark.io.zookeeper_quotas import zookeeper_quotas
 from kquota_spark.model.apis import Api
 from kquota_spark.model.combining import Applied
 from kquota_spark.model.govern import RuleGovernor
@@ -37,27 +35,20 @@ from kquota_spark.model.sampled_rate import RateConfig
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.pressing import throttle_ms
 from tests.support.clusters.quota_nodes import until_in_force
+from tests.support.clusters.shared import without_quotas
 from tests.support.clusters.waiting import WITHIN_S, until, until_brokers_act
-
-pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with embedded_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        create_topics(running, {"orders": 1})
-        yield running
+def cluster(zookeeper_cluster: Cluster) -> Cluster:
+    return zookeeper_cluster
 
 
 @pytest.fixture(autouse=True)
 def no_quotas_afterwards(cluster: Cluster) -> Iterator[None]:
     """What a test has set is gone before the next one, and its broker knows it."""
     yield
-    quotas = Quotas(zookeeper_connect=cluster.zookeeper_connect)
-    with zookeeper_quotas(quotas, named=Named(), on_problem=print) as nodes:
-        for entity, values in nodes.read().items():
-            assert nodes.alter(entity, dict.fromkeys(values)) is None
-    until_brokers_act(cluster)
+    without_quotas(cluster)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,19 +9,15 @@ import pytest
 
 from kquota_spark.cli.main import main
 from kquota_spark.embedded.admin_quotas import alter_quota
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
-from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.io.quota_admin import QuotaAdmin
 from kquota_spark.model.entities import DEFAULT
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with embedded_cluster(tmp_path_factory.mktemp("cluster"), settings=BrokerSettings(kraft=True)) as running:
-        yield running
+def cluster(kraft_cluster: Cluster) -> Cluster:
+    return kraft_cluster
 
 
 @pytest.fixture

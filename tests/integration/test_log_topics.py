@@ -21,19 +21,16 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from kquota_spark.config.loader import load_settings
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.ports import free_ports
-from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.preflight import before_checks
+from tests.support.clusters.shared import CANARY
 from tests.support.logs.envelope_samples import LINES, sample
 from tests.support.logs.log_lines import T0_MS
 from tests.support.places import ROOT
 
-pytestmark = pytest.mark.integration
-
 WITHIN_S = 200.0
-CANARY = "canary-\u00e4\"\\ 'x"
 _CONFIG = """\
 tables: {root}/tables
 checkpoints: {root}/checkpoints
@@ -55,13 +52,11 @@ LATER = ("log-broker-3", "rsyslog-file-format.txt")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    chosen = BrokerSettings(users={"auditor": CANARY, "shipper": "s"})
-    with embedded_cluster(tmp_path_factory.mktemp("cluster"), settings=chosen) as running:
-        create_topics(running, {"other": 1, **dict.fromkeys(TOPICS, 1)})
-        for topic, name in {"other": "vector.json", **TOPICS}.items():
-            ship(running, topic, name)
-        yield running
+def cluster(sasl_cluster: Cluster) -> Cluster:
+    create_topics(sasl_cluster, {"other": 1, **dict.fromkeys(TOPICS, 1)})
+    for topic, name in {"other": "vector.json", **TOPICS}.items():
+        ship(sasl_cluster, topic, name)
+    return sasl_cluster
 
 
 def ship(cluster: Cluster, topic: str, name: str) -> None:

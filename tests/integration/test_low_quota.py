@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.quotas import DEFAULT, set_quota
 from kquota_spark.embedded.request_logs import logged_lines
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.tables import query
 from kquota_spark.model.findings import Kind
 from kquota_spark.reports.findings import findings
@@ -24,7 +23,7 @@ from tests.support.clusters.waiting import until, until_brokers_act
 from tests.support.tables.capture_tables import write_requests
 from tests.support.tables.table_rows import usage, write_table
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.alone  # the times that a broker logs are judged
 
 QUOTA = 20_000
 RECORD = b"x" * 20_000
@@ -37,12 +36,10 @@ _THROTTLE = re.compile(rb'"requestApiKey":0,.*"throttleTimeMs":(\d+)')
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with embedded_cluster(tmp_path_factory.mktemp("low-quota")) as running:
-        create_topics(running, {"orders": 1})
-        set_quota(running.zookeeper_connect, client_id=DEFAULT, producer_byte_rate=QUOTA)
-        until_brokers_act(running)
-        yield running
+def cluster(zookeeper_cluster: Cluster) -> Cluster:
+    set_quota(zookeeper_cluster.zookeeper_connect, client_id=DEFAULT, producer_byte_rate=QUOTA)
+    until_brokers_act(zookeeper_cluster)
+    return zookeeper_cluster
 
 
 def confluent(cluster: Cluster, client_id: str, in_flight: int, is_over: threading.Event) -> list[str]:
@@ -113,6 +110,7 @@ def test_obeying_clients_neither_time_out_nor_send_early_and_are_not_accused(
         lambda: reconnecting(cluster, "reconnecting", is_over),
     ]
     request_log = cluster.brokers[0].request_log
+    before = len(logged_lines(request_log))
     with ThreadPoolExecutor(len(runs)) as pool:
         futures = [pool.submit(run) for run in runs]
         try:
@@ -121,7 +119,7 @@ def test_obeying_clients_neither_time_out_nor_send_early_and_are_not_accused(
             is_over.set()
         errors = [error for future in futures for error in future.result()]
     assert errors == []  # nobody timed out
-    write_requests(tmp_path, 1, logged_lines(request_log), 5)
+    write_requests(tmp_path, 1, logged_lines(request_log)[before:], 5)
     write_table(tmp_path, "usage", usage(0, cluster_id="test"))
     settings = Settings(cluster_id="test", tables=str(tmp_path))
     long_throttles, looked_into, early = muted(settings)

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from kquota_spark.config.settings import Quotas
-from kquota_spark.embedded.cluster import embedded_cluster
-from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.formats.exchange import NAMES
 from kquota_spark.io.admin_quotas import admin_quotas
 from kquota_spark.io.cluster_quotas import ClusterQuotas
@@ -27,8 +26,6 @@ from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.model.resolve import resolve
 from tests.support.programs.command_output import run
-
-pytestmark = pytest.mark.integration
 
 PRODUCE, FETCH, REQUEST, MUTATION = QuotaKey
 CONNECTIONS = IpQuotaKey.CONNECTION_CREATION_RATE
@@ -82,12 +79,10 @@ class Running(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
+def running(zookeeper_cluster: Cluster, kraft_cluster: Cluster) -> Iterator[dict[str, Running]]:
     """A cluster of each mode, by its name."""
-    root = tmp_path_factory.mktemp("clusters")
+    old, new = zookeeper_cluster, kraft_cluster
     with ExitStack() as stack:
-        old = stack.enter_context(embedded_cluster(root / "zookeeper"))
-        new = stack.enter_context(embedded_cluster(root / "kraft", settings=BrokerSettings(kraft=True)))
         of_old, of_new = (
             stack.enter_context(
                 admin_quotas(each.bootstrap_servers, {}, timeout_ms=30_000, named=Named("--bootstrap-server"))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from kquota_spark.cli.cluster_choice import address_of_context, opened_cluster, saved_context
-from kquota_spark.config.contexts import Context, Contexts, save_contexts
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.config.contexts import Contexts, save_contexts
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
-from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quota_types import AnyKey
 from tests.support.clusters.config_tree import config_tree
+from tests.support.clusters.roads import ROADS, Clusters
 from tests.support.clusters.scram_users import credentials, set_credential
 from tests.support.clusters.waiting import WITHIN_S
 from tests.support.programs.command_output import run
@@ -30,39 +28,6 @@ from tests.support.quotas.cluster_quotas_contract import (
     PERCENT,
     PRODUCE,
 )
-
-pytestmark = pytest.mark.integration
-
-ROADS = ("zookeeper", "brokers", "kraft")
-
-
-class Clusters(NamedTuple):
-    """Both clusters, and the contexts of the three roads in a file."""
-
-    of_zookeeper: Cluster
-    of_kraft: Cluster
-
-    def of(self, road: str) -> Cluster:
-        return self.of_kraft if road == "kraft" else self.of_zookeeper
-
-
-@pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    root = tmp_path_factory.mktemp("clusters")
-    with (
-        embedded_cluster(root / "zookeeper") as first,
-        embedded_cluster(root / "kraft", settings=BrokerSettings(kraft=True)) as second,
-    ):
-        contexts = {
-            "zookeeper": Context(zookeeper=first.zookeeper_connect),
-            "brokers": Context(bootstrap_server=first.bootstrap_servers),
-            "kraft": Context(bootstrap_server=second.bootstrap_servers),
-        }
-        file = root / "contexts.yaml"
-        save_contexts(file, Contexts(contexts=contexts))
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("KQUOTA_CONTEXTS", str(file))
-            yield Clusters(first, second)
 
 
 class RoadUnderTest:

@@ -6,17 +6,16 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kquota_spark.config.settings import Duration, Quotas, Settings
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.embedded.quotas import DEFAULT, set_quota
-from kquota_spark.embedded.settings import BrokerSettings, java_properties
+from kquota_spark.embedded.settings import java_properties
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import (
@@ -36,8 +35,6 @@ from tests.support.clusters.quota_nodes import until_in_force
 from tests.support.clusters.waiting import WITHIN_S
 from tests.support.places import ROOT
 
-pytestmark = pytest.mark.integration
-
 DN = "CN=a b,OU=*+ü/%"
 CLIENT = "dash board; <x>"
 CLIENTS = "import kafka, kazoo.client"
@@ -55,22 +52,20 @@ QUOTAS = f"""\
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(sasl_cluster: Cluster) -> Cluster:
     """One broker with a login, and a quota on each level."""
-    settings = BrokerSettings(users={"alice": "alice's password"})
-    with embedded_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as running:
-        zookeeper = running.zookeeper_connect
-        set_quota(zookeeper, user="alice", client_id="etl", producer_byte_rate=300_000)
-        set_quota(zookeeper, user="alice", client_id=DEFAULT, producer_byte_rate=200_000)
-        set_quota(zookeeper, user="alice", consumer_byte_rate=100_000)
-        set_quota(zookeeper, user=DN, request_percentage=25.5)
-        set_quota(zookeeper, user=DEFAULT, client_id=CLIENT, producer_byte_rate=5)
-        set_quota(zookeeper, user=DEFAULT, client_id=DEFAULT, controller_mutation_rate=2.5)
-        set_quota(zookeeper, user=DEFAULT, consumer_byte_rate=1_000_000)
-        set_quota(zookeeper, client_id=CLIENT, consumer_byte_rate=7)
-        set_quota(zookeeper, client_id=DEFAULT, consumer_byte_rate=8)
-        set_quota(zookeeper, ip="10.0.0.1", connection_creation_rate=3)
-        yield running
+    zookeeper = sasl_cluster.zookeeper_connect
+    set_quota(zookeeper, user="alice", client_id="etl", producer_byte_rate=300_000)
+    set_quota(zookeeper, user="alice", client_id=DEFAULT, producer_byte_rate=200_000)
+    set_quota(zookeeper, user="alice", consumer_byte_rate=100_000)
+    set_quota(zookeeper, user=DN, request_percentage=25.5)
+    set_quota(zookeeper, user=DEFAULT, client_id=CLIENT, producer_byte_rate=5)
+    set_quota(zookeeper, user=DEFAULT, client_id=DEFAULT, controller_mutation_rate=2.5)
+    set_quota(zookeeper, user=DEFAULT, consumer_byte_rate=1_000_000)
+    set_quota(zookeeper, client_id=CLIENT, consumer_byte_rate=7)
+    set_quota(zookeeper, client_id=DEFAULT, consumer_byte_rate=8)
+    set_quota(zookeeper, ip="10.0.0.1", connection_creation_rate=3)
+    return sasl_cluster
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,6 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.ship import Shipper
 from tests.support.clusters.waiting import WITHIN_S, until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from kquota_spark.io.watched_sources import ZooKeeperSource
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
+from tests.support.chance import drawn
 from tests.support.clusters.quota_nodes import (
     changes,
     known_through_ms,
@@ -30,8 +30,6 @@ from tests.support.clusters.quota_nodes import (
     until_known,
 )
 from tests.support.clusters.waiting import WITHIN_S, until
-
-pytestmark = pytest.mark.integration
 
 
 def test_a_snapshot_of_all_eight_levels(
@@ -165,9 +163,7 @@ def test_an_expired_session_loses_no_edit(
 def test_a_storm_of_edits_ends_in_the_state_of_zookeeper(
     client: KazooClient, settings: Settings, watch: Callable[[Settings], Watcher]
 ) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = drawn()
     watch(settings)
     stopping = threading.Event()
 

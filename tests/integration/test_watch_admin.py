@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,6 @@ from kquota_spark.model.quota_types import AnyKey
 from tests.support.clusters.quota_nodes import known_through_ms, produce_rates, rows, until_known
 from tests.support.clusters.waiting import WITHIN_S, until
 
-pytestmark = pytest.mark.integration
-
 APPLY_LAG_MS = {"zookeeper": 95, "kraft": 0}
 """A KRaft broker acts on an edit at once; one with ZooKeeper after it has heard of it."""
 
@@ -35,9 +34,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    settings = BrokerSettings(kraft=kind == "kraft", users={"alice": "alice's password"})
-    with embedded_cluster(tmp_path_factory.mktemp(kind), settings=settings) as running:
+def cluster(kind: str, sasl_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The shared one with logins; a KRaft node with logins is started for these claims alone."""
+    with ExitStack() as stack:
+        running = sasl_cluster
+        if kind == "kraft":
+            chosen = BrokerSettings(kraft=True, users={"alice": "alice's password"})
+            running = stack.enter_context(embedded_cluster(tmp_path_factory.mktemp(kind), settings=chosen))
         alter_quota(running, {"producer_byte_rate": 1_000.0}, user="a b", client_id=DEFAULT)
         yield running
 

@@ -28,8 +28,6 @@ from tests.support.clusters.quota_nodes import (
 )
 from tests.support.clusters.waiting import WITHIN_S, until
 
-pytestmark = pytest.mark.integration
-
 
 def at(settings: Settings, connect: str, **quotas: object) -> Settings:
     changed = dataclasses.replace(settings.quotas, zookeeper_connect=connect, **quotas)  # type: ignore[arg-type]

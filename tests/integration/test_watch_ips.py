@@ -15,8 +15,6 @@ from kquota_spark.io.watch import Watcher, now_ms
 from tests.support.clusters.quota_nodes import changes, payload, problems, put, rows, until_known
 from tests.support.clusters.waiting import until
 
-pytestmark = pytest.mark.integration
-
 
 def ip_limits(settings: Settings) -> dict[str, float | None]:
     last = [row for row in rows(settings, "quota_rules") if row["valid_to"] is None and row["level"] is None]

@@ -30,8 +30,6 @@ from tests.support.clusters.quota_nodes import (
 )
 from tests.support.clusters.waiting import until
 
-pytestmark = pytest.mark.integration
-
 CANARY = "c2FsdA-canary-77"
 SCRAM = f"salt={CANARY},stored_key={CANARY},server_key={CANARY},iterations=4096"
 

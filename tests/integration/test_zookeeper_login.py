@@ -23,8 +23,6 @@ from kquota_spark.io.watch import Watcher
 from tests.support.clusters.quota_nodes import payload, produce_rates, put, refusal
 from tests.support.clusters.waiting import WITHIN_S
 
-pytestmark = pytest.mark.integration
-
 SECRET = "s3cret:canary"
 
 

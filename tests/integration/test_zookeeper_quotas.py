@@ -24,8 +24,6 @@ from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.quota_nodes import payload, put
 from tests.support.quotas.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, PERCENT, PRODUCE
 
-pytestmark = pytest.mark.integration
-
 SCRAM = "salt=c2FsdA==,stored_key=a/b+c==,server_key=d,iterations=4096"
 ALICE = Entity("alice")
 

@@ -15,15 +15,15 @@ from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.simulation.scenario import HOUR_MS, LENGTH_MS, Load, Scenario, draw
 from kquota_spark.enforce.simulation.trial import Trial
 from kquota_spark.model.clients import Client
+from tests.support.chance import SEED
 
-SEED = 1
 SCENARIOS = 300
 
 
 def test_nothing_is_broken_in_random_scenarios() -> None:
     done: list[int] = []
     summary = closed_loop.run(SCENARIOS, SEED, done.append)
-    print(f"seed {SEED}", summary)
+    print(f"KQUOTA_SEED={SEED} repeats it:", summary)
     assert summary.first_broken == ()
     assert (summary.broken, summary.scenarios, done) == (0, SCENARIOS, list(range(1, SCENARIOS + 1)))
     # All that can happen did happen, so that all of it was judged.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 
 import pyarrow as pa
 
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, sampled_batch
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from tests.support.chance import drawn
 from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
 from tests.support.places import DATA
 
-SEED = int(os.environ.get("KQUOTA_FUZZ_SEED") or random.SystemRandom().randrange(2**32))
 MESSAGES = 4_000
 SETTINGS = JmxSettings("demo", {"kafka1": 1}, {}, 256)
 _WORDS = [
@@ -54,8 +53,7 @@ def broken(message: bytes, source: random.Random) -> bytes:
 
 
 def test_no_message_stops_the_query() -> None:
-    print(f"KQUOTA_FUZZ_SEED={SEED}")
-    source = random.Random(SEED)
+    source = drawn()
     real = real_messages()
     values = [broken(source.choice(real), source) for _ in range(MESSAGES)]
     count = len(values)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import gzip
 import json
-import os
 import random
 import re
 from collections import Counter
@@ -20,9 +19,9 @@ import pytest
 
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
 from tests.property.request_log_oracle import Broken, json_facts, text_facts
+from tests.support.chance import drawn
 from tests.support.places import DATA
 
-SEED = int(os.environ.get("KQUOTA_FUZZ_SEED") or random.SystemRandom().randrange(2**32))
 LINES_PER_KIND = 12
 _KIND = re.compile(rb'"requestApiKey":(\d+),"requestApiVersion":(\d+)|apiKey=(\w+), apiVersion=(\d+)')
 _BOUNDARY = re.compile(rb'[,;{}\[\]]"?')
@@ -186,8 +185,7 @@ def _check(line: bytes, found: Request) -> None:
 
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__.strip("_"))
 def test_no_broken_line_becomes_a_request(mutate: Callable[[bytes, random.Random], bytes]) -> None:
-    print(f"KQUOTA_FUZZ_SEED={SEED}")
-    dice, parser, read = random.Random(f"{SEED} {mutate.__name__}"), RequestLogParser(), 0
+    dice, parser, read = drawn(mutate.__name__), RequestLogParser(), 0
     for _ in range(100_000 // len(MUTATIONS) + 1):
         line = mutate(dice.choice(LINES), dice)
         try:
@@ -198,7 +196,7 @@ def test_no_broken_line_becomes_a_request(mutate: Callable[[bytes, random.Random
         try:
             _check(line, found)
         except (Broken, AssertionError) as error:
-            pytest.fail(f"seed {SEED}: {error}: {line!r}")
+            pytest.fail(f"{error}: {line!r}")
     # A fuzzer whose every line is refused would find nothing.
     assert read > 100
 

@@ -6,16 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from kquota_spark.model.sampled_rate import RateConfig
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
 from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def told(broker_id: int | None, ring: str, num: int, size_s: int, **times_ms: int) -> dict[str, Any]:

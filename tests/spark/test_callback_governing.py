@@ -21,8 +21,6 @@ from tests.support.tables.table_rows import T0_MS, usage, write_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 PARTITION_BASED = "kquota_spark.model.group_callbacks:PartitionBasedCallback"
 
 

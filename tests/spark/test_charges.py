@@ -22,8 +22,6 @@ from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_tab
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 OF_REQUESTS = QuotaKey.REQUEST_PERCENTAGE
 ACCEPTED = {"topic_hash": 11, "partitions": 3, "point_kind": int(PointKind.CREATE_TOPIC)}
 REFUSED = {"topic_hash": 12, "partitions": 0, "point_kind": int(PointKind.REFUSED_MUTATION)}

@@ -16,8 +16,6 @@ from tests.support.tables.table_rows import decision, write_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def test_new_decisions_wake_it_once_whatever_their_commits(spark: SparkSession, settings: Settings) -> None:
     tables, looks = Path(settings.tables), list[int]()

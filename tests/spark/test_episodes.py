@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,12 @@ from deltalake import DeltaTable
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.schema.tables import VIOLATIONS
+from tests.support.chance import drawn
 from tests.support.spark.hops import forget_last_commit, only, rows_of, run_hop, settings_at
 from tests.support.tables.table_rows import DAY, T0_MS, decision, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 GAP_S = 3
 
@@ -152,9 +150,7 @@ def test_at_most_20_names_whatever_comes_first(spark: SparkSession, settings: Se
 
 
 def test_the_cut_into_batches_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = drawn()
     seconds = []
     for offset_s in range(60):
         places: list[dict[str, Any]] = [

@@ -22,8 +22,6 @@ from tests.support.tables.table_rows import write_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:

@@ -22,8 +22,6 @@ from tests.support.tables.table_rows import T0_MS, write_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 OF_0_1 = DATA / "tables-0.1"
 WRITTEN = ("usage", "decisions", "violations")
 OF_CERTAINTY = {

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.entities import DEFAULT
 from kquota_spark.model.quota_types import QuotaKey
@@ -17,8 +15,6 @@ from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 FETCH, PERCENT = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 ALL_LEVELS = (

@@ -6,8 +6,6 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pytest
-
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.model.entities import DEFAULT, Entity
@@ -15,14 +13,13 @@ from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
+from tests.support.chance import drawn
 from tests.support.spark.governed_requests import FOREVER_MS, Asked, Found, asked, governed
 from tests.support.spark.hops import CLUSTER, change, write_rules
 from tests.support.tables.table_rows import T0_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 USERS: Sequence[str] = ("alice", "bob", "<default>", "team:pay+ments@corp", "ü ", "")
 CLIENTS: Sequence[str] = ("etl", "app", "<default>", "a/b", "")
@@ -72,9 +69,7 @@ def _expected(book: RuleBook, asked_for: Asked) -> Found:
 
 
 def test_it_answers_as_the_model_does(spark: SparkSession, settings: Settings) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = drawn()
     changes = _random_changes(chance)
     RulesTables(settings.tables, CLUSTER, source="file", apply_lag_ms=0).write_file(changes, 0)
     # And a neighbour with rules of its own over all of it.

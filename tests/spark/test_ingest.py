@@ -6,8 +6,6 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from kquota_spark.formats.request_log import MAX_LINE_BYTES
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from kquota_spark.schema.tables import REQUESTS
@@ -15,8 +13,6 @@ from tests.support.tables.table_rows import T0_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 SETTINGS = IngestSettings(
     cluster_id="demo",

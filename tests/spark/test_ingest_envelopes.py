@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from kquota_spark.formats.log_messages import MessageFormat
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from tests.spark.test_ingest import MESSAGE
@@ -18,8 +16,6 @@ from tests.support.logs.log_lines import T0_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 SETTINGS = IngestSettings("demo", "UTC", 60_000, 5_000, 4_096)
 POSITION = {"kafka_offset", "topic"}

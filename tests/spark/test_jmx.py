@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.io.spark import table, table_stream
 from kquota_spark.model.entities import DEFAULT, Default, IpEntity
@@ -27,8 +25,6 @@ from tests.support.tables.table_rows import T0_MS, decision, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-pytestmark = pytest.mark.spark
 
 _MESSAGES = (
     "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, "

@@ -17,8 +17,6 @@ from tests.support.tables.table_rows import DAY, T0_MS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
 def literal(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:

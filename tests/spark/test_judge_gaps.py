@@ -6,8 +6,6 @@ import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from kquota_spark.model.points import CONTROLLER_ID, PointKind
 from kquota_spark.schema.gap_tables import BROKER_START
 from tests.support.spark.hops import CLUSTER
@@ -16,8 +14,6 @@ from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def test_a_gap_makes_uncertain_until_the_ring_is_full_again(spark: SparkSession, tmp_path: Path) -> None:

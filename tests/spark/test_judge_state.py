@@ -24,6 +24,7 @@ from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs
 from kquota_spark.pipeline.sent import Sent
+from tests.support.chance import drawn
 from tests.support.places import DATA
 from tests.support.spark.hops import only
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
@@ -31,8 +32,6 @@ from tests.support.tables.table_rows import T0_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 CONFIG = RateConfig()
 CONFIGS = Configs(CONFIG, CONFIG)
@@ -54,9 +53,7 @@ def _busy_seconds(chance: random.Random) -> list[list[dict[str, Any]]]:
 
 
 def test_the_cut_into_batches_and_restarts_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    seconds = _busy_seconds(random.Random(seed))
+    seconds = _busy_seconds(drawn())
     whole = judged(spark, settings_with_rules(tmp_path / "1"), [row for rows in seconds for row in rows])
     assert len(whole) == 20 * 3  # alice's two clients share a bucket
     # A commit of 7 seconds and one of a single one; a restart; the rest, in another order.
@@ -104,9 +101,7 @@ def _remembered(spark: SparkSession, settings: Settings) -> list[str]:
 
 @pytest.mark.parametrize("variant", RingVariant)
 def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = drawn()
     config = RateConfig(num_samples=4, window_ms=500, variant=variant)
     configs = Configs(config, config)
     kept, stored = BucketJudge(QuotaType.PRODUCE, configs), BucketJudge(QuotaType.PRODUCE, configs)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pytest
 from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
@@ -19,8 +18,6 @@ from tests.support.spark.judged_usage import used
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 RANDOM_IDS = 20_000
 SECONDS = 20

@@ -8,8 +8,6 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from kquota_spark.config.settings import Settings
 from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.measure import to_usage
@@ -20,8 +18,6 @@ from tests.support.tables.table_rows import DAY, T0_MS, heartbeat, request, unre
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 C1 = zlib.crc32(b"c1")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
@@ -14,8 +13,6 @@ from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_tab
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def version(settings: Settings, name: str) -> int:

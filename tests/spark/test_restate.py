@@ -6,16 +6,13 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from kquota_spark.config.settings import Settings
+from tests.support.chance import drawn
 from tests.support.spark.hops import change, only, rows_of, run_hop, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 RULES = (change("alice", None, 1_000.0), change("bob", None, 700.0))
 HOPS = ("measure", "judge", "episodes")
@@ -61,9 +58,7 @@ def _run(root: Path) -> Settings:
 def test_late_lines_restated_equal_a_run_that_had_them_in_time(spark: SparkSession, tmp_path: Path) -> None:
     from kquota_spark.io.restate import require_closed, restate
 
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rows = _requests(random.Random(seed))
+    rows = _requests(drawn())
     # What comes late: all of seconds 20 to 24, 40 s after its time; bob's pause, with a request in it, too.
     rows.append(request(len(rows), T0_MS + 40_500, user="bob", charged_bytes=90_000))
     late = [row for row in rows if 20 <= (row["record_time_ms"] - T0_MS) // 1_000 < 25]

@@ -22,8 +22,6 @@ from tests.support.spark.replayed_decisions import differences, replayed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 CAPTURE = DATA / "zk39-levels"
 LOGS = sorted((int(path.name.split("-")[1].split(".")[0]), path) for path in CAPTURE.glob("*.log.gz"))
 SHIPPED_MS = 1_795_240_000_000

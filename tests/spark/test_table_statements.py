@@ -14,8 +14,6 @@ from tests.support.tables.table_rows import request, write_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
 
 def test_spark_reads_the_tables_by_name(
     spark: SparkSession, settings: Settings, capsys: pytest.CaptureFixture[str]

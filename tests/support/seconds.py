@@ -1,7 +1,7 @@
 """Where the seconds of a test run go: by folder, by server start, by `spark-submit`.
 
-A plugin of pytest (`-p tests.support.seconds`) adds up the phases of each test and, every tenth of a second, looks
-which programs run under the test run. With `--seconds FILE` it writes both as JSON. `python -m tests.support.seconds
+A plugin of pytest adds up the phases of each test and, every tenth of a second, looks
+which programs run under the test run. `--seconds FILE` makes it write both as JSON. `python -m tests.support.seconds
 NAME=FILE ...` prints such files side by side as Markdown, for docs/testing.md.
 """
 
@@ -10,11 +10,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,6 +148,21 @@ def json_loads_per_s() -> int:
     return round(best)
 
 
+def merged(files: Sequence[Path], target: Path) -> None:
+    """Add up what several runs have written."""
+    whole: dict[str, Any] = {"wall_s": 0.0, "json_loads_per_s": 0, "folders": {}, "programs": {}}
+    for one in (json.loads(file.read_text(encoding="utf-8")) for file in files):
+        whole["wall_s"] += one["wall_s"]
+        whole["json_loads_per_s"] = max(whole["json_loads_per_s"], one["json_loads_per_s"])
+        for part in ("folders", "programs"):
+            for name, figures in one[part].items():
+                known = whole[part].setdefault(name, dict.fromkeys(figures, 0))
+                for figure, value in figures.items():
+                    known[figure] += value
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(whole, indent=1), encoding="utf-8")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--seconds FILE`."""
     parser.addoption("--seconds", type=Path, help="write where the seconds went, as JSON")
@@ -155,3 +173,47 @@ def pytest_configure(config: pytest.Config) -> None:
     target: Path | None = config.getoption("--seconds")
     if target is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Seconds(target))
+
+
+def table(runs: Mapping[str, Any]) -> Iterator[str]:
+    """Runs side by side, as lines of Markdown; folders below tests/unit are one row."""
+    names = list(runs)
+    yield "| | " + " | ".join(names) + " |"
+    yield "| --- |" + " ---: |" * len(names)
+    yield _row("`json.loads`, lines per second", [f"{run['json_loads_per_s']:,}" for run in runs.values()])
+    yield _row("**the whole run, seconds**", [f"**{run['wall_s']:,.0f}**" for run in runs.values()])
+    folders = [_by_tier(run["folders"]) for run in runs.values()]
+    for name in sorted(set().union(*folders)):
+        both = [found.get(name) for found in folders]
+        yield _row(
+            f"{name}: cases, seconds", [f"{one[0]:,.0f}, {one[1]:,.0f}" if one else "" for one in both]
+        )
+    for kind in KINDS:
+        seen = [run["programs"].get(kind) for run in runs.values()]
+        cells = [f"{one['count']:,.0f}, {one['cpu_s']:,.0f}" if one else "" for one in seen]
+        yield _row(f"{kind}: started, CPU seconds", cells)
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _by_tier(folders: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, float]]:
+    """Cases and seconds of each folder directly below tests/."""
+    found: dict[str, tuple[float, float]] = {}
+    for folder, figures in folders.items():
+        name = "/".join(folder.split("/")[:2])
+        cases, seconds = found.get(name, (0.0, 0.0))
+        found[name] = cases + figures["cases"], seconds + figures["test_s"] + figures["set_up_s"]
+    return found
+
+
+def main() -> None:
+    """Print the table of the runs that are named."""
+    named = (argument.partition("=") for argument in sys.argv[1:])
+    runs = {name: json.loads(Path(file).read_text(encoding="utf-8")) for name, _, file in named}
+    print("\n".join(table(runs)))
+
+
+if __name__ == "__main__":
+    main()

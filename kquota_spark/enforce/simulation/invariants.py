@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from kquota_spark.enforce.changes import Event, LogEntry, Mode, Quota
+from kquota_spark.enforce.changes import Event, LogEntry, Mode, Quota, StepId
 from kquota_spark.enforce.in_memory import InMemoryLeases, InMemoryTarget
 from kquota_spark.enforce.ports import Held, Ledger, Outcome, Written
 from kquota_spark.enforce.simulation.policies import KEY, RECKLESS
@@ -68,6 +68,8 @@ class Watch:
         self._restoring_at_ms: dict[Quota, int] = {}
         self._steps: dict[str, set[int]] = {}
         self._operators: set[Quota] = set()
+        self._taken_for_lost: set[StepId] = set()
+        self._last_step: dict[Quota, StepId] = {}
 
     def edited(self, quota: Quota) -> None:
         """An operator set it."""
@@ -79,6 +81,8 @@ class Watch:
         truth = self._truth
         if row.event is Event.APPROVED:
             truth.approved.add(row.step_id.plan_id)
+        if row.event is Event.FAILED:
+            self._taken_for_lost.add(row.step_id)
         if row.event is Event.RESTORING:
             self._claim(row.actor == PERSON or not truth.is_frozen, "put back while frozen", row)
             self._restoring_at_ms[row.proposal.quota] = row.at_ms
@@ -129,6 +133,7 @@ class Watch:
             self._claim(quota not in self._operators, "an operator's value put back over", row)
         else:
             self._check_write(effect, effects, row)
+            self._last_step[quota] = row.step_id
         effects.append(effect)
         self._operators.discard(quota)
 
@@ -146,7 +151,11 @@ class Watch:
             self._claim(is_known, "an operator's value overwritten unseen", row)
         if effects:
             since_ms = effect.at_ms - effects[-1].at_ms
-            self._claim(since_ms >= settings.hold_time, f"changed again after {since_ms} ms", row)
+            # The answer was lost, and an operator undid the write before anybody read it back: no enforcer can
+            # distinguish that from a write that never arrived.
+            is_unseen = quota in self._operators and self._last_step.get(quota) in self._taken_for_lost
+            is_held = since_ms >= settings.hold_time or is_unseen
+            self._claim(is_held, f"changed again after {since_ms} ms", row)
         in_hour = 1 + sum(
             not other.is_restoring and effect.at_ms - other.at_ms < HOUR_MS
             for of_quota in self.effects.values()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.topics import create_topics
 from tests.bench.lines import QUOTAS, Line, lines
+from tests.support.chance import drawn
 from tests.support.places import ROOT
 
 LINES = 9_000
@@ -35,6 +36,8 @@ quotas: {{source: file, file: {root}/quotas.yaml}}
 stream: {{allowed_lateness: 5 s, max_files_per_trigger: 2}}
 {further}
 """
+ENDLESS = ("audit.py",)
+"""The job that goes on until it is stopped: whatever disturbs it finds it at work."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 _SUBMIT = (
     *("--conf", f"spark.driver.defaultJavaOptions={_SHORT_LIVED}"),
@@ -53,7 +56,7 @@ def as_written() -> list[Line]:
 
 def _as_sent() -> list[Line]:
     """Shuffled, and each third line twice."""
-    chance = random.Random(7)
+    chance = drawn("as sent")
 
     def moved_s(index: int) -> float:
         return index / LINES_PER_S + chance.uniform(0, SHUFFLED_S)
@@ -80,6 +83,17 @@ def configured(root: Path, cluster: Cluster, further: str = "") -> Path:
     text = _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, further=further)
     (root / "kquota.yaml").write_text(text, encoding="utf-8")
     return root / "kquota.yaml"
+
+
+def is_at_work(config: Path, query: str, since_s: float) -> bool:
+    """Whether a query (`*`: any) has written to its checkpoint since that time: a batch of it has begun."""
+    for checkpoint in (config.parent / "checkpoints").glob(f"{query}/"):
+        for directory, _, names in os.walk(checkpoint):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):  # it was written under a name for the moment
+                    if Path(directory, name).stat().st_mtime > since_s:
+                        return True
+    return False
 
 
 def started(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import product
 from typing import Any
 
@@ -18,6 +17,7 @@ from kquota_spark.model.quota_callback import (
 )
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
+from tests.support.chance import drawn
 from tests.support.quotas.callback_quotas import book, user
 
 PRODUCE, FETCH, REQUEST = QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST
@@ -27,9 +27,7 @@ PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 def test_the_default_callback_answers_as_the_resolution_does() -> None:
     # Random quotas on all levels; a broker that has seen no other kinds of quotas takes short cuts that name
     # the bucket of unlimited traffic otherwise, so all three kinds are shown to it first.
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = drawn()
     names: list[Name] = ["a", "ü b", DEFAULT, None]
     entities = [Entity(u, c) for u, c in product(names, names) if (u, c) != (None, None)]
     for _ in range(50):

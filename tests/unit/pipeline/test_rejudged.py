@@ -13,6 +13,7 @@ from kquota_spark.model.sampled_rate import RateConfig, RingVariant
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.rejudge import Reach, rejudged
 from kquota_spark.pipeline.sent import Sent, stretch_of
+from tests.support.chance import drawn
 from tests.support.tables.table_rows import T0_MS
 
 MINUTE_MS = 60_000
@@ -42,9 +43,7 @@ def _judged(rows: list[Sent], config: RateConfig) -> list[Decision]:
 def test_a_late_second_restated_is_as_if_in_time(variant: RingVariant, busy: float) -> None:
     config = RateConfig(num_samples=5, window_ms=1_000, variant=variant)
     configs = Configs(config, config)
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = drawn()
     differing = 0
     for _ in range(40):
         rows = _traffic(chance, busy, 120)

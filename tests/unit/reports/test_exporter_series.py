@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.reports.bucket_looks import BucketKey, Counts, Look, SeenBucket
 from kquota_spark.reports.shown_buckets import ShownBuckets
+from tests.support.chance import drawn
 from tests.support.reports.exported import Exporter
 from tests.support.tables.table_rows import DAY, decision
 
@@ -66,8 +66,7 @@ def test_a_quiet_look_takes_no_series_away() -> None:
 
 
 def test_uses_that_shake_by_a_twentieth_change_no_series_in_an_hour() -> None:
-    print("seed 11")
-    uses, shaken = {f"b{n}": n / 100 for n in range(1, 101)}, random.Random(11)
+    uses, shaken = {f"b{n}": n / 100 for n in range(1, 101)}, drawn()
     shown = ShownBuckets(10)
     changes = 0
     for look in range(240):
@@ -80,8 +79,7 @@ def test_uses_that_shake_by_a_twentieth_change_no_series_in_an_hour() -> None:
 
 
 def test_no_counter_goes_backwards_and_together_they_are_everything() -> None:
-    print("seed 7")
-    chance = random.Random(7)
+    chance = drawn()
     shown = ShownBuckets(5)
     last: dict[BucketKey, int] = defaultdict(int)
     other = total = comings = 0

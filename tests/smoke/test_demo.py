@@ -15,10 +15,7 @@ from kquota_spark.io.tables import query
 from tests.support.clusters.few_wrong import few_are_wrong
 from tests.support.programs.executed_notebooks import NOTEBOOKS, executed
 
-pytestmark = pytest.mark.integration
 
-
-@pytest.mark.timeout(1_200)
 def test_the_audit_gives_the_verdicts_of_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

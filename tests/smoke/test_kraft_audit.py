@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kquota_spark.cli.replay_summary import summary_of
@@ -29,8 +28,6 @@ from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.sampled_rate import RateConfig
 from tests.support.clusters.few_wrong import few_are_wrong
 from tests.support.clusters.quota_nodes import until_known
-
-pytestmark = pytest.mark.integration
 
 LOG_TOPIC = "kquota.request-log"
 SECONDS = 16.0

@@ -1,0 +1,95 @@
+"""The servers that tests share: one cluster with ZooKeeper, one KRaft node, one cluster with logins a test run.
+
+A file takes its cluster without quotas and leaves it so. Its topics and users have names that no other file uses, and
+what needs a ZooKeeper alone works in a chroot. A test whose subject is the cluster itself starts one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from kquota_spark.config.settings import Quotas
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.topics import create_topics
+from kquota_spark.io.quota_admin import Named, QuotaAdmin
+from kquota_spark.io.zookeeper_quotas import zookeeper_quotas
+from tests.support.clusters.waiting import until, until_brokers_act
+
+ORDERS = "orders"
+"""A topic with a single partition, for clients that produce whatever it is."""
+CANARY = "canary-\u00e4\"\\ 'x"
+"""The password of `auditor`, which must not show anywhere."""
+LOGINS = BrokerSettings(
+    users={"alice": "alice's password", "auditor": CANARY, "shipper": "s"},
+    properties={
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    },
+)
+"""Passwords of SASL/PLAIN, and of SCRAM: those are in ZooKeeper."""
+
+
+@pytest.fixture(scope="session")
+def running_with_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker without logins: take `zookeeper_cluster`."""
+    with embedded_cluster(tmp_path_factory.mktemp("zookeeper-cluster")) as running:
+        create_topics(running, {ORDERS: 1})
+        yield running
+
+
+@pytest.fixture(scope="session")
+def running_with_kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One node without logins: take `kraft_cluster`."""
+    with embedded_cluster(
+        tmp_path_factory.mktemp("kraft-cluster"), settings=BrokerSettings(kraft=True)
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def running_with_logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker with ZooKeeper and `LOGINS`: take `sasl_cluster`."""
+    with embedded_cluster(tmp_path_factory.mktemp("sasl-cluster"), settings=LOGINS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def zookeeper_cluster(running_with_zookeeper: Cluster) -> Iterator[Cluster]:
+    """A broker with ZooKeeper, without logins and without quotas; it has the topic `orders`."""
+    yield running_with_zookeeper
+    without_quotas(running_with_zookeeper)
+
+
+@pytest.fixture(scope="module")
+def kraft_cluster(running_with_kraft: Cluster) -> Iterator[Cluster]:
+    """A KRaft node without logins and without quotas."""
+    yield running_with_kraft
+    without_quotas(running_with_kraft)
+
+
+@pytest.fixture(scope="module")
+def sasl_cluster(running_with_logins: Cluster) -> Iterator[Cluster]:
+    """A broker with ZooKeeper and `LOGINS`, without quotas."""
+    yield running_with_logins
+    without_quotas(running_with_logins)
+
+
+def without_quotas(cluster: Cluster) -> None:
+    """Remove all quotas of a cluster without logins or with ZooKeeper, and wait until its broker knows."""
+    if cluster.has_zookeeper:
+        quotas = Quotas(zookeeper_connect=cluster.zookeeper_connect)
+        with zookeeper_quotas(quotas, named=Named(), on_problem=print) as nodes:
+            for entity, values in nodes.read().items():
+                assert nodes.alter(entity, dict.fromkeys(values)) is None
+        until_brokers_act(cluster)
+        return
+    with closing(QuotaAdmin(cluster.bootstrap_servers, {}, timeout_ms=60_000)) as admin:
+        for entity, key, _ in admin.describe():
+            assert admin.alter(entity, {key.value: None}) is None
+        until(lambda: not admin.describe())
