@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.support.clusters.shared",
     "tests.support.clusters.roads",
     "tests.support.seconds",
+    "tests.support.spark.session",
 ]
 
 # By default 200 ms an example, and a second for making the first ones: on a machine that pauses, they fail.
@@ -41,6 +42,7 @@ FOLDERS = {
     "property": Folder(60),
     "programs": Folder(180),
     "spark": Folder(300, group="spark"),
+    "stream": Folder(300, group="spark"),
     "smoke": Folder(600, is_alone=True),
     "integration": Folder(300, group="clusters"),
     "fault": Folder(600, is_alone=True),

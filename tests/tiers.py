@@ -32,7 +32,10 @@ TIERS = {
     "test": (PURE, Phase("Spark", ("tests/spark",)), Phase("smoke", ("tests/smoke",))),
     "test-all": (
         PURE,
-        Phase("Spark, servers", ("tests/spark", "tests/integration", "-m", "not alone", *_TWO_WORKERS)),
+        Phase(
+            "Spark, servers",
+            ("tests/spark", "tests/stream", "tests/integration", "-m", "not alone", *_TWO_WORKERS),
+        ),
         Phase("alone", ("tests/smoke", "tests/integration", "tests/fault", "-m", "alone")),
     ),
 }
