@@ -42,11 +42,6 @@ RECORDS, RECORDS_PER_S = 40, 8
 """800 kB/s for 5 s: over the minute that the policy looks at 67 kB/s, which is 133 % of the quota."""
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-QUICK = (
-    "--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m",
-    "--conf", "spark.sql.codegen.wholeStage=false",
-)  # fmt: skip
-"""For seconds of data the optimising compiler costs more than it gives."""
 NODE = "/config/clients/greedy"
 _CONFIG = """\
 cluster_id: loop
@@ -152,7 +147,7 @@ def audited(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Audit
     (root / "broker-1.log").write_bytes(b"".join(line + b"\n" for line in logged_lines(log)[before:]))
     ship = [sys.executable, "-m", "kquota_spark.cli.main", "ship", "--config", str(config), "--once", "--end"]
     subprocess.run(ship, check=True, timeout=180)
-    finish(config, *QUICK, job=("audit.py", "--once", "--drain"))
+    finish(config, job=("audit.py", "--once", "--drain"))
     return Audited(config, as_it_was, throttles_ms(cluster, root / "before", began_ms))
 
 
@@ -196,7 +191,7 @@ def test_the_running_job_ends_an_override_in_time_though_nothing_is_decided(
     def has_said(text: str) -> bool:
         return text in log.read_text(encoding="utf-8")
 
-    job = started(config, *QUICK, "--driver-memory", "1g", job=("enforce.py",))
+    job = started(config, "--driver-memory", "1g", job=("enforce.py",))
     try:
         begun = "enforcing loop; stop with Ctrl-C"
         assert wait_for(lambda: has_said(begun) or job.poll() is not None, within_s=180)

@@ -17,6 +17,17 @@ from tests.support.spark.hops import settings_at
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK = (
+    "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1",
+    "--conf spark.driver.extraJavaOptions=-XX:+UseSerialGC",
+    "--conf spark.sql.codegen.wholeStage=false",
+    "--conf spark.sql.codegen.factoryMode=NO_CODEGEN",
+    # The default starts two programs for each file of a checkpoint, to set its rights.
+    "--conf spark.sql.streaming.checkpointFileManagerClass="
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+)
+"""For a few rows, compiling costs more than it gives. Whole jobs of other tests run as in production."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -25,10 +36,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
     warehouse = tmp_path_factory.mktemp("warehouse")
+    options = (*QUICK, f"--conf spark.sql.warehouse.dir={warehouse}", "--conf spark.ui.enabled=false")
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        "--master local[2] --driver-memory 2g --conf spark.ui.enabled=false "
-        "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 "
-        f"--conf spark.sql.warehouse.dir={warehouse} pyspark-shell"
+        f"--master local[2] --driver-memory 2g {' '.join(options)} pyspark-shell"
     )
     session = spark_session(Settings(), "kquota-tests")
     yield session
