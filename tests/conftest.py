@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, core, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.chance import SEED
 
@@ -50,16 +52,26 @@ FOLDERS = {
 _HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks for the groups next
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each test gets what its folder says, unless it says otherwise itself."""
-    for item in items:
-        folder = FOLDERS[item.path.relative_to(_HERE).parts[0]]
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(folder.timeout_s))
-        if folder.is_alone:
-            item.add_marker(pytest.mark.alone)
-        item.add_marker(pytest.mark.xdist_group(folder.group or item.path.stem))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Each test gets what its folder says."""
+    folder = FOLDERS[item.path.relative_to(_HERE).parts[0]]
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(folder.timeout_s))
+    if folder.is_alone:
+        item.add_marker(pytest.mark.alone)
+
+
+class SharedServers(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a group of files to one worker, and every other file as a whole to any."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return FOLDERS[file.split("/")[1]].group or file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """With two workers, tests of one group share one."""
+    return SharedServers(config, log)
 
 
 def pytest_report_header() -> str:

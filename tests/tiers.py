@@ -26,7 +26,7 @@ class Phase(NamedTuple):
     arguments: tuple[str, ...]
 
 
-_TWO_WORKERS = ("-n", "2", "--dist", "loadgroup")
+_TWO_WORKERS = ("-n", "2", "--dist", "loadscope")  # the scheduler is that of tests/conftest.py
 PURE = Phase("pure", ("tests/architecture", "tests/unit", "tests/property", "tests/programs", *_TWO_WORKERS))
 TIERS = {
     "test": (PURE, Phase("Spark", ("tests/spark",)), Phase("smoke", ("tests/smoke",))),

@@ -185,7 +185,7 @@ def test_vanishing_tables_are_told_and_waited_for(start: Start, tmp_path: Path, 
     terminal.until_shown("bob")
     shutil.rmtree(root)
     terminal.type("r")
-    lines = terminal.until_shown("does not exist")
+    lines = terminal.until_shown(f"tables path {str(root)[:40]}")  # the end of a long path is cut
     assert "bob" in "\n".join(lines), "what was read last stays"
     shutil.copytree(tables, root)
     terminal.until_shown("4 buckets;")

@@ -38,10 +38,12 @@ stream: {{allowed_lateness: 5 s, max_files_per_trigger: 2}}
 """
 ENDLESS = ("audit.py",)
 """The job that goes on until it is stopped: whatever disturbs it finds it at work."""
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 _SUBMIT = (
     *("--conf", f"spark.driver.defaultJavaOptions={_SHORT_LIVED}"),
     *("--conf", f"spark.executor.defaultJavaOptions={_SHORT_LIVED}"),
+    *("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -Xss4m"),
+    *("--conf", "spark.executor.extraJavaOptions=-XX:+UseSerialGC"),
     *("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
 )
 """For a run of a minute, compiling costs more than it gives; the demo runs as in production."""

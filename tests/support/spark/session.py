@@ -23,10 +23,12 @@ QUICK = (
     "--conf spark.sql.codegen.wholeStage=false",
     "--conf spark.sql.codegen.factoryMode=NO_CODEGEN",
     # The default starts two programs for each file of a checkpoint, to set its rights.
-    "--conf spark.sql.streaming.checkpointFileManagerClass="
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    (
+        "--conf spark.sql.streaming.checkpointFileManagerClass="
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 )
-"""For a few rows, compiling costs more than it gives. Whole jobs of other tests run as in production."""
+"""For a few rows, compiling costs more than it gives. The demo runs as in production."""
 
 
 @pytest.fixture(scope="session")
