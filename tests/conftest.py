@@ -47,7 +47,7 @@ FOLDERS = {
     "stream": Folder(300, group="spark"),
     "smoke": Folder(600, is_alone=True),
     "integration": Folder(300, group="clusters"),
-    "fault": Folder(600, is_alone=True),
+    "fault": Folder(600, group="fault"),
 }
 _HERE = Path(__file__).parent
 

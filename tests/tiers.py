@@ -28,15 +28,13 @@ class Phase(NamedTuple):
 
 _TWO_WORKERS = ("-n", "2", "--dist", "loadscope")  # the scheduler is that of tests/conftest.py
 PURE = Phase("pure", ("tests/architecture", "tests/unit", "tests/property", "tests/programs", *_TWO_WORKERS))
+SERVERS = ("tests/spark", "tests/stream", "tests/integration", "tests/fault")
 TIERS = {
     "test": (PURE, Phase("Spark", ("tests/spark",)), Phase("smoke", ("tests/smoke",))),
     "test-all": (
         PURE,
-        Phase(
-            "Spark, servers",
-            ("tests/spark", "tests/stream", "tests/integration", "-m", "not alone", *_TWO_WORKERS),
-        ),
-        Phase("alone", ("tests/smoke", "tests/integration", "tests/fault", "-m", "alone")),
+        Phase("servers", (*SERVERS, "-m", "not alone", *_TWO_WORKERS)),
+        Phase("alone", ("tests/smoke", "tests/integration", "-m", "alone")),
     ),
 }
 

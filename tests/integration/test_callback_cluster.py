@@ -27,6 +27,7 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.watch_leaders import leaders_of
+from tests.support.clusters.audited_topic import QUICK
 from tests.support.places import DATA, ROOT
 
 pytestmark = pytest.mark.alone  # the times that a broker logs are judged
@@ -95,7 +96,9 @@ def _kquota(command: str, config: Path, *more: str) -> str:
 
 def _audit(config: Path) -> str:
     spark_submit = str(Path(sys.executable).with_name("spark-submit"))
-    return _run(spark_submit, "--driver-memory", "2g", "jobs/audit.py", "--config", str(config), "--drain")
+    return _run(
+        spark_submit, *QUICK, "--driver-memory", "2g", "jobs/audit.py", "--config", str(config), "--drain"
+    )
 
 
 def _led_by(config: Path) -> dict[int, int]:
@@ -184,4 +187,4 @@ def _without_callback(root: Path, cluster: Cluster) -> str:
     other.mkdir()
     config = _config(other, cluster, "")
     spark_submit = str(Path(sys.executable).with_name("spark-submit"))
-    return _run(spark_submit, "jobs/audit.py", "--config", str(config), "--once", "--only", "judge")
+    return _run(spark_submit, *QUICK, "jobs/audit.py", "--config", str(config), "--once", "--only", "judge")

@@ -20,6 +20,7 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.jolokia import PATTERNS
 from kquota_spark.io.tables import query
+from tests.support.clusters.audited_topic import QUICK
 from tests.support.clusters.pressing import sending
 from tests.support.clusters.waiting import until
 from tests.support.places import ROOT
@@ -110,7 +111,7 @@ def test_a_cluster_without_a_request_log_is_audited_from_jmx(tmp_path: Path) -> 
         assert collector.returncode == 0, said
         # A broker that is away is said once, and does not keep the other from being collected.
         assert said.count("broker 7 at http://127.0.0.1:1/jolokia gives no metrics") == 1
-        _run(_SUBMIT, "--driver-memory", "2g", "jobs/audit.py", "--config", str(config), "--once")
+        _run(_SUBMIT, *QUICK, "--driver-memory", "2g", "jobs/audit.py", "--config", str(config), "--once")
         doctor = _run(*_kquota("doctor", "--config", str(config)))
 
     settings = load_settings(config)

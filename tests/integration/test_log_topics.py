@@ -25,6 +25,7 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.ports import free_ports
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.preflight import before_checks
+from tests.support.clusters.audited_topic import QUICK
 from tests.support.clusters.shared import CANARY
 from tests.support.logs.envelope_samples import LINES, sample
 from tests.support.logs.log_lines import T0_MS
@@ -81,6 +82,7 @@ def config(cluster: Cluster, tmp_path: Path) -> Path:
 def auditing(config: Path, ui_port: int) -> Iterator[subprocess.Popen[bytes]]:
     command = [
         str(Path(sys.executable).with_name("spark-submit")),
+        *QUICK,
         *("--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={config.parent}/events"),
         *(
             "--conf",

@@ -13,7 +13,6 @@ from kquota_spark.config.loader import load_settings
 from kquota_spark.embedded import demo, demo_enforcement
 from kquota_spark.io.tables import query
 from tests.support.clusters.few_wrong import few_are_wrong
-from tests.support.programs.executed_notebooks import NOTEBOOKS, executed
 
 
 def test_the_audit_gives_the_verdicts_of_the_broker(
@@ -64,17 +63,3 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     assert changed.rows == [("users/bob", 250_000.0, 120_000.0)]
     # The load is over, so nothing fails: every line is counted, measured and judged.
     assert kquota(["doctor", "--config", str(config)]) == 0
-    _run_the_notebooks(config, tmp_path)
-
-
-def _run_the_notebooks(config: Path, directory: Path) -> None:
-    """All three, on tables that Spark wrote and the log that the broker did."""
-    halved = directory / "halved.yaml"
-    halved.write_text("- {user: null, client_id: <default>, type: producer_byte_rate, value: 75000}", "utf-8")
-    read, one_violation, what_if = NOTEBOOKS
-    assert "PRODUCE" in executed(read, config, directory)["code-requests"]
-    explained = executed(one_violation, config, directory)
-    assert "Completed request:{" in explained["code-line"] and " B charged" in explained["code-bytes"]
-    found = executed(what_if, config, directory, KQUOTA_QUOTAS=str(halved))
-    assert "not a millisecond of difference" in found["code-identical"]
-    print(explained["code-throttle"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Duration, Enforcement, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.audit import raise_failure
 from kquota_spark.io.enforce import start_heartbeat
@@ -15,6 +16,12 @@ from tests.support.tables.table_rows import decision, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """The enforcer is woken at once, not every ten seconds."""
+    return dataclasses.replace(settings, enforcement=Enforcement(trigger=Duration(100)))
 
 
 def test_new_decisions_wake_it_once_whatever_their_commits(spark: SparkSession, settings: Settings) -> None:

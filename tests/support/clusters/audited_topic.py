@@ -39,7 +39,7 @@ stream: {{allowed_lateness: 5 s, max_files_per_trigger: 2}}
 ENDLESS = ("audit.py",)
 """The job that goes on until it is stopped: whatever disturbs it finds it at work."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-_SUBMIT = (
+QUICK = (
     *("--conf", f"spark.driver.defaultJavaOptions={_SHORT_LIVED}"),
     *("--conf", f"spark.executor.defaultJavaOptions={_SHORT_LIVED}"),
     *("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -Xss4m"),
@@ -104,7 +104,7 @@ def started(
 ) -> subprocess.Popen[bytes]:
     """`spark-submit` of a job, as a process group of its own; its output is in audit.log."""
     name, *options = job
-    command = [str(Path(sys.executable).with_name("spark-submit")), *_SUBMIT, *arguments, f"jobs/{name}"]
+    command = [str(Path(sys.executable).with_name("spark-submit")), *QUICK, *arguments, f"jobs/{name}"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
     with (config.parent / "audit.log").open("ab") as log:
         return subprocess.Popen(
