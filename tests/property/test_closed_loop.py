@@ -26,7 +26,11 @@ def test_nothing_is_broken_in_random_scenarios() -> None:
     print(f"KQUOTA_SEED={SEED} repeats it:", summary)
     assert summary.first_broken == ()
     assert (summary.broken, summary.scenarios, done) == (0, SCENARIOS, list(range(1, SCENARIOS + 1)))
-    # All that can happen did happen, so that all of it was judged.
+
+
+def test_all_that_can_happen_does_so_that_all_of_it_is_judged() -> None:
+    # Not of any seed: in one of seventy nobody freezes at the right moment.
+    summary = closed_loop.run(SCENARIOS, 1, lambda _: None)
     assert set(summary.events) >= {"planned", "refused", "sending", "applied", "failed", "restoring"}
     assert set(summary.events) >= {"restored", "superseded", "approved"}
     unasked = {

@@ -105,6 +105,17 @@ def test_of_a_topic_that_was_there_before_the_charge_is_unknown_until_an_answer_
     assert [verdict.outcome.value for verdict in found[2:]] == ["agrees", "agrees"]
 
 
+def test_a_wait_under_a_request_quota_does_not_tell_how_far_below_zero_the_bucket_was() -> None:
+    # The 2,000 ms may be the request quota's. Whether 5 a second have filled the bucket after 3 s is not known.
+    found = judged(
+        topic(0, PointKind.DELETE_TOPIC),
+        topic(100, PointKind.REFUSED_MUTATION, name=2, observed_ms=2_000),
+        topic(3_000, PointKind.CREATE_TOPIC, 1, name=3),
+        governing=Governing(5.0, has_request_quota=True),
+    )
+    assert [verdict.cause for verdict in found] == [None, Cause.PARTITIONS, Cause.PARTITIONS]
+
+
 def test_an_acceptance_shows_that_the_bucket_was_not_below_zero() -> None:
     found = judged(
         topic(0, PointKind.CREATE_PARTITIONS, 100),  # 1 to 99 more

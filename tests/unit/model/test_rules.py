@@ -71,6 +71,11 @@ def test_the_end_of_a_stretch_is_not_in_it() -> None:
     assert found[0] is None
 
 
+def test_behind_the_last_stretch_nothing_is_known() -> None:
+    book = RuleBook([RuleStretch(ALICE, {PRODUCE: 5.0}, 100, 200, 1)])
+    assert [book.at(ALICE, time_ms) is None for time_ms in (99, 100, 199, 200)] == [True, False, False, True]
+
+
 def test_a_book_can_be_sent_to_workers() -> None:
     book = pickle.loads(pickle.dumps(RuleBook(stretches([edit(5.0, 100, 1)]))))
     assert book.at(ALICE, 100).values == {PRODUCE: 5.0}
