@@ -1,6 +1,6 @@
 """`python -m tests.tiers test|test-all`: the phases of a tier, one after the other, whatever fails in them.
 
-A phase is a run of pytest. Pure tests run in two workers; those that judge the times of a broker run alone. The last
+A phase is a run of pytest. Most tests run in two workers; those that judge the times of a broker run alone. The last
 line counts the tests of all phases. `--seconds FILE` writes where the seconds went, see `tests.support.seconds`.
 """
 
@@ -26,14 +26,17 @@ class Phase(NamedTuple):
     arguments: tuple[str, ...]
 
 
-_TWO_WORKERS = ("-n", "2", "--dist", "loadscope")  # the scheduler is that of tests/conftest.py
-PURE = Phase("pure", ("tests/architecture", "tests/unit", "tests/property", "tests/programs", *_TWO_WORKERS))
-SERVERS = ("tests/spark", "tests/stream", "tests/integration", "tests/fault")
+_TWO_WORKERS = ("-n", "2", "--dist", "loadscope", "--no-loadscope-reorder")
+"""What takes longest comes first; tests/conftest.py says which tests share a worker."""
+_PURE = ("tests/architecture", "tests/unit", "tests/property", "tests/programs")
+_SERVERS = ("tests/fault", "tests/integration", "tests/spark", "tests/stream")
 TIERS = {
-    "test": (PURE, Phase("Spark", ("tests/spark",)), Phase("smoke", ("tests/smoke",))),
+    "test": (
+        Phase("two workers", ("tests/spark", *_PURE, *_TWO_WORKERS)),
+        Phase("alone", ("tests/smoke",)),
+    ),
     "test-all": (
-        PURE,
-        Phase("servers", (*SERVERS, "-m", "not alone", *_TWO_WORKERS)),
+        Phase("two workers", (*_SERVERS, *_PURE, "-m", "not alone", *_TWO_WORKERS)),
         Phase("alone", ("tests/smoke", "tests/integration", "-m", "alone")),
     ),
 }
