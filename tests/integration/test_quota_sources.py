@@ -35,6 +35,8 @@ from tests.support.clusters.quota_nodes import until_in_force
 from tests.support.clusters.waiting import WITHIN_S
 from tests.support.places import ROOT
 
+pytestmark = pytest.mark.alone  # seconds count: of an answer, and of a login until it is refused
+
 DN = "CN=a b,OU=*+ü/%"
 CLIENT = "dash board; <x>"
 CLIENTS = "import kafka, kazoo.client"
