@@ -76,7 +76,8 @@ class Programs(threading.Thread):
         found: dict[str, dict[str, float]] = {}
         for one in list(self.seen.values()):
             total = found.setdefault(one.kind, {"count": 0, "alive_s": 0.0, "cpu_s": 0.0})
-            total["count"] += 1
+            # What a program forks looks like that program for a moment.
+            total["count"] += one.last_s > one.first_s
             total["alive_s"] += one.last_s - one.first_s
             total["cpu_s"] += one.cpu_s
         return found
