@@ -44,7 +44,7 @@ FOLDERS = {
     "property": Folder(60),
     "programs": Folder(180),
     "spark": Folder(300, group="spark"),
-    "stream": Folder(300, group="spark"),
+    "stream": Folder(300, group="stream"),
     "smoke": Folder(600, is_alone=True),
     "integration": Folder(300, group="clusters"),
     "fault": Folder(600, group="fault"),
