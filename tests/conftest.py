@@ -43,11 +43,11 @@ FOLDERS = {
     "unit": Folder(60),
     "property": Folder(60),
     "programs": Folder(180),
-    "spark": Folder(300, group="spark"),
-    "stream": Folder(300, group="stream"),
-    "smoke": Folder(600, is_alone=True),
-    "integration": Folder(300, group="clusters"),
-    "fault": Folder(600, group="fault"),
+    "spark": Folder(600, group="spark"),
+    "stream": Folder(600, group="stream"),
+    "smoke": Folder(1_200, is_alone=True),
+    "integration": Folder(900, group="clusters"),
+    "fault": Folder(1_800, group="fault"),
 }
 _HERE = Path(__file__).parent
 

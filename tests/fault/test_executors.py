@@ -49,8 +49,10 @@ def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
         # The second micro-batch of INGEST has begun, and work is left for both executors.
         second = tmp_path / "spread" / "checkpoints" / "ingest" / "offsets" / "1"
         assert wait_for(
-            lambda: second.exists() and len(_executors(process.pid)) >= 2, within_s=BEGUN_WITHIN_S
+            lambda: (second.exists() and len(_executors(process.pid)) >= 2) or process.poll() is not None,
+            within_s=BEGUN_WITHIN_S,
         )
+        assert process.poll() is None, "the job has ended before an executor was killed"
         os.kill(_executors(process.pid)[0], signal.SIGKILL)
         log = tmp_path / "spread" / "audit.log"
         assert process.wait(RUN_S) == 0, log.read_text(encoding="utf-8")[-3_000:]

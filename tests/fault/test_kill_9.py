@@ -47,7 +47,9 @@ def _kill_in(config: Path, hop: str, after_s: float) -> None:
     began_s = time.time()
     process = started(config, job=ENDLESS)
     try:
-        assert wait_for(lambda: is_at_work(config, hop, began_s), within_s=BEGUN_WITHIN_S)
+        assert wait_for(
+            lambda: is_at_work(config, hop, began_s) or process.poll() is not None, within_s=BEGUN_WITHIN_S
+        )
         wait_for(lambda: is_at_work(config, KILLED_IN[hop], began_s), within_s=after_s)
         driver = driver_pid(str(config.parent / "checkpoints"), "ingest")
         assert driver is not None and process.poll() is None, "the job has failed before it was killed"

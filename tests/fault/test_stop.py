@@ -40,8 +40,11 @@ def _stopped(config: Path, send: Callable[[subprocess.Popen[bytes]], None], afte
     process = started(config, job=ENDLESS)
     try:
         # Before a query has begun, Ctrl-C ends a JVM that nobody holds, with 130.
-        assert wait_for(lambda: is_at_work(config, "*", began_s), within_s=BEGUN_WITHIN_S)
+        assert wait_for(
+            lambda: is_at_work(config, "*", began_s) or process.poll() is not None, within_s=BEGUN_WITHIN_S
+        )
         time.sleep(after_s)
+        assert process.poll() is None, "the job has failed before the signal"
         send(process)
         return process.wait(STOP_S + PAUSE_S)
     finally:

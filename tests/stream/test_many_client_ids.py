@@ -19,7 +19,7 @@ from tests.support.spark.judged_usage import used
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RANDOM_IDS = 4_000
+RANDOM_IDS = 20_000
 SECONDS = 20
 KNOWN = 20
 LATENESS_MS = 30_000

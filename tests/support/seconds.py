@@ -29,7 +29,7 @@ KINDS = {
     "Kafka broker or node": ("kafka.Kafka",),
     "ZooKeeper": ("ZooKeeperServerMain",),
     "Chromium": ("chrom", "--headless"),
-    "kquota command": ("python", "/bin/kquota"),
+    "kquota command": ("-m kquota_spark.cli.main",),
     "Python interpreter": ("python", " -c "),
 }
 """A program is of the first kind of which its command line has every part."""

@@ -36,6 +36,8 @@ quotas: {{source: file, file: {root}/quotas.yaml}}
 stream: {{allowed_lateness: 5 s, max_files_per_trigger: 2}}
 {further}
 """
+_OF_BATCHES = ("offsets", "state", "commits")
+"""Parts of a checkpoint that each micro-batch writes; its metadata are there before the first."""
 ENDLESS = ("audit.py",)
 """The job that goes on until it is stopped: whatever disturbs it finds it at work."""
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
@@ -89,13 +91,12 @@ def configured(root: Path, cluster: Cluster, further: str = "") -> Path:
 
 
 def is_at_work(config: Path, query: str, since_s: float) -> bool:
-    """Whether a query (`*`: any) has written to its checkpoint since that time: a batch of it has begun."""
-    for checkpoint in (config.parent / "checkpoints").glob(f"{query}/"):
-        for directory, _, names in os.walk(checkpoint):
-            for name in names:
-                with contextlib.suppress(FileNotFoundError):  # it was written under a name for the moment
-                    if Path(directory, name).stat().st_mtime > since_s:
-                        return True
+    """Whether a micro-batch of a query (`*`: any) has begun since that time, or one of before runs again."""
+    for part in _OF_BATCHES:
+        for file in (config.parent / "checkpoints").glob(f"{query}/{part}/**/*"):
+            with contextlib.suppress(FileNotFoundError):  # it was written under a name for the moment
+                if file.is_file() and file.stat().st_mtime > since_s:
+                    return True
     return False
 
 
