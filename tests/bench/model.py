@@ -6,23 +6,20 @@ Each figure is the best of several rounds, taken in turns, so that a busy moment
 from __future__ import annotations
 
 import gc
-import gzip
 import json
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from kquota_spark.formats.request_log import RequestLogParser
 from kquota_spark.model.points import Point
 from kquota_spark.model.replay import BucketReplay, Governing
 from kquota_spark.model.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.throttle_time import throttle_time_ms
+from tests.support.logs.request_lines import json_bodies, request_lines
 
 _ROUNDS = 5
-_DATA = Path(__file__).parents[1] / "data"
-_CAPTURE = "zk39-levels/broker-*.gz"
 _POINTS = 400_000
 _BUCKETS = 10_000
 _SECONDS = 10
@@ -38,8 +35,8 @@ def model_figures() -> dict[str, float]:
     The lines are those of real brokers in `tests/data`. `replay` is the broker's own arithmetic: ring, rate
     and throttle time. `judge` is what the audit does with a point: the same, and whether it is certain.
     """
-    texts = [line for file in sorted(_DATA.glob(_CAPTURE)) for line in _lines_of(file)]
-    bodies = [text[text.index(b"{") : text.rindex(b"}") + 1] for text in texts]
+    texts = request_lines()
+    bodies = json_bodies(texts)
     parse = RequestLogParser().parse
     chance = random.Random(_SEED)
     hot = [_batches(chance, _POINTS // 100, 100)]
@@ -68,11 +65,6 @@ def model_figures() -> dict[str, float]:
         if rate != base
     }
     return {**found, **factors}
-
-
-def _lines_of(file: Path) -> list[bytes]:
-    with gzip.open(file) as opened:
-        return [line.rstrip(b"\n") for line in opened]
 
 
 def _each(call: Callable[[bytes], object], texts: Sequence[bytes]) -> None:

@@ -27,8 +27,8 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.watch_leaders import leaders_of
-from tests.support.clusters.audited_topic import QUICK
 from tests.support.places import DATA, ROOT
+from tests.support.spark.quick import QUICK
 
 pytestmark = pytest.mark.alone  # the times that a broker logs are judged
 

@@ -20,10 +20,10 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.jolokia import PATTERNS
 from kquota_spark.io.tables import query
-from tests.support.clusters.audited_topic import QUICK
 from tests.support.clusters.pressing import sending
 from tests.support.clusters.waiting import until
 from tests.support.places import ROOT
+from tests.support.spark.quick import QUICK
 
 LIMIT = 100_000
 # A quoted client id, and one whose limit is of another level.

@@ -25,11 +25,11 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.ports import free_ports
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.preflight import before_checks
-from tests.support.clusters.audited_topic import QUICK
 from tests.support.clusters.shared import CANARY
 from tests.support.logs.envelope_samples import LINES, sample
 from tests.support.logs.log_lines import T0_MS
 from tests.support.places import ROOT
+from tests.support.spark.quick import QUICK
 
 WITHIN_S = 200.0
 _CONFIG = """\

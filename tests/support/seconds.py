@@ -7,7 +7,6 @@ NAME=FILE ...` prints such files side by side as Markdown, for docs/testing.md.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import DATA
+from tests.support.logs.request_lines import json_bodies, request_lines
 
 KINDS = {
     "spark-submit of a job": ("org.apache.spark.deploy.SparkSubmit", "jobs/"),
@@ -34,7 +33,6 @@ KINDS = {
 }
 """A program is of the first kind of which its command line has every part."""
 _EVERY_S = 0.1
-_CAPTURE = "zk39-levels/broker-*.gz"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -134,12 +132,7 @@ class Seconds:
 
 def json_loads_per_s() -> int:
     """How fast this machine is: lines of a real request log through `json.loads`, as in `make bench`."""
-    lines = [
-        line
-        for file in sorted(DATA.glob(_CAPTURE))
-        for line in gzip.decompress(file.read_bytes()).splitlines()
-    ]
-    texts = [line[line.index(b"{") : line.rindex(b"}") + 1] for line in lines]
+    texts = json_bodies(request_lines())
     best = 0.0
     for _ in range(3):
         began = time.perf_counter()
@@ -203,7 +196,7 @@ def _by_tier(folders: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[floa
     """Cases and seconds of each folder directly below tests/."""
     found: dict[str, tuple[float, float]] = {}
     for folder, figures in folders.items():
-        name = "/".join(folder.split("/")[:2])
+        name = folder.split("/")[1]
         cases, seconds = found.get(name, (0.0, 0.0))
         found[name] = cases + figures["cases"], seconds + figures["test_s"] + figures["set_up_s"]
     return found

@@ -28,6 +28,7 @@ class Effect(NamedTuple):
     before: float
     after: float
     is_restoring: bool
+    step_id: StepId
 
 
 @dataclass
@@ -69,7 +70,6 @@ class Watch:
         self._steps: dict[str, set[int]] = {}
         self._operators: set[Quota] = set()
         self._taken_for_lost: set[StepId] = set()
-        self._last_step: dict[Quota, StepId] = {}
 
     def edited(self, quota: Quota) -> None:
         """An operator set it."""
@@ -128,12 +128,11 @@ class Watch:
             self.broken.append(f"{quota.entity}: written without a row")
             return
         at_ms = self._restoring_at_ms[quota] if is_restoring else row.at_ms
-        effect = Effect(at_ms, _height(before), _height(after), is_restoring)
+        effect = Effect(at_ms, _height(before), _height(after), is_restoring, row.step_id)
         if is_restoring:
             self._claim(quota not in self._operators, "an operator's value put back over", row)
         else:
             self._check_write(effect, effects, row)
-            self._last_step[quota] = row.step_id
         effects.append(effect)
         self._operators.discard(quota)
 
@@ -153,7 +152,7 @@ class Watch:
             since_ms = effect.at_ms - effects[-1].at_ms
             # The answer was lost, and an operator undid the write before anybody read it back: no enforcer can
             # distinguish that from a write that never arrived.
-            is_unseen = quota in self._operators and self._last_step.get(quota) in self._taken_for_lost
+            is_unseen = quota in self._operators and effects[-1].step_id in self._taken_for_lost
             is_held = since_ms >= settings.hold_time or is_unseen
             self._claim(is_held, f"changed again after {since_ms} ms", row)
         in_hour = 1 + sum(

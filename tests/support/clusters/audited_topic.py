@@ -18,6 +18,7 @@ from kquota_spark.embedded.topics import create_topics
 from tests.bench.lines import QUOTAS, Line, lines
 from tests.support.chance import drawn
 from tests.support.places import ROOT
+from tests.support.spark.quick import QUICK
 
 LINES = 9_000
 COPIES = len(range(0, LINES, 3))
@@ -40,15 +41,6 @@ _OF_BATCHES = ("offsets", "state", "commits")
 """Parts of a checkpoint that each micro-batch writes; its metadata are there before the first."""
 ENDLESS = ("audit.py",)
 """The job that goes on until it is stopped: whatever disturbs it finds it at work."""
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-QUICK = (
-    *("--conf", f"spark.driver.defaultJavaOptions={_SHORT_LIVED}"),
-    *("--conf", f"spark.executor.defaultJavaOptions={_SHORT_LIVED}"),
-    *("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -Xss4m"),
-    *("--conf", "spark.executor.extraJavaOptions=-XX:+UseSerialGC"),
-    *("--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
-)
-"""For a run of a minute, compiling costs more than it gives; the demo runs as in production."""
 _COMMIT_METADATA = {"quota_changes": ("observed_at",)}
 """When the watcher of a run saw an edit; all other columns of all tables are compared."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,22 +14,13 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.io.delta_tables import create_tables
 from tests.support.places import CONF
 from tests.support.spark.hops import settings_at
+from tests.support.spark.quick import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = (
-    "--conf spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1",
-    "--conf spark.driver.extraJavaOptions=-XX:+UseSerialGC",
-    "--conf spark.sql.codegen.wholeStage=false",
-    "--conf spark.sql.codegen.factoryMode=NO_CODEGEN",
-    # The default starts two programs for each file of a checkpoint, to set its rights.
-    (
-        "--conf spark.sql.streaming.checkpointFileManagerClass="
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-)
-"""For a few rows, compiling costs more than it gives. The demo runs as in production."""
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""The default starts two programs for each file of a checkpoint, to set its rights."""
 
 
 @pytest.fixture(scope="session")
@@ -38,10 +30,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
     warehouse = tmp_path_factory.mktemp("warehouse")
-    options = (*QUICK, f"--conf spark.sql.warehouse.dir={warehouse}", "--conf spark.ui.enabled=false")
-    os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        f"--master local[2] --driver-memory 2g {' '.join(options)} pyspark-shell"
-    )
+    own = {
+        "spark.ui.enabled": "false",
+        "spark.sql.warehouse.dir": warehouse,
+        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+    }
+    options = [*QUICK, *(word for name, value in own.items() for word in ("--conf", f"{name}={value}"))]
+    submitted = ["--master", "local[2]", "--driver-memory", "2g", *options, "pyspark-shell"]
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(submitted)
     session = spark_session(Settings(), "kquota-tests")
     yield session
     session.stop()
