@@ -15,6 +15,7 @@ from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.client_properties import PYTHON_NAMES, connection_options
 from kquota_spark.io.kafka import missing_jmx_topic, missing_topics
+from kquota_spark.io.kafka_python import kafka_admin
 from kquota_spark.io.log_topic_checks import arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
 
@@ -77,11 +78,9 @@ def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, 
 @contextmanager
 def asking(settings: Settings) -> Iterator[Any]:
     """kafka-python's client for questions; its errors are Kafka's own."""
-    from kafka import KafkaAdminClient
-
     # The client logs each attempt; our one line says it once.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
-    admin = KafkaAdminClient(
+    admin = kafka_admin(
         bootstrap_servers=settings.kafka.bootstrap_servers.split(","),
         client_id=settings.kafka.client_id,
         bootstrap_timeout_ms=TIMEOUT_MS,
