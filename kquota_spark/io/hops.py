@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 
-from kquota_spark.config.governor import static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.formats.jmx_sample import addresses
 from kquota_spark.io.conflicts import retried
 from kquota_spark.io.jmx_choice import of_one_source
+from kquota_spark.io.known import KnownLoader, LimitsLoader
 from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.spark import (
@@ -30,21 +30,15 @@ from kquota_spark.io.spark import (
     table_path,
     table_stream,
 )
-from kquota_spark.io.stored_rules import KnownLoader
-from kquota_spark.pipeline.broker_rates import with_rate_config
-from kquota_spark.pipeline.callback_governing import with_callback_governing
 from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.episodes import only_violated, to_violations, with_source
-from kquota_spark.pipeline.govern import with_governing
+from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
-from kquota_spark.pipeline.log_gaps import with_gaps
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.observed import observed_decisions, observed_requests, observed_usage
-from kquota_spark.schema.broker_tables import BROKER_CONFIGS
-from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.quota_tables import QUOTA_RULES
@@ -80,28 +74,13 @@ def _measured(session: SparkSession, settings: Settings) -> DataFrame:
 def _judged(session: SparkSession, settings: Settings) -> DataFrame:
     lineage = stored_lineage(settings, "judge")
     usage = table_stream(session, settings, USAGE.name, first_version=lineage.version).where(FROM_LOG)
-    governed = governed_usage(session, settings, usage)
     decisions = to_decisions(
-        governed,
+        to_governed(usage, KnownLoader(settings)),
         rate_config(settings),
         mutation_config(settings),
         f"{settings.stream.judge_lateness} milliseconds",
     )
     return lineage.only_beyond(decisions)
-
-
-def governed_usage(session: SparkSession, settings: Settings, usage: DataFrame) -> DataFrame:
-    """Rows of `usage`, streaming or not, with what governs them, the ring of their broker, and gaps of its log."""
-    if settings.quotas.callback:
-        governed = with_callback_governing(usage, KnownLoader(settings))
-    else:
-        governed = with_governing(usage, rules_of(session, settings), static_defaults(settings))
-    config = rate_config(settings)
-    configs = table(session, settings, BROKER_CONFIGS.name)
-    gaps = table(session, settings, LOG_GAPS.name)
-    return governed.transform(with_rate_config, configs, config, settings.broker.given).transform(
-        with_gaps, gaps
-    )
 
 
 def rules_of(session: SparkSession, settings: Settings) -> DataFrame:
@@ -126,11 +105,7 @@ def _measured_jmx(session: SparkSession, settings: Settings) -> DataFrame:
 
 def _judged_jmx(session: SparkSession, settings: Settings) -> DataFrame:
     samples = table_stream(session, settings, JMX_SAMPLES.name)
-    rules = rules_of(session, settings)
-    if settings.quotas.callback:
-        # The limits are the callback's own, and nobody can ask it for a bucket. It has no say in those of ips.
-        rules = rules.where("level = 0 OR level IS NULL")
-    return to_jmx_decisions(samples, rules, mutation_config(settings), static_defaults(settings))
+    return to_jmx_decisions(samples, LimitsLoader(settings), mutation_config(settings))
 
 
 _APPENDING: Mapping[str, tuple[Callable[[SparkSession, Settings], DataFrame], str]] = {

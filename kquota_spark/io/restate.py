@@ -23,17 +23,18 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import read_below
 from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.io.conflicts import retried
-from kquota_spark.io.hops import governed_usage, rules_of
+from kquota_spark.io.hops import rules_of
+from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
 from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.charges import to_coverage
+from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
-from kquota_spark.pipeline.sent import as_sent
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 
@@ -166,7 +167,7 @@ def _rejudged(
         is_inside = f"unix_millis(second) >= {from_ms} AND unix_millis(second) < {to_ms}"
         parts = {KEPT: kept.where(f"NOT ({is_inside})"), OLD: kept.where(is_inside), NEW: usage}
         sent = (
-            as_sent(governed_usage(session, settings, rows)).withColumn("part", F.lit(part))
+            to_governed(rows, KnownLoader(settings)).withColumn("part", F.lit(part))
             for part, rows in parts.items()
         )
         found = to_rejudged(reduce(lambda one, other: one.unionByName(other), sent), configs, reach).persist()

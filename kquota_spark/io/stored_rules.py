@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import stretch_of
 from kquota_spark.io.storage import arrow_files, storage_options
-from kquota_spark.model.callback_governor import CallbackGovernor
-from kquota_spark.model.govern import Governor
-from kquota_spark.model.leaders import LeaderBook, LeaderChange
+from kquota_spark.io.table_rows import rows_in_ms
+from kquota_spark.model.leaders import LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
-from kquota_spark.model.rules import RuleBook, RuleStretch
-from kquota_spark.pipeline.callback_governing import Known
+from kquota_spark.model.rules import RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 
 
@@ -50,44 +47,21 @@ def stored_rules(settings: Settings) -> StoredRules:
 
 def stored_leaders(settings: Settings) -> list[LeaderChange]:
     """All rows of `partition_leaders`, oldest first; none if nobody has polled yet."""
-    return sorted(
-        (
-            LeaderChange(
-                TopicPartition(row["topic"], row["partition"]),
-                row["leader"],
-                row["observed_at"],
-                bool(row["is_deleted"]),
-            )
-            for row in _rows(settings, PARTITION_LEADERS.name) or ()
-        ),
-        key=lambda change: (change.changed_at_ms, change.partition),
+    return leader_changes(_rows(settings, PARTITION_LEADERS.name) or ())
+
+
+def leader_changes(rows: Iterable[Mapping[str, Any]]) -> list[LeaderChange]:
+    """Rows of `partition_leaders`, oldest first."""
+    changes = (
+        LeaderChange(
+            TopicPartition(row["topic"], row["partition"]),
+            row["leader"],
+            row["observed_at"],
+            bool(row["is_deleted"]),
+        )
+        for row in rows
     )
-
-
-class KnownLoader:
-    """Loads what a worker of JUDGE governs by; a governor is kept as long as nothing has changed."""
-
-    _kept: tuple[object, Governor] | None = None
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def __call__(self) -> Known:
-        """The present state of the tables.
-
-        Raises:
-            UserError: a table cannot be read, or there is no such callback.
-        """
-        rules, leaders = stored_rules(self._settings), stored_leaders(self._settings)
-        state = (rules.stretches, leaders, self._settings.quotas)
-        # Of the class: one Python worker serves many tasks, each with an instance fresh out of a pickle.
-        kept = KnownLoader._kept
-        if kept is None or kept[0] != state:
-            if kept is not None and isinstance(kept[1], CallbackGovernor):
-                kept[1].close()
-            governor = make_governor(self._settings, RuleBook(rules.stretches), LeaderBook(leaders))
-            kept = KnownLoader._kept = (state, governor)
-        return Known(kept[1], rules.known_through_ms)
+    return sorted(changes, key=lambda change: (change.changed_at_ms, change.partition))
 
 
 def _rows(settings: Settings, name: str) -> list[dict[str, Any]] | None:
@@ -102,8 +76,4 @@ def _rows(settings: Settings, name: str) -> list[dict[str, Any]] | None:
         return None
     except (DeltaError, OSError) as error:
         raise UserError(f"{path}: cannot be read: {str(error).partition(chr(10))[0]}") from error
-    for index, column in enumerate(found.schema):
-        if pa.types.is_timestamp(column.type):
-            as_ms = found.column(index).cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
-            found = found.set_column(index, column.name, as_ms)
-    return found.to_pylist()
+    return rows_in_ms(found)

@@ -1,4 +1,4 @@
-"""Rows as Python has them, made into the Arrow columns of a declared table."""
+"""Rows as Python has them, and the Arrow columns of a table; times are epoch milliseconds in Python."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def arrow_rows(table: Table, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
             values = [None if time_ms is None else time_ms * 1_000 for time_ms in values]
         arrays.append(pa.array(values, column.type))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def rows_in_ms(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of Arrow columns."""
+    for index, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            as_ms = table.column(index).cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+            table = table.set_column(index, column.name, as_ms)
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
 
 
 def entity_columns(entity: AnyEntity) -> dict[str, Any]:

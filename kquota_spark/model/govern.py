@@ -1,8 +1,4 @@
-"""What governs a request at a moment: a resolution, joined with the time for which it holds.
-
-Without a callback the job does the same with a broadcast join (`pipeline.govern`); a test holds the two
-against each other.
-"""
+"""What governs a request at a moment: a resolution, joined with the time for which it holds."""
 
 from __future__ import annotations
 
@@ -15,7 +11,15 @@ from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import AnyKey, QuotaKey, QuotaType
 from kquota_spark.model.replay import Governing
 from kquota_spark.model.request_coverage import RequestCoverage, request_coverage
-from kquota_spark.model.resolve import STATIC_DEFAULT_LEVEL, Bucket, Resolution, candidates, resolve
+from kquota_spark.model.resolve import (
+    STATIC_DEFAULT_LEVEL,
+    Bucket,
+    Resolution,
+    candidates,
+    governing_entity,
+    levels_of,
+    resolve,
+)
 from kquota_spark.model.rules import RuleBook, RuleStretch
 
 STATIC_DEFAULT_RULES = {
@@ -23,6 +27,8 @@ STATIC_DEFAULT_RULES = {
     QuotaType.FETCH: "quota.consumer.default",
 }
 """How the rule of level 9 is called: by the broker's own property."""
+_KEPT_ANSWERS = 50_000
+"""Random client ids must not fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,9 @@ class RuleGovernor:
     book: RuleBook
     static_defaults: Mapping[QuotaType, float] = field(default_factory=dict)
     coverage: RequestCoverage = field(init=False)
+    _answers: dict[tuple[QuotaType, str, str], Governed] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", request_coverage(self.book))
@@ -82,7 +91,31 @@ class RuleGovernor:
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
     ) -> Governed:
         """See `Governor`; the broker and the principal's type make no difference."""
-        return self.explain(quota_type, principal.name, client_id, time_ms)[0]
+        asked = (quota_type, principal.name, client_id)
+        found = self._answers.get(asked)
+        if found is None or not found.holds_at(time_ms):
+            if len(self._answers) >= _KEPT_ANSWERS:
+                self._answers.clear()
+            found = self._answers[asked] = self.explain(*asked, time_ms)[0]
+        return found
+
+    def limit_of(self, quota_type: QuotaType, bucket: Bucket, time_ms: int) -> Governed:
+        """The limit of a bucket by its tags alone, as the broker asks for it: the second stage of a resolution."""
+        in_force = {
+            entity: stretch
+            for entity in candidates(bucket.user, bucket.client_id)
+            if (stretch := self.book.at(entity, time_ms)) is not None and quota_type.key in stretch.values
+        }
+        entity = governing_entity(bucket, in_force.__contains__)
+        static_default = self.static_defaults.get(quota_type)
+        if entity is not None:
+            stretch = in_force[entity]
+            limit = Governing(stretch.values[quota_type.key])
+            return Governed(bucket, limit, entity.level, str(entity), stretch.version)
+        if static_default is not None and STATIC_DEFAULT_LEVEL in levels_of(bucket):
+            rule = STATIC_DEFAULT_RULES[quota_type]
+            return Governed(bucket, Governing(static_default), STATIC_DEFAULT_LEVEL, rule, None)
+        return Governed(bucket, Governing(None), None, None, None)
 
     def explain(
         self, quota_type: QuotaType, user: str, client_id: str, time_ms: int

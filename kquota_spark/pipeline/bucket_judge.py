@@ -15,9 +15,6 @@ from kquota_spark.model.decision import Decision, judge_bucket
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.sent import Sent, stretch_of
-from kquota_spark.schema.version import STATE_FORMS
-
-_FORM = STATE_FORMS["judge"]
 
 _named_config = cache(RateConfig.parse)
 
@@ -49,9 +46,6 @@ class BucketJudge:
         quota_type: what the bucket limits.
         configs: see `Configs`.
         state: `state` of such a judge, to go on from.
-
-    Raises:
-        ValueError: the state was written by another release in a form that this one does not know.
     """
 
     def __init__(self, quota_type: QuotaType, configs: Configs, state: bytes | None = None) -> None:
@@ -97,17 +91,10 @@ class BucketJudge:
 
     @property
     def state(self) -> bytes:
-        """The state as MessagePack; the first number is the version of this form."""
-        return msgspec.msgpack.encode([_FORM, self.config.name, self._replay.state])
+        """The state as MessagePack."""
+        return msgspec.msgpack.encode([self.config.name, self._replay.state])
 
     def _restore(self, state: bytes) -> None:
-        form, *parts = msgspec.msgpack.decode(state)
-        if form != _FORM:
-            msg = (
-                f"state of a bucket has form {form}, expected {_FORM}: move the checkpoint of judge away and start "
-                "with --new-lineage"
-            )
-            raise ValueError(msg)
-        name, replay = parts
+        name, replay = msgspec.msgpack.decode(state)
         self.config = _named_config(name)
         self._replay = replay_of(self._quota_type, self.config, replay)

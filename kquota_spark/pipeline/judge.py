@@ -1,20 +1,26 @@
-"""JUDGE: governed usage to `decisions`. The broker's sample ring, replayed with state per bucket."""
+"""JUDGE: governed usage to `decisions`. The broker's sample rings, replayed with state per quota manager."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pyspark.sql import Row
+import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
 
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
-from kquota_spark.pipeline.sent import KEYS, as_sent, quota_type_of, received
+from kquota_spark.pipeline.bucket_judge import Configs, Judged
+from kquota_spark.pipeline.manager_judge import JudgedBucket, ManagerJudge
+from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, manager_of, received
 from kquota_spark.schema.columns import Column
 from kquota_spark.schema.tables import DECISIONS
 
@@ -54,16 +60,19 @@ def to_decisions(
 
     Args:
         governed: stream of GOVERN's rows.
-        config: sample ring of the rows whose `rate_config` is null.
+        config: sample ring of the rows that name none.
         mutation_config: windows of the mutation quotas.
         judge_lateness: watermark delay; generous, because rows behind it vanish before the processor.
     """
-    sent = governed.withWatermark("second", judge_lateness).transform(as_sent)
-    judged = sent.groupBy("bucket").transformWithState(
-        statefulProcessor=_BucketProcessor(Configs(config, mutation_config)),
-        outputStructType=_OUTPUT_DDL,
-        outputMode="Append",
-        timeMode="EventTime",
+    judged = (
+        governed.withWatermark("second", judge_lateness)
+        .groupBy("manager")
+        .transformWithStateInPandas(
+            statefulProcessor=_ManagerProcessor(Configs(config, mutation_config)),
+            outputStructType=_OUTPUT_DDL,
+            outputMode="Append",
+            timeMode="EventTime",
+        )
     )
     return judged.transform(as_decisions)
 
@@ -74,55 +83,84 @@ def as_decisions(decided: DataFrame) -> DataFrame:
     return decided.withColumns({"second": second, "event_date": F.to_date(second)}).select(*DECISIONS.names)
 
 
-class _BucketProcessor(StatefulProcessor):
-    """Keeps one `BucketJudge` per key; a bucket idle for longer than its ring remembers is forgotten.
+class _ManagerProcessor(StatefulProcessor):
+    """Keeps one `ManagerJudge` per key: a key for each bucket would cost a millisecond or two a micro-batch.
 
-    One timer per key: when it fires early, because the bucket was used again, it is set anew. Time to live
-    by processing time is not used: it would wipe live state after a stop of the job.
+    Buckets idle for longer than their rings remember are forgotten when their manager is used, or by its timer. Time
+    to live by processing time is not used: it would wipe live state after a stop of the job.
     """
 
     def __init__(self, configs: Configs) -> None:
         self._configs = configs
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
         # Points come and go by the thousand and hold no cycles: the collector need not look so often.
         gc.set_threshold(50_000, 20, 20)
-        self._state = handle.getValueState("replay", "state binary")
+        self._handle = handle
+        self._state = handle.getValueState("buckets", "state binary")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        stored = self._state.get()
-        judge = BucketJudge(
-            quota_type_of(key[0]), self._configs, None if stored is None else bytes(stored[0])
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        manager, (judge, is_new) = manager_of(key[0]), self._restored(key)
+        judge.forget(timerValues.getCurrentWatermarkInMs())
+        found = judge.judge(
+            (bucket, received(sent))
+            for frame in rows
+            for bucket, sent in zip(frame["bucket"], frame["sent"], strict=True)
         )
-        sent = [received(row.sent) for row in rows]
-        judged = judge.judge(sent)
         self._state.update((judge.state,))
-        if stored is None:
+        if is_new:
             self._handle.registerTimer(judge.forget_at_ms)
-        for one in judged:
-            yield Row(**decision_values(key[0], one, sent[0].known_through_ms))
+        yield pd.DataFrame(decided_columns(manager, found))
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        stored = self._state.get()
-        if stored is not None:
-            forget_at_ms = BucketJudge(quota_type_of(key[0]), self._configs, bytes(stored[0])).forget_at_ms
-            if forget_at_ms > expiredTimerInfo.getExpiryTimeInMs():
-                self._handle.registerTimer(forget_at_ms)
-            else:
-                self._state.clear()
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        judge, _ = self._restored(key)
+        judge.forget(timerValues.getCurrentWatermarkInMs())
+        if judge.buckets:
+            self._state.update((judge.state,))
+            self._handle.registerTimer(judge.forget_at_ms)
+        else:
+            self._state.clear()
         return iter(())
+
+    def _restored(self, key: Any) -> tuple[ManagerJudge, bool]:
+        """The judge as it was, and whether it is a new one."""
+        stored = self._state.get()
+        state = None if stored is None else bytes(stored[0])
+        return ManagerJudge(manager_of(key[0]).quota_type, self._configs, state), state is None
 
     def close(self) -> None:
         pass
 
 
-def decision_values(bucket: str, judged: Judged, known_through_ms: int | None) -> dict[str, Any]:
+def decided_columns(manager: Manager, found: Iterable[JudgedBucket]) -> dict[str, list[Any]]:
     """The columns of `DECIDED`."""
+    rows = [
+        decision_values(manager, each.bucket, judged, each.known_through_ms)
+        for each in found
+        for judged in each.judged
+    ]
+    return {column.name: [row[column.name] for row in rows] for column in DECIDED}
+
+
+def decision_values(
+    manager: Manager, bucket: str, judged: Judged, known_through_ms: int | None
+) -> dict[str, Any]:
+    """One row of `DECIDED`."""
     decision = judged.decision
     is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
-    cluster_id, broker_id, *names = msgspec.json.decode(bucket)
-    values: dict[str, Any] = dict(zip_longest(KEYS, (cluster_id, int(broker_id), *names)))
+    values: dict[str, Any] = dict(zip(MANAGER_KEYS, msgspec.structs.astuple(manager), strict=True))
+    values["quota_type"] = manager.quota_type.value
+    values.update(zip_longest(BUCKET_KEYS, msgspec.json.decode(bucket)))
     values.update({name: getattr(decision, name) for name in FROM_DECISION})
     values.update({name: getattr(decision.agreement, source) for name, source in FROM_AGREEMENT.items()})
     values["is_rules_behind"] = is_behind

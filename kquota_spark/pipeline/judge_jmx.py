@@ -6,16 +6,15 @@ nobody knows, so no decision is certain. No state: a row of `jmx_samples` is one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.model.quota_types import CONNECTION, QuotaType
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.govern import with_bucket_limit
-from kquota_spark.pipeline.ip_limits import with_ip_limit
+from kquota_spark.pipeline.jmx_limits import with_limits
+from kquota_spark.pipeline.known import Limits
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, USAGE
 
@@ -45,22 +44,15 @@ def to_jmx_usage(samples: DataFrame) -> DataFrame:
     return _filled(rated, USAGE, made)
 
 
-def to_jmx_decisions(
-    samples: DataFrame,
-    rules: DataFrame,
-    config: RateConfig,
-    static_defaults: Mapping[QuotaType, float] = MappingProxyType({}),
-) -> DataFrame:
+def to_jmx_decisions(samples: DataFrame, load: Callable[[], Limits], config: RateConfig) -> DataFrame:
     """Rows of `decisions`: one a sample of a bucket, under the rule as of the sample's time.
 
     Args:
         samples: rows of `jmx_samples`.
-        rules: `quota_rules` of this cluster, its level-0 row included.
+        load: called on the workers; gives the present state of the quotas.
         config: controller.quota.window.*: a token bucket holds so many seconds of its quota.
-        static_defaults: level 9, the brokers' own defaults up to 2.8.
     """
-    bounded = samples.transform(_only_rated).transform(with_bucket_limit, rules, static_defaults)
-    governed = bounded.transform(with_ip_limit, rules)
+    governed = samples.transform(_only_of_buckets).transform(with_limits, load).transform(_only_rated)
     made = {
         "bucket_tags": F.coalesce("bucket_tags", _ip_tag()),
         "quota_used_percent": _used_percent(config),
@@ -78,13 +70,16 @@ def to_jmx_decisions(
 def _only_rated(samples: DataFrame) -> DataFrame:
     """Samples with the rate of a bucket. Those of broker and listener have no quota that we watch."""
     of_type = [F.when(F.col("quota_type") == name, F.col(column)) for name, column in _RATES.items()]
-    rate = F.coalesce(*of_type)
-    is_of_bucket = (F.col("quota_type") != CONNECTION) | F.col("ip").isNotNull()
     return (
-        samples.where(F.col("kind") == "sample")
-        .withColumns({"rate_per_s": rate, "second": _second(F.col("sample_time_ms"))})
-        .where(F.col("rate_per_s").isNotNull() & is_of_bucket)
+        samples.transform(_only_of_buckets)
+        .withColumns({"rate_per_s": F.coalesce(*of_type), "second": _second(F.col("sample_time_ms"))})
+        .where(F.col("rate_per_s").isNotNull())
     )
+
+
+def _only_of_buckets(samples: DataFrame) -> DataFrame:
+    is_of_bucket = (F.col("quota_type") != CONNECTION) | F.col("ip").isNotNull()
+    return samples.where((F.col("kind") == "sample") & is_of_bucket)
 
 
 def _filled(frame: DataFrame, table: Table, made: Mapping[str, Column]) -> DataFrame:

@@ -18,7 +18,8 @@ from kquota_spark.model.bucket_replays import remembers_ms
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
 from kquota_spark.pipeline.judge import DECIDED, decision_values
-from kquota_spark.pipeline.sent import Sent, quota_type_of, received
+from kquota_spark.pipeline.manager_judge import known_through_of
+from kquota_spark.pipeline.sent import Manager, Sent, manager_of, received
 from kquota_spark.schema.columns import Column, Table
 
 if TYPE_CHECKING:
@@ -56,30 +57,31 @@ def to_rejudged(parts: DataFrame, configs: Configs, reach: Reach) -> DataFrame:
     """Rows of `REJUDGED`.
 
     Args:
-        parts: governed usage as `pipeline.judge.as_sent` makes it, with the column `part`.
+        parts: rows of GOVERN with the column `part`.
         configs: windows of the brokers.
         reach: the stretch and its surroundings.
     """
-    picked = parts.select("bucket", "sent", "part")
-    return picked.groupBy("bucket").applyInArrow(_bucket_judge(configs, reach), REJUDGED.ddl)
+    picked = parts.select("manager", "bucket", "sent", "part")
+    return picked.groupBy("manager", "bucket").applyInArrow(_bucket_judge(configs, reach), REJUDGED.ddl)
 
 
 def _bucket_judge(configs: Configs, reach: Reach) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def judge(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        return _rejudged_rows(key[0].as_py(), rows, configs, reach)
+        manager, bucket = (part.as_py() for part in key)
+        return _rejudged_rows(manager_of(manager), bucket, rows, configs, reach)
 
     return judge
 
 
-def _rejudged_rows(bucket: str, rows: pa.Table, configs: Configs, reach: Reach) -> pa.Table:
+def _rejudged_rows(manager: Manager, bucket: str, rows: pa.Table, configs: Configs, reach: Reach) -> pa.Table:
     parts: dict[str, list[Sent]] = {KEPT: [], OLD: [], NEW: []}
     for row in rows.select(["part", "sent"]).to_pylist():
         parts[row["part"]].append(received(row["sent"]))
-    judged = rejudged(quota_type_of(bucket), parts[KEPT], parts[OLD], parts[NEW], configs, reach)
-    known_through_ms = next(sent.known_through_ms for part in parts.values() for sent in part)
+    judged = rejudged(manager.quota_type, parts[KEPT], parts[OLD], parts[NEW], configs, reach)
+    known_through_ms = known_through_of(sent for part in parts.values() for sent in part)
     found = [
         {
-            **decision_values(bucket, one, known_through_ms),
+            **decision_values(manager, bucket, one, known_through_ms),
             "is_warm": judged.is_warm,
             "differs_until_ms": judged.differs_until_ms,
         }

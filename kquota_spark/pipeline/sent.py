@@ -1,100 +1,121 @@
-"""How governed rows travel to the workers: bucket and one JSON text."""
+"""How the points of a client's second travel to the judge of their bucket, with what governs them: MessagePack."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.model.decision import Stretch
+from kquota_spark.model.govern import Governed
 from kquota_spark.model.points import Point
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import Governing
+from kquota_spark.model.resolve import Bucket
+from kquota_spark.pipeline.known import Gap
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-KEYS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
-"""The bucket, as the elements of a JSON array; without tags of a callback the last one is left out."""
+MANAGER_KEYS = ("cluster_id", "broker_id", "quota_type")
+BUCKET_KEYS = ("bucket_user", "bucket_client_id", "bucket_tags")
 
 
-class Sent(msgspec.Struct, gc=False):
-    """A governed row as it comes to the worker.
+class Manager(msgspec.Struct, array_like=True, frozen=True):
+    """What a broker has one of for each type of quota (Kafka's `ClientQuotaManager`)."""
 
-    In the row form every cell costs 2 microseconds to hand over and every number of an array another 0.1;
-    this is a tenth of that. The points come field by field, because a function over the elements of an array
-    runs uncompiled in Spark, at 3 microseconds a point.
-    """
+    cluster_id: str
+    broker_id: int
+    quota_type: QuotaType
+
+
+class Sent(msgspec.Struct, gc=False, array_like=True):
+    """The points of one client in one second under one rule."""
 
     second_ms: int
     user: str
     client_id: str
     valid_from_ms: int
-    valid_to_ms: int
+    valid_to_ms: int | None
     has_request_quota: bool
-    points: list[list[int]]
-    """Without the last field of `Point`."""
-    network_times_us: list[int] | None = None
+    points: Sequence[Sequence[int]]
+    """Field by field of `Point`, without its last one: that costs half of point by point."""
+    network_times_us: Sequence[int] | None = None
     """That last field, of a request quota's points only."""
     rule: str | None = None
     rule_version: int | None = None
     level: int | None = None
-    limit_per_s: str | None = None
-    """As text: JSON has no infinity, and a double comes back from its shortest text without loss."""
+    limit_per_s: float | None = None
     known_through_ms: int | None = None
-    gaps: list[tuple[int, int]] = []
-    """Of the broker's log, with what a ring remembers after each; see `pipeline.log_gaps`."""
+    gaps: tuple[Gap, ...] = ()
+    """Of the broker's log, with what a ring remembers after each."""
     rate_config: str | None = None
     """Name of the broker's `RateConfig`."""
 
 
-received = msgspec.json.Decoder(Sent).decode
-"""A governed row, from the text of its column `sent`."""
-
-
-def quota_type_of(bucket: str) -> QuotaType:
-    """The type of a bucket."""
-    return QuotaType(msgspec.json.decode(bucket)[KEYS.index("quota_type")])
-
-
-def as_sent(governed: DataFrame) -> DataFrame:
-    """Governed rows as bucket, `sent` (see `Sent`) and second."""
-    return governed.select(
-        F.to_json(F.array_compact(F.array(*(F.col(name).cast("string") for name in KEYS)))).alias("bucket"),
-        F.to_json(_sent(governed.columns)).alias("sent"),
-        "second",
-    )
-
-
-def _sent(columns: Sequence[str]) -> Column:
-    """The struct that `Sent` reads."""
-    made = {
-        "points": F.expr(
-            f"array({', '.join(f'CAST(points.{name} AS ARRAY<BIGINT>)' for name in Point._fields[:-1])})"
-        ),
-        "network_times_us": F.when(
-            F.col("quota_type") == QuotaType.REQUEST.value, F.col("points.network_time_us")
-        ),
-        "limit_per_s": F.col("limit_per_s").cast("string"),
-    }
-    names = [name for name in Sent.__struct_fields__ if name in made or name in columns]
-    return F.struct(*(made.get(name, F.col(name)).alias(name) for name in names))
-
+encoded = msgspec.msgpack.Encoder().encode
+received = msgspec.msgpack.Decoder(Sent).decode
+"""What was sent, from its bytes."""
 
 _point = partial(tuple.__new__, Point)
 
 
 def stretch_of(sent: Sent) -> Stretch:
     """What `judge_bucket` takes."""
-    limit = None if sent.limit_per_s is None else float(sent.limit_per_s)
     governing = Governing(
-        limit, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, tuple(sent.gaps)
+        sent.limit_per_s, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, sent.gaps
     )
     points = list(map(_point, zip(*sent.points, sent.network_times_us or repeat(0))))  # noqa: B905
     return Stretch(
         sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version, points
+    )
+
+
+def manager_of(text: str) -> Manager:
+    """A manager, from the text of its column."""
+    return msgspec.json.decode(text, type=Manager)
+
+
+def manager_text(cluster_id: str, broker_id: int, quota_type: str) -> str:
+    """A manager as text, a key of Spark's state."""
+    return msgspec.json.encode((cluster_id, broker_id, quota_type)).decode()
+
+
+def bucket_text(bucket: Bucket, *, has_tags: bool) -> str:
+    """A bucket as text: a JSON array; the tags of a callback are an object of their own, as the tables have them."""
+    names: tuple[str, ...] = (bucket.user, bucket.client_id)
+    if has_tags:
+        names += (json.dumps(dict(bucket.custom_tags), ensure_ascii=False),)
+    return msgspec.json.encode(names).decode()
+
+
+def sent_of(
+    governed: Governed,
+    second_ms: int,
+    client: tuple[str, str],
+    points: Sequence[Sequence[int]],
+    network_times_us: Sequence[int] | None,
+) -> Sent:
+    """What is sent of points under one rule; `known_through_ms`, gaps and windows are still to be set.
+
+    Args:
+        governed: the rule.
+        second_ms: the second.
+        client: user and client id.
+        points: see `Sent`.
+        network_times_us: see `Sent`.
+    """
+    governing = governed.relied_on
+    return Sent(
+        second_ms,
+        *client,
+        governing.valid_from_ms,
+        governing.valid_to_ms,
+        governing.has_request_quota,
+        points,
+        network_times_us,
+        governed.rule,
+        governed.rule_version,
+        governed.level,
+        governing.limit_per_s,
     )

@@ -75,6 +75,7 @@ def arrow_type(ddl: str) -> pa.DataType:
 
     simple: dict[str, pa.DataType] = {
         "string": pa.string(),
+        "binary": pa.binary(),
         "boolean": pa.bool_(),
         "int": pa.int32(),
         "bigint": pa.int64(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 SCHEMA_VERSION = 2
 """Raised by a release that adds columns. Tables of 0.1 carry no version and count as 1."""
 
-STATE_FORMS = {"measure": 2, "judge": 4}
+STATE_FORMS = {"measure": 2, "judge": 5}
 """Form of the state of a query, where it has one: another form cannot be read. 1 in release 0.1."""
 
 VERSION_PROPERTY = "kquota.schema.version"

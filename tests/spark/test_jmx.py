@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Kafka, Settings
-from kquota_spark.io.spark import table, table_stream
+from kquota_spark.io.known import LimitsLoader
+from kquota_spark.io.spark import table_stream
 from kquota_spark.model.entities import DEFAULT, Default, IpEntity
 from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.rules import QuotaChange
@@ -183,11 +184,10 @@ def test_the_limit_is_the_one_of_the_samples_time(spark: SparkSession, settings:
     ]
 
 
-def test_a_hop_gives_exactly_what_its_table_declares_and_python_only_reads_messages(
+def test_a_hop_gives_exactly_what_its_table_declares_and_python_reads_messages_and_finds_limits(
     spark: SparkSession, settings: Settings
 ) -> None:
     rules(settings)
-    quota_rules = table(spark, settings, "quota_rules")
     samples = table_stream(spark, settings, JMX_SAMPLES.name)
     nothing = Path(settings.tables) / "messages"
     nothing.mkdir()
@@ -195,14 +195,14 @@ def test_a_hop_gives_exactly_what_its_table_declares_and_python_only_reads_messa
     made: list[tuple[DataFrame, Table]] = [
         (to_jmx_samples(messages, _PARSE), JMX_SAMPLES),
         (to_jmx_usage(samples), USAGE),
-        (to_jmx_decisions(samples, quota_rules, RateConfig()), DECISIONS),
+        (to_jmx_decisions(samples, LimitsLoader(settings), RateConfig()), DECISIONS),
     ]
     for frame, declared in made:
         types = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
         assert types == [(column.name, column.type.replace(" ", "")) for column in declared.columns]
         plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[attr-defined,unused-ignore]
         assert re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", plan) == (
-            ["MapInArrow"] if declared is JMX_SAMPLES else []
+            [] if declared is USAGE else ["MapInArrow"]
         )
 
 

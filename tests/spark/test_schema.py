@@ -1,4 +1,4 @@
-"""What the transforms give is what the tables declare, type for type; Python stands in two places only.
+"""What the transforms give is what the tables declare, type for type; Python stands in few places only.
 
 An implicit cast in the Delta sink makes Spark plan the query again, and the watermark is lost on the way.
 """
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.spark import table_stream
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.broker_rates import with_rate_config
 from kquota_spark.pipeline.charges import to_coverage
 from kquota_spark.pipeline.episodes import to_violations
-from kquota_spark.pipeline.govern import with_governing
+from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
@@ -46,13 +46,12 @@ def hops(spark: SparkSession, settings: Settings) -> dict[str, tuple[DataFrame, 
     parse = IngestSettings("demo", "UTC", 60_000, 5_000, 4_096)
     still_open = spark.read.format("delta").load(f"{settings.tables}/violations")
     decisions = spark.read.format("delta").load(f"{settings.tables}/decisions")
-    configs = spark.read.format("delta").load(f"{settings.tables}/broker_configs")
-    rated = with_rate_config(with_governing(usage, rules), configs, RateConfig())
+    governed = to_governed(usage, KnownLoader(settings))
     coverage = to_coverage(rules, has_callback=False)
     return {
         "ingest": (to_requests(messages, parse), REQUESTS),
         "measure": (to_usage(table_stream(spark, settings, REQUESTS.name), coverage, "5 seconds", 2), USAGE),
-        "judge": (to_decisions(rated, RateConfig(), RateConfig(), "10 minutes"), DECISIONS),
+        "judge": (to_decisions(governed, RateConfig(), RateConfig(), "10 minutes"), DECISIONS),
         "episodes": (to_violations(decisions, still_open, 10.0), VIOLATIONS),
     }
 
@@ -80,7 +79,9 @@ def test_spark_and_arrow_read_one_declaration(spark: SparkSession, tmp_path: Pat
     )
 
 
-def test_python_runs_in_the_parser_and_in_the_replay_only(hops: dict[str, tuple[DataFrame, Table]]) -> None:
+def test_python_runs_in_the_parser_the_governor_and_the_replay_only(
+    hops: dict[str, tuple[DataFrame, Table]],
+) -> None:
     found = {}
     for name, (frame, _) in hops.items():
         plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[attr-defined,unused-ignore]
@@ -89,6 +90,6 @@ def test_python_runs_in_the_parser_and_in_the_replay_only(hops: dict[str, tuple[
     assert found == {
         "ingest": ["MapInArrow"],
         "measure": [],
-        "judge": ["TransformWithStateInPySpark"],
+        "judge": ["TransformWithStateInPySpark", "MapInArrow"],
         "episodes": [],
     }

@@ -6,8 +6,6 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.decision import Stretch, judge_bucket
 from kquota_spark.model.points import Point
@@ -17,6 +15,7 @@ from kquota_spark.pipeline.bucket_judge import Configs
 from tests.support.chance import drawn
 from tests.support.spark.hops import only
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
+from tests.support.spark.remembered import remembered
 from tests.support.tables.table_rows import T0_MS
 
 if TYPE_CHECKING:
@@ -56,13 +55,13 @@ def test_an_idle_bucket_is_forgotten_and_nothing_changes(spark: SparkSession, tm
     # second: its ring equals a new one then. The first timer fires for erin too, who has been back since.
     settings = settings_with_rules(tmp_path, judge_lateness=1_000)
     judged(spark, settings, [used("alice", (900, 20_000, 0)), used("erin", (0, 1_000, 0))])
-    assert _remembered(spark, settings) == ["alice", "erin"]
+    assert _users(spark, settings) == ["alice", "erin"]
     clock = [used("erin", (10_000, 5_000, 0)), used("bob", (20_000, 1, 0), broker_id=2)]
     # Timers go off in the micro-batch after the one that moved the watermark.
     judged(spark, settings, clock, [used("bob", (21_000, 1, 0), broker_id=2)])
-    assert _remembered(spark, settings) == ["", "erin"]  # bob is without a rule, under his client id
+    assert _users(spark, settings) == ["", "erin"]  # bob is without a rule, under his client id
     found = judged(spark, settings, [used("alice", (20_100, 12_000, 0)), used("erin", (20_100, 6_000, 0))])
-    assert _remembered(spark, settings) == ["", "alice", "erin"]
+    assert _users(spark, settings) == ["", "alice", "erin"]
     # The same as with a state that is never forgotten.
     for user, requests in (
         ("alice", ((900, 20_000), (20_100, 12_000))),
@@ -81,8 +80,5 @@ def _stretch(offset_ms: int, amount: int) -> Stretch:
     return Stretch(second_ms, "alice", "etl", Governing(1_000.0), 3, "users/alice", 0, [point])
 
 
-def _remembered(spark: SparkSession, settings: Settings) -> list[str]:
-    """Users of the buckets that have a state, from the checkpoint itself."""
-    state = spark.read.format("statestore").option("stateVarName", "replay")
-    keys = [row.key[0] for row in state.load(f"{settings.checkpoints}/judge").select("key").collect()]
-    return sorted(msgspec.json.decode(key)[3] for key in keys)
+def _users(spark: SparkSession, settings: Settings) -> list[str]:
+    return [user for user, _ in remembered(spark, settings)]

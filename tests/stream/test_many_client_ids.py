@@ -15,6 +15,7 @@ from kquota_spark.model.entities import DEFAULT
 from kquota_spark.schema.tables import USAGE
 from tests.support.spark.hops import change, rows_of, run_hop, settings_at, write_rules
 from tests.support.spark.judged_usage import used
+from tests.support.spark.remembered import remembered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,11 +74,6 @@ def _of_known(settings: Settings) -> list[dict[str, Any]]:
     return [row for row in rows_of(settings, "decisions") if row["bucket_user"].startswith("user-")]
 
 
-def _remembered(spark: SparkSession, settings: Settings) -> int:
-    state = spark.read.format("statestore").option("stateVarName", "replay")
-    return int(state.load(f"{settings.checkpoints}/judge").count())
-
-
 def test_known_clients_are_judged_as_without_the_random_ones_and_those_are_forgotten(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -88,10 +84,10 @@ def test_known_clients_are_judged_as_without_the_random_ones_and_those_are_forgo
     print(f"{quiet_s:.1f} s without, {flooded_s:.1f} s with {RANDOM_IDS:,} random ids")
     assert len(rows_of(flooded, "decisions")) == KNOWN * SECONDS + RANDOM_IDS
     assert _of_known(flooded) == _of_known(quiet)
-    assert _remembered(spark, flooded) == KNOWN + RANDOM_IDS
+    assert len(remembered(spark, flooded)) == KNOWN + RANDOM_IDS
     # 30 s of lateness and 12 s of the ring later they are gone; the known ones go on from their rings.
     later = (_known(SECONDS, SECONDS + 1), _known(70, 71), _known(71, 72))
     for settings in (quiet, flooded):
         _judged(spark, settings, *later)
-    assert _remembered(spark, flooded) == KNOWN
+    assert len(remembered(spark, flooded)) == KNOWN
     assert _of_known(flooded) == _of_known(quiet)

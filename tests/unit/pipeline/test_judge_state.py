@@ -17,7 +17,8 @@ from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
-from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs
+from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
+from kquota_spark.pipeline.manager_judge import ManagerJudge
 from kquota_spark.pipeline.sent import Sent
 from tests.support.chance import drawn
 from tests.support.places import DATA
@@ -49,10 +50,10 @@ def _sent(chance: random.Random, second_ms: int, rate_config: str | None = None)
         (second_ms + moment, 0, chance.randrange(2**32), index, chance.randrange(2**31), 0, 0)
         for index, moment in enumerate(moments)
     ]
-    limit = chance.choice([None, "0.0", "700.0"])
+    limit = chance.choice([None, 0.0, 700.0])
     columns = [list(column) for column in zip(*points, strict=True)]
     return Sent(
-        second_ms, "alice", "etl", 0, 2**62, False, columns, limit_per_s=limit, rate_config=rate_config
+        second_ms, "alice", "etl", 0, None, False, columns, limit_per_s=limit, rate_config=rate_config
     )
 
 
@@ -72,12 +73,55 @@ def test_the_state_of_every_quota_type_goes_on_second_by_second() -> None:
 
 
 def test_a_state_of_another_release_is_refused() -> None:
-    form, *rest = msgspec.msgpack.decode(BucketJudge(QuotaType.PRODUCE, CONFIGS).state)
+    form, *rest = msgspec.msgpack.decode(ManagerJudge(QuotaType.PRODUCE, CONFIGS).state)
     foreign = msgspec.msgpack.encode([form + 1, *rest])
     with pytest.raises(
         ValueError, match=f"form {form + 1}, expected {form}: move the checkpoint of judge away"
     ):
-        BucketJudge(QuotaType.PRODUCE, CONFIGS, foreign)
+        ManagerJudge(QuotaType.PRODUCE, CONFIGS, foreign)
+
+
+def test_a_manager_keeps_its_buckets_apart_and_goes_on_with_each() -> None:
+    chance = random.Random(3)
+    rows = [
+        (f'["","c{number}"]', _sent(chance, T0_MS + second * 1_000))
+        for second in range(30)
+        for number in range(4)
+    ]
+    at_once = ManagerJudge(QuotaType.PRODUCE, CONFIGS).judge(rows)
+    expected = {each.bucket: each.judged for each in at_once}
+    assert len(expected) == 4
+    state, found = None, dict[str, list[Judged]]()
+    for row in rows:  # a row a micro-batch: three of four buckets are only carried along
+        judge = ManagerJudge(QuotaType.PRODUCE, CONFIGS, state)
+        for each in judge.judge([row]):
+            found.setdefault(each.bucket, []).extend(each.judged)
+        state = judge.state
+    assert found == expected
+
+
+def test_a_manager_forgets_what_no_ring_remembers() -> None:
+    judge = ManagerJudge(QuotaType.PRODUCE, CONFIGS)
+    chance = random.Random(4)
+    judge.judge([("early", _sent(chance, T0_MS)), ("late", _sent(chance, T0_MS + 1_000))])
+    # 12 s after the end of its last second: T0 + 1 s + 12 s.
+    judge.forget(T0_MS + 12_999)
+    assert ManagerJudge(QuotaType.PRODUCE, CONFIGS, judge.state).buckets == ["early", "late"]
+    judge.forget(T0_MS + 13_000)
+    assert ManagerJudge(QuotaType.PRODUCE, CONFIGS, judge.state).buckets == ["late"]
+
+
+def test_what_is_known_of_the_rules_is_the_least_of_all_rows() -> None:
+    def known(*through_ms: int | None) -> int | None:
+        chance = random.Random(5)
+        rows = [_sent(chance, T0_MS) for _ in through_ms]
+        for row, time_ms in zip(rows, through_ms, strict=True):
+            row.known_through_ms = time_ms
+        [judged] = ManagerJudge(QuotaType.PRODUCE, CONFIGS).judge([("bucket", row) for row in rows])
+        return judged.known_through_ms
+
+    assert known(T0_MS + 5, T0_MS + 3) == T0_MS + 3
+    assert known(T0_MS + 5, None) is None
 
 
 def test_a_state_names_its_own_windows() -> None:

@@ -25,9 +25,7 @@ def _second(chance: random.Random, start_ms: int) -> Sent:
         [time_ms, time_ms + 1, 7, index, chance.randrange(900), 0, 0] for index, time_ms in enumerate(times)
     ]
     columns = [list(column) for column in zip(*points, strict=True)]
-    return Sent(
-        start_ms, "alice", "etl", 0, 2**62, False, columns, None, "users/alice", 1, 3, "1000.0", 2**60
-    )
+    return Sent(start_ms, "alice", "etl", 0, None, False, columns, None, "users/alice", 1, 3, 1000.0, 2**60)
 
 
 def _traffic(chance: random.Random, busy: float, seconds: int) -> list[Sent]:

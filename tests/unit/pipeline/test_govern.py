@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kquota_spark.config.settings import Settings
 from kquota_spark.model.entities import DEFAULT
 from kquota_spark.model.quota_types import QuotaKey
-from tests.support.spark.governed_requests import ALWAYS, FOREVER_MS, Found, asked, governed
-from tests.support.spark.hops import change, rows_of, run_hop, settings_at, write_rules
-from tests.support.tables.table_rows import T0_MS, write_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from kquota_spark.model.rules import QuotaChange
+from tests.support.pipeline.governed_requests import ALWAYS, Found, asked, governed
+from tests.support.spark.hops import change
+from tests.support.tables.table_rows import T0_MS
 
 FETCH, PERCENT = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 ALL_LEVELS = (
@@ -29,10 +24,10 @@ ALL_LEVELS = (
 )
 
 
-def test_the_most_specific_level_wins(spark: SparkSession, settings: Settings) -> None:
-    write_rules(settings, *ALL_LEVELS)
+def test_the_most_specific_level_wins() -> None:
+    rules = [*ALL_LEVELS]
     rows = [asked(T0_MS, user=user, client_id=name) for user in ("alice", "bob") for name in ("etl", "x", "")]
-    found = {asked_for[1:3]: answer for asked_for, answer in governed(spark, settings, rows)}
+    found = {asked_for[1:3]: answer for asked_for, answer in governed(rules, rows)}
     assert found == {
         ("alice", "etl"): Found(1, 1.0, "users/alice/clients/etl", 0, ("alice", "etl"), ALWAYS, False),
         ("alice", "x"): Found(2, 2.0, "users/alice/clients/<default>", 0, ("alice", "x"), ALWAYS, False),
@@ -43,15 +38,15 @@ def test_the_most_specific_level_wins(spark: SparkSession, settings: Settings) -
     }
 
 
-def test_each_level_wins_when_those_above_it_are_gone(spark: SparkSession, settings: Settings) -> None:
+def test_each_level_wins_when_those_above_it_are_gone() -> None:
     # Rule n is removed at T0 + n s: in second n the levels up to n are gone, level n + 1 governs.
     removals = [
         replace(edit, value=None, changed_at_ms=T0_MS + level * 1_000, version=T0_MS + level * 1_000)
         for level, edit in enumerate(ALL_LEVELS, 1)
     ]
-    write_rules(settings, *ALL_LEVELS, *removals)
+    rules = [*ALL_LEVELS, *removals]
     rows = [asked(T0_MS + index * 1_000) for index in range(9)]
-    found = [answer for _, answer in governed(spark, settings, rows)]
+    found = [answer for _, answer in governed(rules, rows)]
     assert [(each.level, each.limit_per_s, each.bucket) for each in found] == [
         (1, 1.0, ("alice", "etl")),
         (2, 2.0, ("alice", "etl")),
@@ -65,11 +60,11 @@ def test_each_level_wins_when_those_above_it_are_gone(spark: SparkSession, setti
     ]
 
 
-def test_precedence_is_per_key(spark: SparkSession, settings: Settings) -> None:
+def test_precedence_is_per_key() -> None:
     # The pair limits producers only: its fetches fall to the user, as in Kafka.
-    write_rules(settings, change("alice", "etl", 1.0), change("alice", None, 9.0, key=FETCH))
+    rules = [change("alice", "etl", 1.0), change("alice", None, 9.0, key=FETCH)]
     rows = [asked(T0_MS, quota_type="fetch"), asked(T0_MS, quota_type="produce")]
-    assert governed(spark, settings, rows) == [
+    assert governed(rules, rows) == [
         (("fetch", "alice", "etl", T0_MS), Found(3, 9.0, "users/alice", 0, ("alice", ""), ALWAYS, False)),
         (
             ("produce", "alice", "etl", T0_MS),
@@ -78,13 +73,11 @@ def test_precedence_is_per_key(spark: SparkSession, settings: Settings) -> None:
     ]
 
 
-def test_an_edit_within_a_second_splits_it_to_the_millisecond(
-    spark: SparkSession, settings: Settings
-) -> None:
-    write_rules(settings, change("alice", None, 10.0), change("alice", None, 20.0, T0_MS + 500))
-    found = governed(spark, settings, [asked(T0_MS, T0_MS + 499, T0_MS + 500, T0_MS + 999)])
+def test_an_edit_within_a_second_splits_it_to_the_millisecond() -> None:
+    rules = [change("alice", None, 10.0), change("alice", None, 20.0, T0_MS + 500)]
+    found = governed(rules, [asked(T0_MS, T0_MS + 499, T0_MS + 500, T0_MS + 999)])
     before = Found(3, 10.0, "users/alice", 0, ("alice", ""), (0, T0_MS + 500), False)
-    after = Found(3, 20.0, "users/alice", T0_MS + 500, ("alice", ""), (T0_MS + 500, FOREVER_MS), False)
+    after = Found(3, 20.0, "users/alice", T0_MS + 500, ("alice", ""), (T0_MS + 500, None), False)
     assert [(each[3] - T0_MS, answer) for each, answer in found] == [
         (0, before),
         (499, before),
@@ -93,16 +86,15 @@ def test_an_edit_within_a_second_splits_it_to_the_millisecond(
     ]
 
 
-def test_several_edits_in_one_second_and_one_at_its_edge(spark: SparkSession, settings: Settings) -> None:
-    write_rules(
-        settings,
+def test_several_edits_in_one_second_and_one_at_its_edge() -> None:
+    rules = [
         change("alice", None, 1.0, T0_MS),  # exactly at the start: nothing of this second is before it
         change("alice", None, 2.0, T0_MS + 300),
         change("alice", None, 3.0, T0_MS + 600),
-        change("alice", None, 4.0, T0_MS + 1_000),  # exactly at the end: nothing of it is after it
-    )
+        change("alice", None, 4.0, T0_MS + 1_000),
+    ]
     rows = [asked(T0_MS - 1), asked(*(T0_MS + offset_ms for offset_ms in (0, 299, 300, 600, 999)))]
-    found = governed(spark, settings, [*rows, asked(T0_MS + 1_000)])
+    found = governed(rules, [*rows, asked(T0_MS + 1_000)])
     assert [(each[3] - T0_MS, answer.limit_per_s) for each, answer in found] == [
         (-1, None),
         (0, 1.0),
@@ -114,53 +106,50 @@ def test_several_edits_in_one_second_and_one_at_its_edge(spark: SparkSession, se
     ]
 
 
-def test_a_stretch_without_a_request_makes_no_row(spark: SparkSession, settings: Settings) -> None:
-    write_rules(
-        settings,
+def test_a_stretch_without_a_request_makes_no_row() -> None:
+    rules = [
         change("alice", None, 1.0),
         change("alice", None, 2.0, T0_MS + 300),
         change("alice", None, 3.0, T0_MS + 310),
-    )
-    found = governed(spark, settings, [asked(T0_MS + 299, T0_MS + 310)])
+    ]
+    found = governed(rules, [asked(T0_MS + 299, T0_MS + 310)])
     assert [answer.limit_per_s for _, answer in found] == [1.0, 3.0]
 
 
-def test_an_edit_at_a_level_that_lost_ends_the_stretch_too(spark: SparkSession, settings: Settings) -> None:
-    write_rules(settings, change("alice", None, 1.0), change(None, "etl", 5.0, T0_MS + 500))
-    found = governed(spark, settings, [asked(T0_MS + 499, T0_MS + 500)])
+def test_an_edit_at_a_level_that_lost_ends_the_stretch_too() -> None:
+    rules = [change("alice", None, 1.0), change(None, "etl", 5.0, T0_MS + 500)]
+    found = governed(rules, [asked(T0_MS + 499, T0_MS + 500)])
     assert [(answer.limit_per_s, answer.rule_version, answer.valid_ms) for _, answer in found] == [
         (1.0, 0, (0, T0_MS + 500)),
-        (1.0, 0, (T0_MS + 500, FOREVER_MS)),
+        (1.0, 0, (T0_MS + 500, None)),
     ]
 
 
-def test_without_any_rule_nothing_is_lost(spark: SparkSession, settings: Settings) -> None:
-    write_rules(settings)
+def test_without_any_rule_nothing_is_lost() -> None:
+    rules: list[QuotaChange] = []
     rows = [asked(T0_MS), asked(T0_MS, user="", client_id="")]
     unlimited = Found(None, None, None, None, ("", "etl"), ALWAYS, False)
-    assert governed(spark, settings, rows) == [
+    assert governed(rules, rows) == [
         (("produce", "", "", T0_MS), unlimited._replace(bucket=("", ""))),
         (("produce", "alice", "etl", T0_MS), unlimited),
     ]
 
 
-def test_an_empty_client_id_reaches_no_client_quota(spark: SparkSession, settings: Settings) -> None:
+def test_an_empty_client_id_reaches_no_client_quota() -> None:
     clients = [edit for edit in ALL_LEVELS if "clients/" in str(edit.entity)]
-    write_rules(settings, *clients, change("carol", None, 3.0))
+    rules = [*clients, change("carol", None, 3.0)]
     rows = [asked(T0_MS, client_id=""), asked(T0_MS, user="carol", client_id="")]
-    assert [answer for _, answer in governed(spark, settings, rows)] == [
+    assert [answer for _, answer in governed(rules, rows)] == [
         # Found through users/<default> + clients/<default> and then not limited: recorded under the user.
         Found(None, None, None, None, ("alice", ""), ALWAYS, False),
         Found(3, 3.0, "users/carol", 0, ("carol", ""), ALWAYS, False),
     ]
 
 
-def test_a_name_is_not_the_default_and_case_counts(spark: SparkSession, settings: Settings) -> None:
-    write_rules(
-        settings, change(DEFAULT, None, 6.0), change("<default>", None, 3.0), change("Alice", None, 9.0)
-    )
+def test_a_name_is_not_the_default_and_case_counts() -> None:
+    rules = [change(DEFAULT, None, 6.0), change("<default>", None, 3.0), change("Alice", None, 9.0)]
     rows = [asked(T0_MS, user=user) for user in ("<default>", "alice", "Alice")]
-    found = {asked_for[1]: answer for asked_for, answer in governed(spark, settings, rows)}
+    found = {asked_for[1]: answer for asked_for, answer in governed(rules, rows)}
     assert {user: (answer.level, answer.limit_per_s) for user, answer in found.items()} == {
         "<default>": (3, 3.0),
         "alice": (6, 6.0),
@@ -168,14 +157,13 @@ def test_a_name_is_not_the_default_and_case_counts(spark: SparkSession, settings
     }
 
 
-def test_a_request_quota_at_any_level_is_told(spark: SparkSession, settings: Settings) -> None:
-    write_rules(
-        settings,
+def test_a_request_quota_at_any_level_is_told() -> None:
+    rules = [
         change("alice", None, 1.0),
         change(None, DEFAULT, 50.0, T0_MS + 500, PERCENT),
         change(None, DEFAULT, None, T0_MS + 600, PERCENT),
-    )
-    found = governed(spark, settings, [asked(T0_MS + 499, T0_MS + 500, T0_MS + 599, T0_MS + 600)])
+    ]
+    found = governed(rules, [asked(T0_MS + 499, T0_MS + 500, T0_MS + 599, T0_MS + 600)])
     assert [(answer.has_request_quota, answer.level) for _, answer in found] == [
         (False, 3),
         (True, 3),
@@ -184,36 +172,13 @@ def test_a_request_quota_at_any_level_is_told(spark: SparkSession, settings: Set
     ]
 
 
-def test_clusters_do_not_see_each_other(spark: SparkSession, settings: Settings) -> None:
-    write_rules(settings, change("alice", None, 1.0))
-    write_rules(settings, change("alice", None, 2.0), change("bob", None, 3.0), cluster_id="it's other")
-    of_other = {**asked(T0_MS), "cluster_id": "it's other"}
-    assert [(a.level, a.limit_per_s) for _, a in governed(spark, settings, [asked(T0_MS)])] == [(3, 1.0)]
-    found = governed(spark, settings, [of_other, {**of_other, "user": "bob"}], "it\\'s other")
-    assert [(a.level, a.limit_per_s) for _, a in found] == [(3, 2.0), (3, 3.0)]
-
-
-def test_the_job_names_its_cluster_to_the_rules(spark: SparkSession, tmp_path: Path) -> None:
-    # Two clusters share one root of tables; a quote in a name is data.
-    settings = replace(settings_at(tmp_path), cluster_id="it's \\ one")
-    write_rules(settings, change("alice", None, 1.0), cluster_id=settings.cluster_id)
-    write_rules(settings, change("alice", None, 2.0), cluster_id="other")
-    write_table(Path(settings.tables), "usage", {**asked(T0_MS), "cluster_id": settings.cluster_id})
-    for name in ("decisions", "log_gaps", "broker_configs"):
-        write_table(Path(settings.tables), name)
-    run_hop(spark, settings, "judge")
-    assert [row["limit_per_s"] for row in rows_of(settings, "decisions")] == [1.0]
-
-
-def test_what_a_poll_found_is_sure_from_that_poll_on(spark: SparkSession, settings: Settings) -> None:
+def test_what_a_poll_found_is_sure_from_that_poll_on() -> None:
     found_by_poll = replace(change("alice", None, 5.0, T0_MS + 500), changed_before_ms=T0_MS + 1_500)
-    write_rules(settings, change(DEFAULT, None, 9.0), found_by_poll)
+    rules = [change(DEFAULT, None, 9.0), found_by_poll]
     rows = [asked(T0_MS + offset_ms) for offset_ms in (400, 600, 2_600)]
     # The points are cut at the earliest moment of the edit; the validity begins with the latest one.
-    sure = (T0_MS + 1_500, FOREVER_MS)
-    assert [
-        (at[-1] - T0_MS, found.limit_per_s, found.valid_ms) for at, found in governed(spark, settings, rows)
-    ] == [
+    sure = (T0_MS + 1_500, None)
+    assert [(at[-1] - T0_MS, found.limit_per_s, found.valid_ms) for at, found in governed(rules, rows)] == [
         (400, 9.0, (0, T0_MS + 500)),
         (600, 5.0, sure),
         (2_600, 5.0, sure),

@@ -1,25 +1,17 @@
-"""GOVERN over random rules and requests answers as the model does."""
+"""GOVERN over random rules answers for whole seconds what the model answers, asked anew for each request."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from kquota_spark.config.settings import Settings
-from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from tests.support.chance import drawn
-from tests.support.spark.governed_requests import FOREVER_MS, Asked, Found, asked, governed
-from tests.support.spark.hops import CLUSTER, change, write_rules
+from tests.support.pipeline.governed_requests import Asked, Found, asked, governed
 from tests.support.tables.table_rows import T0_MS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 USERS: Sequence[str] = ("alice", "bob", "<default>", "team:pay+ments@corp", "ü ", "")
 CLIENTS: Sequence[str] = ("etl", "app", "<default>", "a/b", "")
@@ -53,9 +45,7 @@ STATIC_DEFAULTS = {QuotaType.FETCH: 5e5}
 
 def _expected(book: RuleBook, asked_for: Asked) -> Found:
     quota_type, user, client_id, time_ms = asked_for
-    found = RuleGovernor(book, STATIC_DEFAULTS).govern(
-        1, QuotaType(quota_type), Principal("User", user), client_id, time_ms
-    )
+    found, _ = RuleGovernor(book, STATIC_DEFAULTS).explain(QuotaType(quota_type), user, client_id, time_ms)
     governing = found.governing
     return Found(
         found.level,
@@ -63,17 +53,14 @@ def _expected(book: RuleBook, asked_for: Asked) -> Found:
         found.rule,
         found.rule_version,
         (found.bucket.user, found.bucket.client_id),
-        (governing.valid_from_ms, FOREVER_MS if governing.valid_to_ms is None else governing.valid_to_ms),
+        (governing.valid_from_ms, governing.valid_to_ms),
         governing.has_request_quota,
     )
 
 
-def test_it_answers_as_the_model_does(spark: SparkSession, settings: Settings) -> None:
+def test_it_answers_as_the_model_does() -> None:
     chance = drawn()
     changes = _random_changes(chance)
-    RulesTables(settings.tables, CLUSTER, source="file", apply_lag_ms=0).write_file(changes, 0)
-    # And a neighbour with rules of its own over all of it.
-    write_rules(settings, change(DEFAULT, DEFAULT, 1.0), cluster_id="other")
     book = RuleBook(stretches(changes))
     edges = sorted({edit.changed_at_ms for edit in changes if edit.changed_at_ms})
     rows, expected = [], []
@@ -86,7 +73,7 @@ def test_it_answers_as_the_model_does(spark: SparkSession, settings: Settings) -
                     moments_ms = sorted(inside)
                     rows.append(asked(*moments_ms, user=user, client_id=client_id, quota_type=quota_type))
                     expected += [(quota_type.value, user, client_id, moment_ms) for moment_ms in moments_ms]
-    found = governed(spark, settings, rows, static_defaults=STATIC_DEFAULTS)
+    found = governed(changes, rows, STATIC_DEFAULTS)
     assert [each for each, _ in found] == sorted(expected)
     wrong = [
         (each, answer, _expected(book, each)) for each, answer in found if answer != _expected(book, each)

@@ -1,0 +1,1 @@
+"""What tests of the worker side of the pipeline share: no Spark."""
