@@ -55,6 +55,9 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
             "spark.sql.streaming.stateStore.providerClass",
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         )
+        # A kill while the first offsets are written leaves a temporary file, on which Spark would refuse every later
+        # start. Whether a checkpoint is whole and the right one is found out by `io.whole_checkpoint`.
+        .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
         # Counting the rows of the state costs a look-up at every write.
         .config("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
         # The four plans make some 250 classes. The default of 100 forgets each before the next micro-batch needs it:

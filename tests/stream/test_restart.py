@@ -56,3 +56,16 @@ def test_the_next_rows_go_on_from_the_state_of_the_batch_that_ran_twice(
     # Had the first been recorded twice, it would be 300.
     found = only(rows_of(settings, "decisions"), "second", "rate_per_s", "quota_used_percent")
     assert found == [(T0_MS, 100.0, 100.0), (T0_MS + 2_000, 200.0, 200.0)]
+
+
+def test_killed_while_the_first_offsets_are_written_it_starts_all_the_same(
+    spark: SparkSession, settings: Settings
+) -> None:
+    checkpoint = Path(settings.checkpoints) / "measure"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id":"48976ca1-da68-4f33-88fc-72b807610998"}', "utf-8")
+    (checkpoint / "offsets" / ".0.0b5a6dc4.tmp").write_text("v1", "utf-8")
+    write_rules(settings)
+    write_table(Path(settings.tables), "requests", request(0), heartbeat(1, T0_MS + 6_000))
+    run_hop(spark, settings, "measure")
+    assert only(rows_of(settings, "usage"), "second", "requests") == [(T0_MS, 1)]
