@@ -74,8 +74,8 @@ def run_audit(
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
         stop.hold_jvm(session)
-        if "episodes" in begun:
-            rebuild_all_violations(session, settings)
+        if {"judge", "judge_jmx"} & set(begun):
+            rebuild_all_violations(settings)
         try:
             if is_once or is_drained:
                 _run_once(session, settings, hops, check, stop, metrics, is_drained=is_drained)

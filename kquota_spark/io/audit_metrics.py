@@ -16,14 +16,14 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.metrics import Family, exposition, metrics_endpoint
 from kquota_spark.io.progress import Progress
-from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import query as query_tables
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import END_MS
 from kquota_spark.schema.quota_tables import QUOTA_RULES
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.schema.tables import REQUESTS, USAGE
+from kquota_spark.store.storage import storage_options
 
-_SOURCES = {"measure": REQUESTS.name, "judge": USAGE.name, "episodes": DECISIONS.name}
+_SOURCES = {"measure": REQUESTS.name, "judge": USAGE.name}
 """The table that a query reads; its commits that are not read yet are its lag."""
 
 _KNOWN_THROUGH = "select epoch_ms(max(known_through)) from quota_rules where level = 0 and cluster_id = ?"

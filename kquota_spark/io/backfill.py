@@ -27,10 +27,10 @@ from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.log_text import DamagedGzipError, LogText
 from kquota_spark.io.offline import log_lines
 from kquota_spark.io.parsing import ingest_settings
-from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
 from kquota_spark.pipeline.ingest import MessageReader, parsed_batch
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.storage import delta_table
 
 _BATCH_LINES = 10_000
 _HASH_LENGTH = 16

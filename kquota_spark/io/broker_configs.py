@@ -12,10 +12,10 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, Status, ok, warn
 from kquota_spark.io.kafka_checks import asking, callback_checks, entries
 from kquota_spark.io.polling import Polling
-from kquota_spark.io.storage import arrow_files, delta_table
 from kquota_spark.model.broker_config import KAFKA_KEYS, BrokerConfig, described_config
 from kquota_spark.model.sampled_rate import RingVariant
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
+from kquota_spark.store.storage import arrow_files, delta_table
 
 _log = logging.getLogger(__name__)
 _NAMES = [field.name for field in fields(BrokerConfig)]

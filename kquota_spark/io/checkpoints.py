@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.storage import s3_file_system
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.store.storage import file_system
 
 SOURCES = {
     "measure": REQUESTS.name,
     "judge": USAGE.name,
     "measure_jmx": JMX_SAMPLES.name,
     "judge_jmx": JMX_SAMPLES.name,
-    "episodes": DECISIONS.name,
 }
 """The table that each query reads; `ingest` and `ingest_jmx` read topics."""
 
@@ -31,7 +29,6 @@ TARGETS = {
     "ingest_jmx": JMX_SAMPLES.name,
     "measure_jmx": USAGE.name,
     "judge_jmx": DECISIONS.name,
-    "episodes": VIOLATIONS.name,
 }
 """The table that each query writes."""
 
@@ -121,24 +118,6 @@ class Checkpoint:
         selector = fs.FileSelector(f"{self.path}/{directory}", allow_not_found=True)
         names = [info.base_name for info in self.files.get_file_info(selector)]
         return [int(name) for name in names if name.isdigit()]
-
-
-def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
-    """Where a path or URI is, for Arrow.
-
-    Raises:
-        OSError: Arrow knows no such file system.
-    """
-    if "://" not in place:
-        return fs.LocalFileSystem(), str(Path(place).absolute())
-    scheme, _, path = place.partition("://")
-    if scheme in ("s3", "s3a"):
-        return s3_file_system(settings), path
-    try:
-        files, path = fs.FileSystem.from_uri(place)
-    except (ValueError, NotImplementedError, ImportError) as error:
-        raise OSError(f"{place}: {error}") from error
-    return files, str(path)
 
 
 def read_below(settings: Settings, hop: str) -> int | None:

@@ -8,36 +8,35 @@ import pyarrow.compute as pc
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import SOURCES, read_below
-from kquota_spark.io.storage import arrow_files, delta_table
+from kquota_spark.io.checkpoints import read_below
+from kquota_spark.schema.tables import DECISIONS, USAGE
+from kquota_spark.store.storage import arrow_files, delta_table
 
-_FOLLOWERS = ("judge", "episodes")
-"""MEASURE closes seconds in order: what its newest row follows is closed. These two follow it."""
+_JUDGE = "judge"
 
 
 def closed_through_ms(settings: Settings) -> int | None:
     """Every second before this time (epoch ms) has been measured, judged and folded; None for none yet.
 
-    A table may be read further than that, but not less. Without a checkpoint to look at (a job that was never
-    started here), the newest second of the table counts: then nobody reads it.
+    MEASURE closes seconds in order: what its newest row follows is closed, as far as JUDGE has read. A table may be
+    read further than that, but not less. Without a checkpoint to look at (a job that was never started here), the
+    newest second of `usage` counts, or of `decisions` if that is less: then nobody reads on.
 
     Raises:
         UserError: a table or a checkpoint cannot be read.
     """
-    ends = []
-    for hop in _FOLLOWERS:
-        try:
-            below = read_below(settings, hop)
-        except (OSError, ValueError, KeyError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(f"checkpoint {settings.checkpoints}/{hop} cannot be read: {reason}") from error
-        if below == 0:
-            return None
-        seconds = seconds_of(settings, SOURCES[hop], None if below is None else below - 1)
-        if seconds is None:
-            return None
-        ends.append(seconds[1] + 1_000)
-    return min(ends)
+    try:
+        below = read_below(settings, _JUDGE)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"checkpoint {settings.checkpoints}/{_JUDGE} cannot be read: {reason}") from error
+    if below == 0:
+        return None
+    measured = seconds_of(settings, USAGE.name, None if below is None else below - 1)
+    judged = seconds_of(settings, DECISIONS.name)
+    if measured is None or judged is None:
+        return None
+    return measured[1] + 1_000 if below is not None else min(measured[1], judged[1]) + 1_000
 
 
 def seconds_of(settings: Settings, name: str, version: int | None = None) -> tuple[int, int] | None:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import file_system
-from kquota_spark.io.storage import storage_options
+from kquota_spark.store.storage import file_system, storage_options
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -10,7 +10,6 @@ from deltalake.exceptions import DeltaError
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.rules_tables import open_rules_table
-from kquota_spark.io.storage import arrow_files, delta_table, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.columns import Table
@@ -19,6 +18,7 @@ from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
+from kquota_spark.store.storage import arrow_files, delta_table, storage_options
 
 _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
     REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS, LOG_GAPS

@@ -9,8 +9,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.storage import arrow_files, delta_table, storage_options
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.storage import arrow_files, delta_table, storage_options
 
 
 def close_all_windows(settings: Settings) -> None:

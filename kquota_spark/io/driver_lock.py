@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import local_path
+from kquota_spark.store.storage import local_path
 
 LOCK_NAME = "driver.lock"
 

@@ -30,7 +30,7 @@ from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.enforcing import Enforcing
 from kquota_spark.io.known_names import unknown_exemptions
-from kquota_spark.io.storage import delta_table
+from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

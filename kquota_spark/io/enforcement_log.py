@@ -20,11 +20,11 @@ import msgspec
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import delta_table, local_path
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.schema.enforcement_tables import ENFORCEMENT_LOG
+from kquota_spark.store.storage import delta_table, local_path
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import local_path
 from kquota_spark.model.names import sanitise
+from kquota_spark.store.storage import local_path
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -97,7 +97,7 @@ class FreezeSwitch:
         return None if root is None else root / self._name
 
     def _remote(self) -> tuple[fs.FileSystem, str]:
-        from kquota_spark.io.checkpoints import file_system
+        from kquota_spark.store.storage import file_system
 
         return file_system(self._settings, self.where)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -57,9 +58,10 @@ class StopRequest:
 
         self._take_signals()  # PySpark has taken Ctrl-C for itself: it would cancel all jobs and raise
         context = session.sparkContext
-        self._quiet = lambda: context.setLogLevel("OFF")
         self._jvm = context._jvm
+        self._quiet = lambda: context.setLogLevel("OFF")
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+        self._jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(_Uncaught())
         # A Thread that is never started: a Runnable with a hash of its own, which a Python object lacks.
         self._hook = self._jvm.java.lang.Thread(_Callback(self._on_jvm_end))
         seconds = self._jvm.java.util.concurrent.TimeUnit.SECONDS
@@ -120,3 +122,19 @@ class _Callback:
 
     class Java:
         implements = ("java.lang.Runnable",)
+
+
+class _Uncaught:
+    """Says what a thread of the JVM died of, but for those that are ended this way.
+
+    Spark interrupts the thread that listens for Python workers with state, at each start and end of theirs: a page of
+    stack trace in the log of a job that is well.
+    """
+
+    def uncaughtException(self, thread: Any, error: Any) -> None:  # noqa: N802
+        """Called by the thread that ends."""
+        if error.getClass().getSimpleName() != "ClosedByInterruptException":
+            print(f"{thread.getName()}: {error.toString()}", file=sys.stderr, flush=True)
+
+    class Java:
+        implements = ("java.lang.Thread$UncaughtExceptionHandler",)

@@ -1,8 +1,7 @@
-"""The streaming queries: each a source, the transforms of `pipeline/`, and a Delta sink with a checkpoint.
+"""The streaming queries: each a source, the transforms of `pipeline/`, and a sink with a checkpoint.
 
-Ingest, measure and judge, of the log and of JMX, append through Spark's Delta sink, which commits a micro-batch
-exactly once. The fold into `violations` is a MERGE in `foreachBatch`; Delta skips it when that batch was committed
-before.
+Ingest and measure, of the log and of JMX, append through Spark's Delta sink, which commits a micro-batch exactly once.
+Judge writes `decisions` and folds its violations in `io.decided`, each once too.
 """
 
 from __future__ import annotations
@@ -10,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from delta.tables import DeltaTable
-from py4j.protocol import Py4JJavaError
-
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.formats.jmx_sample import addresses
-from kquota_spark.io.conflicts import retried
-from kquota_spark.io.jmx_choice import of_one_source
+from kquota_spark.io.decided import commit_decided, written
 from kquota_spark.io.known import KnownLoader, LimitsLoader
 from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.parsing import ingest_settings
@@ -31,7 +26,6 @@ from kquota_spark.io.spark import (
     table_stream,
 )
 from kquota_spark.pipeline.charges import to_coverage
-from kquota_spark.pipeline.episodes import only_violated, to_violations, with_source
 from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.ingest import to_requests
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
@@ -42,7 +36,7 @@ from kquota_spark.pipeline.observed import observed_decisions, observed_requests
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.quota_tables import QUOTA_RULES
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
+from kquota_spark.schema.tables import REQUESTS, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,19 +105,21 @@ def _judged_jmx(session: SparkSession, settings: Settings) -> DataFrame:
 _APPENDING: Mapping[str, tuple[Callable[[SparkSession, Settings], DataFrame], str]] = {
     "ingest": (lambda *where: observed_requests(_ingested(*where)), REQUESTS.name),
     "measure": (lambda *where: observed_usage(_measured(*where)), USAGE.name),
-    "judge": (lambda *where: observed_decisions(_judged(*where)), DECISIONS.name),
     "ingest_jmx": (_ingested_jmx, JMX_SAMPLES.name),
     "measure_jmx": (_measured_jmx, USAGE.name),
-    "judge_jmx": (_judged_jmx, DECISIONS.name),
 }
-HOPS = (*_APPENDING, "episodes")
+_JUDGING: Mapping[str, Callable[[SparkSession, Settings], DataFrame]] = {
+    "judge": lambda *where: observed_decisions(_judged(*where)),
+    "judge_jmx": _judged_jmx,
+}
+HOPS = ("ingest", "measure", "judge", "ingest_jmx", "measure_jmx", "judge_jmx")
 """Names of the queries in the order of the flow; also names of their checkpoints."""
 
 
 def wanted_hops(settings: Settings, hops: Sequence[str]) -> list[str]:
     """Of these queries, those whose source there is: the request log, JMX, or both."""
     sources = {True: settings.kafka.jmx_topic, False: settings.kafka.has_log}
-    return [hop for hop in hops if hop == "episodes" or sources[hop.endswith("_jmx")]]
+    return [hop for hop in hops if sources[hop.endswith("_jmx")]]
 
 
 def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: bool) -> StreamingQuery:
@@ -142,14 +138,8 @@ def start_hop(session: SparkSession, settings: Settings, hop: str, *, is_once: b
         writer = build(session, settings).writeStream.format("delta").outputMode("append")
         writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
         return _triggered(writer, settings, is_once=is_once).start(table_path(settings, target))
-    lineage = stored_lineage(settings, hop)
-    # Whole commits again: the files of one commit of JUDGE hold a broker's seconds by bucket, and the clock of one
-    # file would end the episodes of buckets in the next.
-    decisions = table_stream(
-        session, settings, DECISIONS.name, max_files=NO_LIMIT, first_version=lineage.version
-    )
-    decisions = lineage.only_beyond(decisions).transform(with_source)
-    writer = decisions.writeStream.foreachBatch(_merge_into_violations(settings))
+    rows = written(_JUDGING[hop](session, settings), settings)
+    writer = rows.writeStream.foreachBatch(commit_decided(settings))
     writer = writer.option("checkpointLocation", checkpoint).queryName(hop)
     return _triggered(writer, settings, is_once=is_once).start()
 
@@ -158,42 +148,3 @@ def _triggered(writer: DataStreamWriter, settings: Settings, *, is_once: bool) -
     if is_once:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{settings.stream.trigger} milliseconds")
-
-
-def _merge_into_violations(settings: Settings) -> Callable[[DataFrame, int], None]:
-    def merge(decisions: DataFrame, batch_id: int) -> None:
-        session = decisions.sparkSession
-        decisions.persist()
-        try:
-            # The same batch after a crash must not add its throttle times twice: Delta skips a (query, batch)
-            # that it has committed. The query's id changes with a new checkpoint, as batch numbers restart.
-            query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-            session.conf.set("spark.databricks.delta.write.txnAppId", query_id)
-            session.conf.set("spark.databricks.delta.write.txnVersion", str(batch_id))
-            retried(lambda: _fold(settings, decisions))
-        except Py4JJavaError as error:
-            # Spark looks for an interruption in the text of the error, with a regular expression that overflows its
-            # stack on Java's long traces.
-            raise RuntimeError(str(error.java_exception.toString())) from None
-        finally:
-            decisions.unpersist()
-
-    return merge
-
-
-def _fold(settings: Settings, decisions: DataFrame) -> None:
-    """Fold a batch of decisions into the episodes that are open now."""
-    session, path = decisions.sparkSession, table_path(settings, VIOLATIONS.name)
-    still_open = session.read.format("delta").load(path).where("end_time IS NULL")
-    counted = of_one_source(settings, decisions)
-    if only_violated(counted).isEmpty() and still_open.isEmpty():
-        return
-    changed = to_violations(counted, still_open, settings.stream.episode_gap / 1_000)
-    (
-        DeltaTable.forPath(session, path)
-        .alias("old")
-        .merge(changed.alias("new"), "old.episode_id = new.episode_id AND old.event_date = new.event_date")
-        .whenMatchedUpdateAll()
-        .whenNotMatchedInsertAll()
-        .execute()
-    )

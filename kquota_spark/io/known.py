@@ -14,7 +14,6 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import stretch_of
-from kquota_spark.io.storage import arrow_files, delta_table
 from kquota_spark.io.stored_rules import leader_changes
 from kquota_spark.io.table_rows import rows_in_ms
 from kquota_spark.model.callback_governor import CallbackGovernor
@@ -27,6 +26,7 @@ from kquota_spark.pipeline.known import BrokerWindows, Gap, IpLimit, Known, Limi
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.storage import arrow_files, delta_table
 
 _KNOWN_THROUGH = "level=0/"
 """The partition of `quota_rules` that the watcher writes every second; the others change with an edit."""

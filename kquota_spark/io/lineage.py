@@ -4,7 +4,7 @@ Spark numbers the micro-batches of a new checkpoint from 0 again; Delta knows th
 none is taken for one of before. The overlap is removed by the place of the events: INGEST starts behind the newest
 offset that `requests` has of each partition. The others read their source again, from a little before on, and let
 through only seconds behind the newest one that their table has; JUDGE warms its rings up with what it does not let
-through, EPISODES starts from violations made anew.
+through, and violations are made anew.
 
 What was in flight when the checkpoint was lost is exact under two conditions: the commits of the source are still
 in its log with their files (`maintain.file_retention`), and no bucket was in use without a pause for a day.
@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import SOURCES, TARGETS, file_system
+from kquota_spark.io.checkpoints import SOURCES, TARGETS
 from kquota_spark.io.delta_commits import newest_ms_of
 from kquota_spark.io.delta_tables import has_rows
-from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import query
 from kquota_spark.io.whole_checkpoint import require_whole
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.schema.version import STATE_FORMS
+from kquota_spark.store.storage import delta_table, file_system
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,22 +49,18 @@ class Lineage:
     """Where a query begins.
 
     `offsets` for INGEST, by topic and partition. For the others the version of the source table, and the newest
-    second (epoch ms) by broker that their own table holds from the log; for EPISODES also from JMX, which is ahead.
+    second (epoch ms) by broker that their own table holds from the log.
     """
 
     version: int = 0
     through_ms: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    jmx_through_ms: Mapping[str, int] = field(default_factory=dict)
     state_form: int = 1
     """See `schema.version.STATE_FORMS`; a checkpoint of release 0.1 has no lineage, and this form."""
 
     def only_beyond(self, rows: DataFrame) -> DataFrame:
         """Rows with a second that the table does not have yet."""
-        if not self.through_ms and not self.jmx_through_ms:
-            return rows
-        newest = f"IF(source = 'jmx', {_bound(self.jmx_through_ms)}, {_bound(self.through_ms)})"
-        return rows.where(f"unix_millis(second) > {newest}")
+        return rows.where(f"unix_millis(second) > {_bound(self.through_ms)}") if self.through_ms else rows
 
     @property
     def newest_ms(self) -> int:
@@ -77,6 +73,9 @@ def _bound(through_ms: Mapping[str, int]) -> str:
     return f"CASE broker_id {known} ELSE -1 END" if known else "-1"
 
 
+_NAMES = [one.name for one in fields(Lineage)]
+
+
 def stored_lineage(settings: Settings, hop: str) -> Lineage:
     """The lineage of a query; that of an ordinary checkpoint begins with the source.
 
@@ -87,7 +86,8 @@ def stored_lineage(settings: Settings, hop: str) -> Lineage:
     try:
         files, place = file_system(settings, path)
         with files.open_input_stream(place) as stream:
-            return Lineage(**json.loads(stream.read()))
+            found = json.loads(stream.read())
+            return Lineage(**{name: found[name] for name in _NAMES if name in found})
     except FileNotFoundError:
         return Lineage()
     except (OSError, ValueError, TypeError) as error:
@@ -152,16 +152,12 @@ def _lineage(settings: Settings, hop: str) -> Lineage:
         )
     name = USAGE.name if hop == "measure" else DECISIONS.name
     through_ms = _newest_seconds(settings, name, "log")
-    jmx_through_ms = _newest_seconds(settings, name, "jmx") if hop == "episodes" else {}
     if hop == "measure":
         # One watermark closes the seconds of all brokers.
         through_ms = dict.fromkeys(through_ms, max(through_ms.values(), default=-1))
-    # From the one that is behind on: the other is told apart row by row.
-    newest_ms = min((max(found.values()) for found in (through_ms, jmx_through_ms) if found), default=-1)
+    newest_ms = max(through_ms.values(), default=-1)
     since_ms = newest_ms - (_DAY_MS if hop == "judge" else _HOUR_MS)
-    return Lineage(
-        _first_version(settings, SOURCES[hop], since_ms), through_ms, jmx_through_ms=jmx_through_ms
-    )
+    return Lineage(_first_version(settings, SOURCES[hop], since_ms), through_ms)
 
 
 def _newest_seconds(settings: Settings, name: str, source: str) -> dict[str, int]:

@@ -18,11 +18,11 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.io.lost_offsets import lost_offsets, note_compared
 from kquota_spark.io.progress import Progress
-from kquota_spark.io.storage import storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.model.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.storage import storage_options
 
 _TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests

@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import Checkpoint, file_system
+from kquota_spark.io.checkpoints import Checkpoint
 from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.tables import Tables, open_tables
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.storage import file_system
 
 _ROWS = """
 select count(distinct kafka_offset) from requests

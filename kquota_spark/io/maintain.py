@@ -19,8 +19,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, read_below
 from kquota_spark.io.closed import closed_through_ms, seconds_of
-from kquota_spark.io.storage import delta_table
 from kquota_spark.schema.tables import DECISIONS, TABLES, USAGE
+from kquota_spark.store.storage import delta_table
 
 _HOUR_MS = 3_600_000
 _DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))

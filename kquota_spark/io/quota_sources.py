@@ -12,13 +12,13 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, name_nodes
 from kquota_spark.io.quota_admin import Named, QuotaAdmin
-from kquota_spark.io.storage import local_path, storage_options
 from kquota_spark.io.tables import query
 from kquota_spark.model.entities import AnyEntity, Entity
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, RuleStretch, stretches
+from kquota_spark.store.storage import local_path, storage_options
 
 _KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
 _RULES = f"""

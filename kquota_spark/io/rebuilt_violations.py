@@ -1,25 +1,57 @@
-"""Episodes made anew from the decisions: after a restatement, and where their query lost its checkpoint."""
+"""Episodes made anew from the decisions: after a restatement, and where JUDGE lost its checkpoint."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
-from delta.tables import DeltaTable
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.spark import sql_literal, table, table_path
-from kquota_spark.pipeline.episodes import LOG_SILENCE_S, only_one_source, to_violations, with_source
+from kquota_spark.io.table_rows import arrow_rows
+from kquota_spark.io.tables import Tables, open_tables
+from kquota_spark.io.violations import (
+    LOG_SILENCE_MS,
+    ON_SAME,
+    SECOND_COLUMNS,
+    Place,
+    piece_of_second,
+    violation_row,
+)
+from kquota_spark.model.episodes import LOG, Clocks, Violation, folded
+from kquota_spark.model.points import CONTROLLER_ID
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
+from kquota_spark.store.commits import retried
+from kquota_spark.store.storage import delta_table
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-_CLOCK = ("cluster_id", "broker_id", "source")
+_DAY_MS = 86_400_000
+_OLD = """
+select episode_id, event_date, epoch_ms(start_time) as start_ms, epoch_ms(last_second) as last_ms from violations
+where cluster_id = $1 and epoch_ms(start_time) <= $3 and epoch_ms(last_second) >= $2
+"""
+_NEWEST = """
+select cluster_id, broker_id, coalesce(source, 'log') as told_by, epoch_ms(max(second)) from decisions
+where cluster_id = $1 and {folded} group by all
+"""
+_VIOLATED = f"""
+with around as (
+  select {", ".join(name for name in SECOND_COLUMNS if name not in ("second", "source"))},
+         epoch_ms(second) as second, coalesce(source, 'log') as source,
+         case quota_type when '{QuotaType.CONTROLLER_MUTATION}' then {CONTROLLER_ID} else broker_id end as teller
+  from decisions where cluster_id = $1 and {{folded}}
+    and epoch_ms(second) >= $2 - {LOG_SILENCE_MS} and epoch_ms(second) <= $3
+), told as (
+  select teller, quota_type, max(second) as log_ms from around where source = 'log' group by all
+)
+select around.* from around left join told using (teller, quota_type)
+where quota_used_percent > 100 and second >= $2
+  and (source = 'log' or log_ms is null or second - log_ms > {LOG_SILENCE_MS})
+"""  # noqa: S608 - names and numbers of ours
+_ENDS = "select epoch_ms(min(second)), epoch_ms(max(second)) from decisions where cluster_id = $1"
 
 
 def rebuild_violations(
-    session: SparkSession, settings: Settings, from_ms: int, to_ms: int, folded_version: int | None
+    settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: Mapping[Place, int] | None = None
 ) -> None:
     """Replace the episodes that a stretch touches, in one commit.
 
@@ -27,71 +59,72 @@ def rebuild_violations(
     there; and it is made of all its seconds, in the stretch or not.
 
     Args:
-        session: Spark.
         settings: the configuration.
         from_ms: start of the stretch, epoch ms.
         to_ms: its end, exclusive.
-        folded_version: the query `episodes` has read `decisions` through this version: seconds that it has not
-            folded yet stay its own. None if nobody folds.
+        not_folded_from_ms: seconds that JUDGE has written and not folded yet stay its own: by cluster, broker and
+            source where they begin.
     """
-    gap_ms = settings.stream.episode_gap
-    first, last = from_ms - gap_ms, to_ms + gap_ms
-    touched = f"unix_millis(start_time) <= {last} AND unix_millis(last_second) >= {first}"
-    mine = f"cluster_id = {sql_literal(settings.cluster_id)}"
-    old = table(session, settings, VIOLATIONS.name).where(f"{mine} AND {touched}")
-    ends = old.agg(F.unix_millis(F.min("start_time")), F.unix_millis(F.max("last_second"))).head()
-    assert ends is not None
-    starts_ms, ends_ms = min(first, ends[0] or first), max(last, ends[1] or last)
-    decisions = _folded(session, settings, folded_version).where(mine)
-    clock = decisions.where("second = folded_through").withColumn("quota_used_percent", F.lit(None))
-    around = decisions.where(f"unix_millis(second) BETWEEN {starts_ms - LOG_SILENCE_S * 1_000} AND {ends_ms}")
-    within = around.where(f"unix_millis(second) >= {starts_ms}").transform(only_one_source, around)
-    rows = within.unionByName(clock).drop("folded_through")
-    nothing_open = session.createDataFrame([], VIOLATIONS.ddl)
-    made = to_violations(rows, nothing_open, gap_ms / 1_000).where(touched).persist()
-    try:
-        gone = old.join(made.select("episode_id"), "episode_id", "left_anti").select(*VIOLATIONS.names)
-        changes = made.withColumn("is_gone", F.lit(False)).unionByName(
-            gone.withColumn("is_gone", F.lit(True))
-        )
-        _merge(session, settings, changes)
-    finally:
-        made.unpersist()
+    retried(lambda: _rebuild(settings, from_ms, to_ms, not_folded_from_ms or {}))
 
 
-def rebuild_all_violations(session: SparkSession, settings: Settings) -> None:
+def rebuild_all_violations(settings: Settings) -> None:
     """Make the episodes of all decisions anew; those of dates that `decisions` does not hold any more stay."""
-    decisions = table(session, settings, DECISIONS.name)
-    mine = decisions.where(f"cluster_id = {sql_literal(settings.cluster_id)}")
-    ends = mine.agg(F.unix_millis(F.min("second")), F.unix_millis(F.max("second"))).head()
-    if ends is not None and ends[0] is not None:
-        rebuild_violations(session, settings, ends[0], ends[1] + 1_000, None)
+    with open_tables(settings, DECISIONS.name) as tables:
+        first_ms, last_ms = tables.query(_ENDS, [settings.cluster_id]).rows[0]
+    if first_ms is not None:
+        for start_ms in range(first_ms, last_ms + 1, _DAY_MS):
+            rebuild_violations(settings, start_ms, min(start_ms + _DAY_MS, last_ms + 1_000))
 
 
-def _folded(session: SparkSession, settings: Settings, version: int | None) -> DataFrame:
-    """Decisions as they are now, as far as the query has folded them, with its newest second of each clock."""
-    now = table(session, settings, DECISIONS.name).transform(with_source)
-    then = now
-    if version is not None:
-        reader = session.read.format("delta").option("versionAsOf", version)
-        then = reader.load(table_path(settings, DECISIONS.name))
-        then = (
-            then.transform(with_source)
-            if "source" in then.columns
-            else then.withColumn("source", F.lit("log"))
-        )
-    bounds = then.groupBy(*_CLOCK).agg(F.max("second").alias("folded_through"))
-    return now.join(F.broadcast(bounds), list(_CLOCK)).where("second <= folded_through")
-
-
-def _merge(session: SparkSession, settings: Settings, changes: DataFrame) -> None:
-    columns: dict[str, str | Column] = {name: f"new.{name}" for name in VIOLATIONS.names}
+def _rebuild(settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: Mapping[Place, int]) -> None:
+    gap_ms = settings.stream.episode_gap
+    first_ms, last_ms = from_ms - gap_ms, to_ms + gap_ms
+    table = delta_table(settings, VIOLATIONS.name)
+    with open_tables(settings, DECISIONS.name, VIOLATIONS.name) as tables:
+        old = tables.query(_OLD, [settings.cluster_id, first_ms, last_ms]).dicts()
+        starts_ms = min([first_ms, *(row["start_ms"] for row in old)])
+        ends_ms = max([last_ms, *(row["last_ms"] for row in old)])
+        made = [
+            each
+            for each in _made(tables, settings, starts_ms, ends_ms, not_folded_from_ms)
+            if each.episode.start_ms <= last_ms and each.episode.last_ms >= first_ms
+        ]
+    kept = {each.episode_id for each in made}
+    gone = [row for row in old if row["episode_id"] not in kept]
+    if not (made or gone):
+        return
+    rows = [*map(violation_row, made), *gone]
+    source = arrow_rows(VIOLATIONS, rows).append_column(
+        "is_gone", pa.array([False] * len(made) + [True] * len(gone), pa.bool_())
+    )
+    columns = {name: f"new.{name}" for name in VIOLATIONS.names}
     (
-        DeltaTable.forPath(session, table_path(settings, VIOLATIONS.name))
-        .alias("old")
-        .merge(changes.alias("new"), "old.episode_id = new.episode_id AND old.event_date = new.event_date")
-        .whenMatchedDelete("new.is_gone")
-        .whenMatchedUpdate(set=columns)
-        .whenNotMatchedInsert(condition="NOT new.is_gone", values=columns)
+        table.merge(source, ON_SAME, source_alias="new", target_alias="old")
+        .when_matched_delete("new.is_gone")
+        .when_matched_update(columns, "not new.is_gone")
+        .when_not_matched_insert(columns, "not new.is_gone")
         .execute()
     )
+
+
+def _made(
+    tables: Tables, settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: Mapping[Place, int]
+) -> Iterator[Violation]:
+    is_folded = _is_folded(not_folded_from_ms)
+    newest = tables.query(_NEWEST.format(folded=is_folded), [settings.cluster_id]).rows
+    clocks = Clocks(
+        {(cluster_id, broker_id, source): time_ms for cluster_id, broker_id, source, time_ms in newest}
+    )
+    violated = tables.query(_VIOLATED.format(folded=is_folded), [settings.cluster_id, from_ms, to_ms])
+    yield from folded(map(piece_of_second, violated.dicts()), clocks, settings.stream.episode_gap)
+
+
+def _is_folded(not_folded_from_ms: Mapping[Place, int]) -> str:
+    """As a condition of SQL."""
+    parts = [
+        f"not (broker_id = {int(broker_id)} and (coalesce(source, 'log') = 'log') = {source == LOG} "
+        f"and epoch_ms(second) >= {int(time_ms)})"
+        for (_, broker_id, source), time_ms in not_folded_from_ms.items()
+    ]
+    return " and ".join(parts) or "true"

@@ -20,14 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import read_below
 from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.io.conflicts import retried
+from kquota_spark.io.decided import not_folded_from_ms
 from kquota_spark.io.hops import rules_of
 from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
-from kquota_spark.io.storage import delta_table
 from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.charges import to_coverage
@@ -37,6 +36,7 @@ from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -132,9 +132,7 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
         cold, unsettled = _counted(buckets.agg(F.first("is_warm"), F.first("differs_until_ms")).collect())
     finally:
         rejudged.unpersist()
-    below = read_below(settings, "episodes")
-    version = None if below is None else below - 1
-    retried(lambda: rebuild_violations(session, settings, from_ms, tail_end_ms, version))
+    rebuild_violations(settings, from_ms, tail_end_ms, not_folded_from_ms(settings))
     usage_rows = _replace(session, settings, USAGE.name, usage, from_ms, to_ms)
     usage.unpersist()
     return Restated(from_ms, to_ms, tail_end_ms, usage_rows, decision_rows, cold, unsettled)

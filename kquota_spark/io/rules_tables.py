@@ -16,13 +16,13 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import arrow_files
 from kquota_spark.io.table_rows import arrow_rows, entity_columns
 from kquota_spark.model.entities import AnyEntity, parse_entity
 from kquota_spark.model.quota_types import parse_key
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
+from kquota_spark.store.storage import arrow_files
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.client_properties import java_options
 from kquota_spark.io.kafka import admin_client, asked_topics
-from kquota_spark.io.storage import hadoop_options
+from kquota_spark.store.storage import hadoop_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +23,7 @@ _NEEDED_CLASSES = {
     "io.delta.sql.DeltaSparkSessionExtension": "delta-spark",
     "org.apache.spark.sql.kafka010.KafkaSourceProvider": "spark-sql-kafka-0-10",
 }
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def spark_session(settings: Settings, app_name: str) -> SparkSession:
@@ -51,16 +52,12 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.sql.shuffle.partitions", settings.stream.shuffle_partitions)
         # transformWithState needs RocksDB.
-        .config(
-            "spark.sql.streaming.stateStore.providerClass",
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        )
-        # A kill while the first offsets are written leaves a temporary file, on which Spark would refuse every later
-        # start. Whether a checkpoint is whole and the right one is found out by `io.whole_checkpoint`.
+        .config("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
+        # A kill while the first offsets are written leaves a file, for which Spark would refuse every later start.
         .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
         # Counting the rows of the state costs a look-up at every write.
         .config("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
-        # The four plans make some 250 classes. The default of 100 forgets each before the next micro-batch needs it:
+        # The plans make some 200 classes. The default of 100 forgets each before the next micro-batch needs it:
         # all would be compiled anew every time, by Spark and then by the JVM, which takes most of a core.
         .config("spark.sql.codegen.cache.maxEntries", "2000")
         # Asked once a value in uncompiled code; the default is worked out from the environment each time.

@@ -12,12 +12,12 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import stretch_of
-from kquota_spark.io.storage import arrow_files, storage_options
 from kquota_spark.io.table_rows import rows_in_ms
 from kquota_spark.model.leaders import LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.model.rules import RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.storage import arrow_files, storage_options
 
 
 @dataclass(frozen=True, slots=True)

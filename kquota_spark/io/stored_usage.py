@@ -9,7 +9,6 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import arrow_files, delta_table
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.points import CONTROLLER_ID, Point
 from kquota_spark.model.principals import Principal
@@ -18,6 +17,7 @@ from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.traffic import Gaps, Traffic
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.storage import arrow_files, delta_table
 
 _COLUMNS = ("broker_id", "quota_type", "principal_type", "user", "client_id", "second", "points")
 _GAPS = "select broker_id, epoch_ms(from_time), epoch_ms(to_time) from log_gaps where cluster_id = ? and reason <> ?"

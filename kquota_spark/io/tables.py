@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io import table_files
-from kquota_spark.io.storage import local_path, storage_options
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
+from kquota_spark.store.storage import local_path, storage_options
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -15,9 +15,9 @@ from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.formats.quota_file import read_quotas
 from kquota_spark.io.quota_ledger import NAME_LIMIT, Edits, Ledger
 from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.io.storage import storage_options
 from kquota_spark.io.watch_leaders import LeaderWatcher
 from kquota_spark.io.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
+from kquota_spark.store.storage import storage_options
 
 _log = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.polling import Polling
-from kquota_spark.io.storage import storage_options
 from kquota_spark.io.stored_rules import stored_leaders
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
+from kquota_spark.store.storage import storage_options
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pyarrow import fs
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import SOURCES, Checkpoint
-from kquota_spark.io.storage import delta_table
+from kquota_spark.store.storage import delta_table
 
 _WITH_STATE = ("measure", "judge")
 _NOTED_PATH = re.compile(r'"file:([^"]+)(/state/0/_stateSchema/[^"]+)"')

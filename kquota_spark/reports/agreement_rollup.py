@@ -6,10 +6,10 @@ from datetime import date
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.storage import delta_table, storage_options
 from kquota_spark.reports import agreement
 from kquota_spark.schema.agreement_tables import AGREEMENT
 from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.storage import delta_table, storage_options
 
 
 def roll_up_agreement(settings: Settings, day: date) -> int:

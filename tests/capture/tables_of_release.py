@@ -18,7 +18,7 @@ from kquota_spark.io.spark import spark_session
 from tests.support.spark.hops import change, run_hop, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
-HOPS = ("measure", "judge", "episodes")
+HOPS = ("measure", "judge")
 RULES = (change("alice", None, 900.0), change("bob", None, 500.0))
 
 

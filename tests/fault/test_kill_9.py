@@ -37,8 +37,9 @@ from tests.support.clusters.audited_topic import (
 from tests.support.spark.hops import rows_of
 from tests.support.spark.replayed_decisions import differences, replayed
 
-KILLED_IN = {"ingest": "measure", "measure": "judge", "judge": "episodes"}
-"""Each with the query after it: when that has begun, it is high time."""
+KILLED_IN = ("ingest", "measure", "judge")
+FOLLOWED_BY = {"ingest": "measure", "measure": "judge"}
+"""When the next query has begun, it is high time."""
 MOST_S = 3.0  # after a micro-batch of the query has begun
 
 
@@ -50,7 +51,8 @@ def _kill_in(config: Path, hop: str, after_s: float) -> None:
         assert wait_for(
             lambda: is_at_work(config, hop, began_s) or process.poll() is not None, within_s=BEGUN_WITHIN_S
         )
-        wait_for(lambda: is_at_work(config, KILLED_IN[hop], began_s), within_s=after_s)
+        following = FOLLOWED_BY.get(hop, "none")
+        wait_for(lambda: is_at_work(config, following, began_s), within_s=after_s)
         driver = driver_pid(str(config.parent / "checkpoints"), "ingest")
         assert driver is not None and process.poll() is None, "the job has failed before it was killed"
     finally:

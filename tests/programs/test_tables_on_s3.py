@@ -16,9 +16,9 @@ from kquota_spark.config.loader import load_settings
 from kquota_spark.io.checkpoints import Checkpoint
 from kquota_spark.io.metrics import exposition
 from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.io.storage import storage_options
 from kquota_spark.reports.exported_tables import ExportedTables
 from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.storage import storage_options
 from tests.support.places import DATA
 from tests.support.programs.exposition_format import parsed_exposition
 from tests.support.programs.s3_server import keys, put, s3_server

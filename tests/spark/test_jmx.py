@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.config.settings import Kafka, Settings
+from kquota_spark.config.settings import Settings
 from kquota_spark.io.known import LimitsLoader
 from kquota_spark.io.spark import table_stream
 from kquota_spark.model.entities import DEFAULT, Default, IpEntity
@@ -22,7 +21,6 @@ from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, USAGE
 from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
 from tests.support.spark.hops import change, only, rows_of, run_hop, write_rules
-from tests.support.tables.table_rows import T0_MS, decision, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,38 +202,3 @@ def test_a_hop_gives_exactly_what_its_table_declares_and_python_reads_messages_a
         assert re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", plan) == (
             [] if declared is USAGE else ["MapInArrow"]
         )
-
-
-def test_the_log_makes_the_episodes_of_a_broker_that_has_one(spark: SparkSession, settings: Settings) -> None:
-    """Broker 1 has a log for produce, broker 2 has none: each violation is there once."""
-    over = {"rate_per_s": 2_000_000.0, "quota_used_percent": 200.0, "total_throttle_ms": 500}
-    from_jmx = {**over, "source": "jmx", "total_throttle_ms": None, "throttled_requests": None}
-    write_table(
-        Path(settings.tables),
-        "decisions",
-        *(decision(offset, **over) for offset in range(4)),
-        decision(2, **from_jmx),
-        decision(7, **from_jmx),
-        decision(2, **from_jmx, broker_id=2),
-        decision(7, **from_jmx, broker_id=2),
-        # The log tells nothing of this type, so JMX does, on the broker with a log too.
-        decision(2, **{**from_jmx, "quota_type": "request"}),
-        # The log tells of mutations once in a cluster, JMX by broker.
-        decision(2, **over, quota_type="controller_mutation", broker_id=-1),
-        decision(3, **{**from_jmx, "quota_type": "controller_mutation"}),
-        # Ten minutes and a second after the log's last word JMX counts.
-        decision(604, **from_jmx),
-    )
-    run_hop(spark, replace(settings, kafka=Kafka(jmx_topic="jmx")), "episodes")
-    found = rows_of(settings, "violations")
-    shown = ("broker_id", "quota_type", "start_time", "violated_seconds", "source", "throttled_ms")
-    assert only(found, *shown) == [
-        (-1, "controller_mutation", T0_MS + 2_000, 1, "log", 500),
-        (1, "produce", T0_MS, 4, "log", 2_000),
-        (1, "produce", T0_MS + 604_000, 1, "jmx", None),
-        (1, "request", T0_MS + 2_000, 1, "jmx", None),
-        (2, "produce", T0_MS + 2_000, 2, "jmx", None),
-    ]
-    # The clock of JMX, ten minutes ahead, does not end what the log may go on with.
-    (of_log,) = (row for row in found if row["source"] == "log" and row["quota_type"] == "produce")
-    assert of_log["end_time"] is None

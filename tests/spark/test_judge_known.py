@@ -81,7 +81,8 @@ def test_the_quotas_of_another_cluster_are_not_read(spark: SparkSession, tmp_pat
     write_rules(settings, change("alice", None, 2.0), cluster_id="other")
     row = used("alice", (100, 10, 0), cluster_id=settings.cluster_id)
     write_table(Path(settings.tables), "usage", row)
-    write_table(Path(settings.tables), "decisions")
+    for name in ("decisions", "violations"):
+        write_table(Path(settings.tables), name)
     run_hop(spark, settings, "judge")
     assert [row["limit_per_s"] for row in rows_of(settings, "decisions")] == [1.0]
 

@@ -16,13 +16,12 @@ from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.spark import table_stream
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.charges import to_coverage
-from kquota_spark.pipeline.episodes import to_violations
 from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.ingest import IngestSettings, to_requests
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_usage
 from kquota_spark.schema.columns import Table
-from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE, VIOLATIONS
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES, USAGE
 from tests.support.spark.hops import write_rules
 from tests.support.tables.table_rows import write_table
 
@@ -44,15 +43,12 @@ def hops(spark: SparkSession, settings: Settings) -> dict[str, tuple[DataFrame, 
     messages = spark.readStream.schema(_MESSAGES).parquet(settings.tables)
     usage = table_stream(spark, settings, USAGE.name)
     parse = IngestSettings("demo", "UTC", 60_000, 5_000, 4_096)
-    still_open = spark.read.format("delta").load(f"{settings.tables}/violations")
-    decisions = spark.read.format("delta").load(f"{settings.tables}/decisions")
     governed = to_governed(usage, KnownLoader(settings))
     coverage = to_coverage(rules, has_callback=False)
     return {
         "ingest": (to_requests(messages, parse), REQUESTS),
         "measure": (to_usage(table_stream(spark, settings, REQUESTS.name), coverage, "5 seconds", 2), USAGE),
         "judge": (to_decisions(governed, RateConfig(), RateConfig(), "10 minutes"), DECISIONS),
-        "episodes": (to_violations(decisions, still_open, 10.0), VIOLATIONS),
     }
 
 
@@ -60,7 +56,7 @@ def types(frame: DataFrame) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
 
 
-@pytest.mark.parametrize("hop", ["ingest", "measure", "judge", "episodes"])
+@pytest.mark.parametrize("hop", ["ingest", "measure", "judge"])
 def test_a_hop_gives_exactly_what_its_table_declares(
     hops: dict[str, tuple[DataFrame, Table]], spark: SparkSession, settings: Settings, hop: str
 ) -> None:
@@ -91,5 +87,4 @@ def test_python_runs_in_the_parser_the_governor_and_the_replay_only(
         "ingest": ["MapInArrow"],
         "measure": [],
         "judge": ["TransformWithStateInPySpark", "MapInArrow"],
-        "episodes": [],
     }

@@ -116,7 +116,7 @@ def test_lost_checkpoints_and_a_new_lineage_cost_and_double_nothing(
     with pytest.raises(UserError, match=r"measure is missing, but table usage has rows .* --new-lineage"):
         require_lineage(of_0_1, HOPS, is_new=False)
     assert require_lineage(of_0_1, HOPS, is_new=True) == list(HOPS)
-    rebuild_all_violations(spark, of_0_1)
+    rebuild_all_violations(of_0_1)
     assert _rows(of_0_1) == before
     _go_on(spark, of_0_1)
     found = _rows(of_0_1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.delta_tables import create_tables
 from tests.support.spark.hops import change, forget_last_commit, only, rows_of, run_hop, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
@@ -69,3 +71,27 @@ def test_killed_while_the_first_offsets_are_written_it_starts_all_the_same(
     write_table(Path(settings.tables), "requests", request(0), heartbeat(1, T0_MS + 6_000))
     run_hop(spark, settings, "measure")
     assert only(rows_of(settings, "usage"), "second", "requests") == [(T0_MS, 1)]
+
+
+def test_killed_between_decisions_and_violations_it_folds_what_was_committed(
+    spark: SparkSession, settings: Settings
+) -> None:
+    root = Path(settings.tables)
+    write_rules(settings, change("alice", None, 100.0))
+    # 2,000 B in ten seconds are 200 B/s, twice the limit.
+    write_table(root, "requests", request(0, charged_bytes=2_000), heartbeat(1, T0_MS + 6_000))
+    for hop in ("measure", "judge"):
+        run_hop(spark, settings, hop)
+    decisions, violations = rows_of(settings, "decisions"), rows_of(settings, "violations")
+    assert only(violations, "start_time", "peak_rate_per_s", "limit_per_s") == [(T0_MS, 200.0, 100.0)]
+    files = sorted((root / "decisions").rglob("*.parquet"))
+    # As if the fold had not come to it; by the rules of now nothing would be violated.
+    shutil.rmtree(root / "violations")
+    create_tables(settings)
+    forget_last_commit(settings, "judge")
+    write_rules(settings, change("alice", None, 900.0))
+    run_hop(spark, settings, "judge")
+    assert rows_of(settings, "decisions") == decisions
+    assert rows_of(settings, "violations") == violations
+    # What the second attempt wrote is not left lying about.
+    assert sorted((root / "decisions").rglob("*.parquet")) == files

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULES = (change("alice", None, 1_000.0), change("bob", None, 700.0))
-HOPS = ("measure", "judge", "episodes")
+HOPS = ("measure", "judge")
 WRITTEN = ("usage", "decisions", "violations")
 SECONDS = 90
 

@@ -53,7 +53,6 @@ def judged(spark: SparkSession, settings: Settings, *commits: list[dict[str, Any
 def settings_with_rules(root: Path, **stream: int) -> Settings:
     settings = settings_at(root, **stream)
     write_rules(settings, *RULES)
-    write_table(Path(settings.tables), "decisions")
-    write_table(Path(settings.tables), "log_gaps")
-    write_table(Path(settings.tables), "broker_configs")
+    for name in ("decisions", "violations", "log_gaps", "broker_configs"):
+        write_table(Path(settings.tables), name)
     return settings

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.storage import delta_table
+from kquota_spark.store.storage import delta_table
 from tests.support.tables.table_rows import write_table
 
 GAP_S = 10

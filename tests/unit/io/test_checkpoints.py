@@ -54,9 +54,9 @@ def _reads(settings: Settings, table: str) -> dict[str, Any]:
 def test_a_whole_checkpoint_of_each_query_is_taken(settings: Settings) -> None:
     assert not require_whole(settings, "ingest")
     _write(settings, "ingest", {"log": {"0": 5}})
-    for hop, table in (("measure", "requests"), ("judge", "usage"), ("episodes", "decisions")):
+    for hop, table in (("measure", "requests"), ("judge", "usage")):
         _write(settings, hop, _reads(settings, table))
-    assert all(require_whole(settings, hop) for hop in ("ingest", "measure", "judge", "episodes"))
+    assert all(require_whole(settings, hop) for hop in ("ingest", "measure", "judge"))
 
 
 def test_a_crash_between_begin_and_end_of_a_batch_is_whole(settings: Settings) -> None:

@@ -33,12 +33,9 @@ def read(settings: Settings, hop: str, below: int) -> None:
         (root / directory / "0").write_text(f"v1\n{{}}\n{json.dumps({'reservoirVersion': below})}", "utf-8")
 
 
-def test_the_slowest_query_says_what_is_closed(settings: Settings) -> None:
-    # JUDGE has read versions 0 (empty) to 3: usage through second 2. EPISODES 0 to 2: decisions through second 1.
+def test_what_judge_has_read_of_usage_is_closed(settings: Settings) -> None:
+    # JUDGE has read versions 0 (empty) to 3: usage through second 2.
     read(settings, "judge", 4)
-    read(settings, "episodes", 3)
-    assert closed_through_ms(settings) == T0_MS + 2_000
-    read(settings, "episodes", 4)
     assert closed_through_ms(settings) == T0_MS + 3_000
     read(settings, "judge", 2)
     assert closed_through_ms(settings) == T0_MS + 1_000

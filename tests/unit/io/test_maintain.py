@@ -67,7 +67,7 @@ def _read(settings: Settings, hop: str, below: int) -> None:
 
 
 def _all_read(settings: Settings) -> None:
-    for hop, name in (("measure", "requests"), ("judge", "usage"), ("episodes", "decisions")):
+    for hop, name in (("measure", "requests"), ("judge", "usage")):
         _read(settings, hop, _table(settings, name).version() + 1)
 
 

@@ -56,6 +56,26 @@ def s3_file_system(settings: Settings) -> fs.FileSystem:
     )
 
 
+def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
+    """Where a path or URI is, for Arrow.
+
+    Raises:
+        OSError: Arrow knows no such file system.
+    """
+    from pyarrow import fs
+
+    if "://" not in place:
+        return fs.LocalFileSystem(), str(Path(place).absolute())
+    scheme, _, path = place.partition("://")
+    if scheme in ("s3", "s3a"):
+        return s3_file_system(settings), path
+    try:
+        files, path = fs.FileSystem.from_uri(place)
+    except (ValueError, NotImplementedError, ImportError) as error:
+        raise OSError(f"{place}: {error}") from error
+    return files, str(path)
+
+
 def hadoop_options(settings: Settings) -> dict[str, str]:
     """The same for Spark: S3's options under Hadoop's names, and those that are Hadoop's already (`fs.*`)."""
     found: dict[str, str] = {}

@@ -1,0 +1,152 @@
+"""Commits of micro-batches, each once: Delta keeps the number of the newest one of each query with the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.schema.columns import Table
+from kquota_spark.store.parts import Part
+from kquota_spark.store.storage import delta_table, file_system
+
+_ATTEMPTS = 5
+
+
+class MicroBatch(NamedTuple):
+    """One micro-batch of one query; another checkpoint is another query, and numbers begin anew."""
+
+    query_id: str
+    number: int
+
+    @property
+    def properties(self) -> CommitProperties:
+        """What a commit says of it."""
+        return CommitProperties(app_transactions=[Transaction(self.query_id, self.number)])
+
+
+class BatchCommits:
+    """The commits of micro-batches into one table.
+
+    Args:
+        settings: where the tables are.
+        table: its declaration.
+    """
+
+    def __init__(self, settings: Settings, table: Table) -> None:
+        self._settings, self._declared = settings, table
+        self._table: DeltaTable | None = None
+
+    def newest(self) -> DeltaTable:
+        """The table as it is now."""
+        if self._table is None:
+            self._table = delta_table(self._settings, self._declared.name)
+        else:
+            self._table.update_incremental()
+        return self._table
+
+    def has(self, batch: MicroBatch) -> bool:
+        """Whether a micro-batch has been committed, by this run or by one before."""
+        number = self.newest().transaction_version(batch.query_id)
+        return number is not None and number >= batch.number
+
+    def add(self, parts: Sequence[Part], batch: MicroBatch) -> None:
+        """Commit files that were written for a micro-batch."""
+        actions: list[Any] = [
+            AddAction(
+                part.path, part.size, {"event_date": part.event_date}, part.written_ms, True, part.stats
+            )
+            for part in parts
+        ]
+        table = self.newest()
+        table.create_write_transaction(
+            actions,
+            mode="append",
+            schema=self._declared.arrow_schema(),
+            partition_by=list(self._declared.partition_by),
+            commit_properties=batch.properties,
+        )
+
+    def discard(self, parts: Iterable[Part]) -> None:
+        """Remove files that will not be committed."""
+        files, root = self._place()
+        for part in parts:
+            with suppress(OSError):  # kquota maintain removes what is left
+                files.delete_file(f"{root}/{part.path}")
+
+    def rows_of(self, batch: MicroBatch) -> pa.Table:
+        """The rows of a micro-batch that has been committed, from its own commit.
+
+        Raises:
+            UserError: the table's log does not reach back to it.
+        """
+        version = self.version_of(batch)
+        if version is None:
+            raise UserError(
+                f"{self._declared.name}: the commit of micro-batch {batch.number} is not in its log any more"
+            )
+        files, root = self._place()
+        paths = [action["add"]["path"] for action in self._actions(version) if "add" in action]
+        found = ds.dataset(
+            [f"{root}/{path}" for path in paths],
+            filesystem=files,
+            partitioning=ds.partitioning(pa.schema([pa.field("event_date", pa.date32())]), flavor="hive"),
+            partition_base_dir=root,
+            schema=self._declared.arrow_schema(),
+        )
+        return found.to_table()
+
+    def version_of(self, batch: MicroBatch) -> int | None:
+        """The version of the table that a micro-batch made; None if its log does not tell."""
+        files, root = self._place()
+        from pyarrow import fs
+
+        infos = files.get_file_info(fs.FileSelector(f"{root}/_delta_log"))
+        names = (info.base_name.removesuffix(".json") for info in infos if info.extension == "json")
+        wanted = {"appId": batch.query_id, "version": batch.number}
+        for version in sorted((int(name) for name in names if name.isdigit()), reverse=True):
+            told = [action["txn"] for action in self._actions(version) if "txn" in action]
+            if any(wanted.items() <= txn.items() for txn in told):
+                return version
+            if any(txn["appId"] == batch.query_id and txn["version"] < batch.number for txn in told):
+                return None
+        return None
+
+    def _place(self) -> tuple[Any, str]:
+        return file_system(self._settings, f"{self._settings.tables.rstrip('/')}/{self._declared.name}")
+
+    def _actions(self, version: int) -> list[dict[str, Any]]:
+        files, root = self._place()
+        with files.open_input_stream(f"{root}/_delta_log/{version:020}.json") as stream:
+            return [json.loads(line) for line in stream.read().splitlines()]
+
+
+def retried(commit: Callable[[], None]) -> None:
+    """Run a write that replaces rows; it reads what it replaces anew each time.
+
+    Appends never conflict. What does: the fold into `violations`, a restatement and a compaction that touch the
+    same files.
+
+    Raises:
+        UserError: another writer was faster five times in a row.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            commit()
+        except CommitFailedError as error:
+            if attempt == _ATTEMPTS:
+                raise UserError(
+                    "another writer changed the same rows of a table five times in a row: is a second kquota maintain "
+                    "or restate running?"
+                ) from error
+        else:
+            return

@@ -1,0 +1,144 @@
+"""Writes rows of a table as Parquet files where the rows are; the driver commits them by their names.
+
+So no row travels through the driver, however many there are, and a commit costs the same for one row and a million.
+What is written and not committed is no part of the table: `kquota maintain` removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import date
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.schema.columns import Table
+from kquota_spark.store.storage import file_system
+
+_ROWS_AT_ONCE = 100_000
+_PARTITION = "event_date"
+
+
+class Part(NamedTuple):
+    """One file, as an `add` action of Delta names it."""
+
+    path: str
+    """Below the table."""
+    size: int
+    event_date: str
+    rows: int
+    stats: str
+    """JSON, as Delta has it."""
+    written_ms: int
+
+
+class PartWriter:
+    """Takes batches of rows and writes a file for each date.
+
+    Args:
+        settings: where the tables are.
+        table: partitioned by event_date.
+    """
+
+    def __init__(self, settings: Settings, table: Table) -> None:
+        self._table = table
+        self._files, self._root = file_system(settings, f"{settings.tables.rstrip('/')}/{table.name}")
+        declared = table.arrow_schema()
+        self._schema = pa.schema([field for field in declared if field.name != _PARTITION])
+        self._waiting: dict[date, list[pa.RecordBatch]] = {}
+        self._open: dict[date, _OpenPart] = {}
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take rows with the columns of the table."""
+        dates = rows.column(_PARTITION)
+        days: list[Any] = pc.unique(dates).to_pylist()
+        for day in days:
+            of_day = rows.filter(pc.equal(dates, pa.scalar(day))).select(self._schema.names)
+            waiting = self._waiting.setdefault(day, [])
+            waiting.append(of_day)
+            if sum(batch.num_rows for batch in waiting) >= _ROWS_AT_ONCE:
+                self._flush(day)
+
+    def close(self) -> Iterator[Part]:
+        """The files; each is complete when it is named."""
+        for day in list(self._waiting):
+            self._flush(day)
+        for day, part in self._open.items():
+            yield part.close(day)
+
+    def _flush(self, day: date) -> None:
+        table = pa.Table.from_batches(self._waiting.pop(day)).cast(self._schema)
+        if day not in self._open:
+            directory = f"{_PARTITION}={day.isoformat()}"
+            self._files.create_dir(f"{self._root}/{directory}", recursive=True)
+            path = f"{directory}/part-{uuid.uuid4()}.snappy.parquet"
+            writer = pq.ParquetWriter(f"{self._root}/{path}", self._schema, filesystem=self._files)
+            self._open[day] = _OpenPart(path, writer, _Stats(self._table.skip_by), self)
+        self._open[day].write(table)
+
+    def size_of(self, path: str) -> int:
+        """Bytes of a file below the table."""
+        return int(self._files.get_file_info(f"{self._root}/{path}").size)
+
+
+class _Stats:
+    """What Delta may leave a file out by."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self.rows = 0
+        self._bounds: dict[str, tuple[Any, Any]] = {}
+        self._nulls = dict.fromkeys(columns, 0)
+
+    def add(self, table: pa.Table) -> None:
+        self.rows += table.num_rows
+        for name in self._columns:
+            column = table.column(name)
+            self._nulls[name] += column.null_count
+            found: Any = pc.min_max(column).as_py()
+            if found["min"] is not None:
+                low, high = self._bounds.get(name, (found["min"], found["max"]))
+                self._bounds[name] = min(low, found["min"]), max(high, found["max"])
+
+    def text(self) -> str:
+        lows = {name: _as_stat(low) for name, (low, _) in self._bounds.items()}
+        highs = {name: _as_stat(high) for name, (_, high) in self._bounds.items()}
+        return json.dumps(
+            {"numRecords": self.rows, "minValues": lows, "maxValues": highs, "nullCount": self._nulls}
+        )
+
+
+def _as_stat(value: Any) -> Any:
+    """Times to the millisecond; ours are whole seconds or milliseconds."""
+    if hasattr(value, "isoformat"):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1_000:03}Z"
+    return value
+
+
+class _OpenPart(NamedTuple):
+    path: str
+    writer: Any
+    stats: _Stats
+    parts: PartWriter
+
+    def write(self, table: pa.Table) -> None:
+        self.stats.add(table)
+        self.writer.write_table(table)
+
+    def close(self, day: date) -> Part:
+        self.writer.close()
+        size = self.parts.size_of(self.path)
+        written_ms = time.time_ns() // 1_000_000
+        return Part(self.path, size, day.isoformat(), self.stats.rows, self.stats.text(), written_ms)
+
+
+encoded = msgspec.json.Encoder().encode
+decoded = msgspec.json.Decoder(Part).decode
+"""A part, on its way to the driver."""

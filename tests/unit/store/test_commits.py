@@ -1,0 +1,107 @@
+"""Files that workers wrote become rows of a table once per micro-batch, and every reader finds them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.io.tables import query
+from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
+from kquota_spark.store.parts import Part, PartWriter, decoded, encoded
+from tests.support.spark.hops import only, rows_of, settings_at
+from tests.support.tables.table_rows import DAY, T0_MS, decision
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    made = settings_at(tmp_path)
+    create_tables(made)
+    return made
+
+
+def written(settings: Settings, *rows: dict[str, Any]) -> list[Part]:
+    """The files of one task, as they come to the driver."""
+    writer = PartWriter(settings, DECISIONS)
+    data = [{name: row.get(name) for name in DECISIONS.names} for row in rows]
+    for batch in pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema()).to_batches(max_chunksize=1):
+        writer.write(batch)
+    return [decoded(encoded(part)) for part in writer.close()]
+
+
+def test_rows_of_two_dates_are_read_by_all_readers(settings: Settings) -> None:
+    parts = written(
+        settings, decision(0), decision(3, users=["a", "b"]), decision(1, event_date=DAY + timedelta(days=1))
+    )
+    assert [(part.event_date, part.rows) for part in parts] == [("2026-11-21", 2), ("2026-11-22", 1)]
+    BatchCommits(settings, DECISIONS).add(parts, MicroBatch("q", 0))
+    assert only(rows_of(settings, "decisions"), "second", "event_date", "users") == [
+        (T0_MS, DAY, ["alice"]),
+        (T0_MS + 1_000, DAY + timedelta(days=1), ["alice"]),
+        (T0_MS + 3_000, DAY, ["a", "b"]),
+    ]
+    by_duckdb = query(
+        settings, ["decisions"], "select event_date, count(*) from decisions group by all order by all"
+    )
+    assert by_duckdb.rows == [(DAY, 2), (DAY + timedelta(days=1), 1)]
+    # What files may be left out by: the bounds of their seconds.
+    actions = pa.table(DeltaTable(f"{settings.tables}/decisions").get_add_actions(flatten=True))
+    bounds = sorted(zip(*(actions[f"{end}.second"].to_pylist() for end in ("min", "max")), strict=True))
+    assert [[round(time.timestamp() * 1_000) - T0_MS for time in pair] for pair in bounds] == [
+        [0, 3_000],
+        [1_000, 1_000],
+    ]
+
+
+def test_a_micro_batch_is_known_by_its_query_and_number(settings: Settings) -> None:
+    commits = BatchCommits(settings, DECISIONS)
+    assert not commits.has(MicroBatch("q", 0))
+    commits.add(written(settings, decision(0)), MicroBatch("q", 0))
+    commits.add(written(settings, decision(1), decision(2)), MicroBatch("q", 1))
+    commits.add(written(settings, decision(9)), MicroBatch("other", 0))
+    again = BatchCommits(settings, DECISIONS)  # of another run
+    known = [
+        again.has(MicroBatch(*batch)) for batch in (("q", 0), ("q", 1), ("q", 2), ("other", 0), ("new", 0))
+    ]
+    assert known == [True, True, False, True, False]
+    assert again.rows_of(MicroBatch("q", 1))["second"].cast(pa.int64()).to_pylist() == [
+        (T0_MS + offset) * 1_000 for offset in (1_000, 2_000)
+    ]
+    with pytest.raises(UserError, match="the commit of micro-batch 5 is not in its log any more"):
+        again.rows_of(MicroBatch("q", 5))
+
+
+def test_what_is_not_committed_is_no_row_and_can_be_removed(settings: Settings) -> None:
+    parts = written(settings, decision(0))
+    assert rows_of(settings, "decisions") == []
+    commits = BatchCommits(settings, DECISIONS)
+    commits.discard(parts)
+    commits.discard(parts)  # gone already
+    assert list((Path(settings.tables) / "decisions").rglob("*.parquet")) == []
+
+
+def test_a_write_that_lost_a_race_is_done_again_five_times_at_most() -> None:
+    tries: list[int] = []
+
+    def lose(times: int) -> None:
+        tries.append(1)
+        if len(tries) <= times:
+            raise CommitFailedError("somebody was faster")
+
+    retried(lambda: lose(4))
+    assert len(tries) == 5
+    tries.clear()
+    with pytest.raises(
+        UserError, match="another writer changed the same rows of a table five times in a row"
+    ):
+        retried(lambda: lose(9))
+    assert len(tries) == 5
