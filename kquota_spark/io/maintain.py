@@ -156,7 +156,8 @@ def _vacuumed(settings: Settings, table: DeltaTable, name: str, now_ms: int, is_
     if held_by:
         return Step(name, "remove files", "", 0, held_by)
     hours = kept_ms // _HOUR_MS
-    removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False)
+    # Full: files that a killed job wrote and never committed too.
+    removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False, full=True)
     if not is_dry_run:
         table.create_checkpoint()
         table.cleanup_metadata()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -153,6 +154,21 @@ def test_files_younger_than_their_retention_stay(tmp_path: Path) -> None:
     steps = list(maintain(settings, NOW_MS, is_dry_run=False))
     assert [step.files for step in steps if step.action == "remove files"] == [0, 0, 0, 0]
     assert _files_on_disk(settings, "usage") == 6 + 2  # two closed dates were compacted
+
+
+def test_what_a_killed_job_wrote_and_never_committed_goes_when_it_is_old(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, file_retention=Duration(3_600_000))
+    _two_files_a_day(tmp_path, 1)
+    _all_read(settings)
+    directory = Path(settings.tables) / "decisions" / f"event_date={_day(0)}"
+    old, fresh = (directory / f"part-{name}.snappy.parquet" for name in ("killed", "under-way"))
+    for path in (old, fresh):
+        path.write_bytes(b"PAR1")
+    os.utime(old, (time.time() - 7_200, time.time() - 7_200))
+    before = _table(settings, "decisions").to_pyarrow_table()
+    list(maintain(settings, NOW_MS, is_dry_run=False))
+    assert (old.exists(), fresh.exists()) == (False, True)
+    assert _table(settings, "decisions").to_pyarrow_table() == before
 
 
 def test_dates_that_a_query_has_not_judged_are_open(tmp_path: Path) -> None:
