@@ -89,7 +89,8 @@ def commit_decided(settings: Settings) -> Callable[[DataFrame, int], None]:
         added, judged = _received(rows)
         if commits.has(batch):
             # The rules may have changed since: what counts is what was committed.
-            judged = _committed(commits.rows_of(batch))
+            decided = commits.rows_of(batch)
+            judged = judged if decided is None else _committed(decided)
             commits.discard(added)
         elif added:
             commits.add(added, batch)
@@ -133,8 +134,8 @@ def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
         if not checkpoint.exists:
             continue
         done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
-        batch = MicroBatch(checkpoint.query_id, done + 1)
-        if commits.has(batch):
-            for cluster_id, broker_id, source, time_ms in seconds_by_place(commits.rows_of(batch), "min"):
+        decided = commits.rows_of(MicroBatch(checkpoint.query_id, done + 1))
+        if decided is not None:
+            for cluster_id, broker_id, source, time_ms in seconds_by_place(decided, "min"):
                 found[cluster_id, broker_id, source or LOG] = time_ms
     return found

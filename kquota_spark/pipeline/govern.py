@@ -108,8 +108,7 @@ def _pieces(
         asked = (client.broker_id, client.quota_type, client.principal, client.client_id)
         governed = known.governor.govern(*asked, times_ms[start])
         until_ms = governed.governing.valid_to_ms
-        is_whole = until_ms is None or second_ms + 1_000 <= until_ms
-        cut = end if is_whole else bisect_left(times_ms, until_ms or 0, start, end)
+        cut = end if until_ms is None else bisect_left(times_ms, until_ms, start, end)
         sent = sent_of(
             governed,
             second_ms,

@@ -83,17 +83,11 @@ class BatchCommits:
             with suppress(OSError):  # kquota maintain removes what is left
                 files.delete_file(f"{root}/{part.path}")
 
-    def rows_of(self, batch: MicroBatch) -> pa.Table:
-        """The rows of a micro-batch that has been committed, from its own commit.
-
-        Raises:
-            UserError: the table's log does not reach back to it.
-        """
+    def rows_of(self, batch: MicroBatch) -> pa.Table | None:
+        """The rows of a micro-batch, from its own commit; None if the table's log does not tell of one."""
         version = self.version_of(batch)
         if version is None:
-            raise UserError(
-                f"{self._declared.name}: the commit of micro-batch {batch.number} is not in its log any more"
-            )
+            return None
         files, root = self._place()
         paths = [action["add"]["path"] for action in self._actions(version) if "add" in action]
         found = ds.dataset(
