@@ -71,6 +71,22 @@ def test_a_request_quota_at_any_level_is_seen() -> None:
     assert not govern(rules, QuotaType.FETCH, "", "", 10).governing.has_request_quota
 
 
+def test_a_throttle_of_a_request_may_be_another_quotas_wherever_the_client_has_one() -> None:
+    def is_shared(static: dict[QuotaType, float], *edits: tuple[Entity, QuotaKey, float | None, int]) -> bool:
+        governor = RuleGovernor(book(*edits), static)
+        asked = (1, QuotaType.REQUEST, Principal("User", "alice"), "etl", 10)
+        return governor.govern(*asked).governing.has_request_quota
+
+    alone = (USERS, REQUEST, 1.0, 0)
+    assert not is_shared({}, alone)
+    assert is_shared({}, alone, (ALICE, FETCH, 5.0, 0))
+    # It need not win: the throttle in the log is the largest of all.
+    assert is_shared({}, (PAIR, REQUEST, 1.0, 0), (USERS, PRODUCE, 5.0, 0))
+    assert not is_shared({}, alone, (Entity("bob"), FETCH, 5.0, 0))
+    # A broker's own default is everybody's.
+    assert is_shared({QuotaType.FETCH: 5e5}, alone)
+
+
 def test_an_answer_knows_how_long_it_holds() -> None:
     rules = book((ALICE, PRODUCE, 5.0, 100), (ALICE, FETCH, 6.0, 200))
     first = govern(rules, QuotaType.PRODUCE, "alice", "etl", 150)
