@@ -98,6 +98,11 @@ def test_groups_share_buckets_that_move_with_the_leaders() -> None:
     assert {row["sent"].level for row in found} == {None}
 
 
+def test_tags_are_written_as_they_are() -> None:
+    [row] = governed([used("zürich_1", 100)], change("zürich_", None, 800.0))
+    assert row["bucket"] == ("", "", '{"group": "zürich"}')
+
+
 def test_a_request_quota_of_the_group_is_told() -> None:
     percent = change("pay_", None, 5.0, key=QuotaKey.REQUEST_PERCENTAGE)
     found = governed([used("pay_1", 100), used("ops_1", 100)], change("pay_", None, 800.0), percent)
