@@ -52,19 +52,20 @@ class Programs(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True, name="seconds")
         self.seen: dict[tuple[str, str], Seen] = {}
-        self._ignored = {key for key, _ in _processes()}
+        self._ignored = {key for key, _, _ in _processes()}
         self._is_over = threading.Event()
 
     def run(self) -> None:
         """Look until told to stop."""
         while not self._is_over.wait(_EVERY_S):
             now_s = time.monotonic()
-            for key, cpu_s in _processes():
+            kinds = {pid: one.kind for (pid, _), one in self.seen.items()}
+            for key, parent, cpu_s in _processes():
                 if key in self._ignored:
                     continue
-                # What forks first has the command line of its parent: the kind is asked until there is one.
-                if key not in self.seen and (kind := _kind(key[0])) is not None:
-                    self.seen[key] = Seen(kind, now_s, now_s)
+                # What forks first has the command line of its parent: the kind is asked until it has one of its own.
+                if key not in self.seen and (kind := _kind(key[0])) not in (None, kinds.get(parent)):
+                    self.seen[key] = Seen(str(kind), now_s, now_s)
                 if key in self.seen:
                     self.seen[key].last_s, self.seen[key].cpu_s = now_s, cpu_s
 
@@ -74,21 +75,21 @@ class Programs(threading.Thread):
         found: dict[str, dict[str, float]] = {}
         for one in list(self.seen.values()):
             total = found.setdefault(one.kind, {"count": 0, "alive_s": 0.0, "cpu_s": 0.0})
-            # What a program forks looks like that program for a moment.
-            total["count"] += one.last_s > one.first_s
+            total["count"] += 1
             total["alive_s"] += one.last_s - one.first_s
             total["cpu_s"] += one.cpu_s
         return found
 
 
-def _processes() -> list[tuple[tuple[str, str], float]]:
+def _processes() -> list[tuple[tuple[str, str], str, float]]:
+    """Pid and start, the parent's pid, and CPU seconds."""
     found = []
     for pid in [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        found.append(((pid, fields[19]), (int(fields[11]) + int(fields[12])) / _TICKS_PER_S))
+        found.append(((pid, fields[19]), fields[1], (int(fields[11]) + int(fields[12])) / _TICKS_PER_S))
     return found
 
 
