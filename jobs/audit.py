@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
+from kquota_spark.audit.job import run_audit
+from kquota_spark.audit.queries import QUERIES
 from kquota_spark.config.loader import load_settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
-from kquota_spark.io.audit import run_audit
-from kquota_spark.io.hops import HOPS
 
 
 def main() -> int:
@@ -19,7 +19,9 @@ def main() -> int:
         prog="audit.py", description="Audit Kafka client quotas from the request log."
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--only", choices=HOPS, action="append", help="run only this query; may be repeated")
+    parser.add_argument(
+        "--only", choices=QUERIES, action="append", help="run only this query; may be repeated"
+    )
     parser.add_argument("--once", action="store_true", help="work through what is there, then end")
     parser.add_argument(
         "--drain", action="store_true", help="--once for input that has ended: close the last seconds too"
@@ -30,11 +32,11 @@ def main() -> int:
         help="queries whose checkpoint is lost go on behind what their tables hold",
     )
     options = parser.parse_args()
-    hops = [hop for hop in HOPS if options.only is None or hop in options.only]
+    queries = [name for name in QUERIES if options.only is None or name in options.only]
     try:
         run_audit(
             load_settings(options.config),
-            hops,
+            queries,
             is_once=options.once,
             is_drained=options.drain,
             is_new_lineage=options.new_lineage,

@@ -1,8 +1,8 @@
-"""What one request adds to the buckets of the four quota types: the offline side of `pipeline.charges`."""
+"""What one request adds to the buckets of the four quota types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kquota_spark.formats.request import Request
@@ -18,7 +18,7 @@ class Charge(NamedTuple):
     point: Point
 
 
-def charges_of(request: Request, broker_id: int, *, is_time_measured: bool) -> Iterator[Charge]:
+def charges_of(request: Request, broker_id: int, *, is_time_measured: bool) -> Sequence[Charge]:
     """Bytes, thread time, and one charge for each topic that was created, enlarged, deleted or refused.
 
     Args:
@@ -26,7 +26,11 @@ def charges_of(request: Request, broker_id: int, *, is_time_measured: bool) -> I
         broker_id: the broker.
         is_time_measured: some request quota could cover the client.
     """
-    common = Point(
+    is_timed = is_time_measured and request.network_time_us is not None
+    quota_type, mutations = request.quota_type, request.mutations
+    if quota_type is None and not is_timed and mutations is None:
+        return ()
+    point = Point(
         request.record_time_ms,
         request.log_time_ms,
         request.connection_hash,
@@ -35,23 +39,31 @@ def charges_of(request: Request, broker_id: int, *, is_time_measured: bool) -> I
         request.observed_throttle_ms,
         int(request.point_kind or 0),
     )
-    if request.quota_type is not None:
-        yield Charge(broker_id, request.quota_type, common)
-    if is_time_measured and request.network_time_us is not None:
-        is_shared = request.quota_type is not None or request.mutations is not None
-        kind = PointKind.SHARED_REQUEST if is_shared else PointKind.REQUEST
-        timed = common._replace(
-            amount=request.handler_time_us, kind=int(kind), network_time_us=request.network_time_us
-        )
-        yield Charge(broker_id, QuotaType.REQUEST, timed)
-    for mutation in request.mutations or ():
+    charges = [] if quota_type is None else [Charge(broker_id, quota_type, point)]
+    if is_timed:
+        charges.append(Charge(broker_id, QuotaType.REQUEST, _timed(request, point)))
+    if mutations is not None:
+        charges += _mutations(request, point)
+    return charges
+
+
+def _timed(request: Request, point: Point) -> Point:
+    is_shared = request.quota_type is not None or request.mutations is not None
+    return point._replace(
+        amount=request.handler_time_us,
+        kind=int(PointKind.SHARED_REQUEST if is_shared else PointKind.REQUEST),
+        network_time_us=request.network_time_us or 0,
+    )
+
+
+def _mutations(request: Request, point: Point) -> Iterator[Charge]:
+    for topic_hash, partitions, kind in request.mutations or ():
         # The throttle in the answer is that of the topics that were refused; the others were not held back.
-        is_held = mutation.point_kind == PointKind.REFUSED_MUTATION
-        is_held |= mutation.point_kind >= PointKind.PERMISSIVE_CREATE_TOPIC
-        changed = common._replace(
-            connection_hash=mutation.topic_hash,
-            amount=mutation.partitions,
+        is_held = kind == PointKind.REFUSED_MUTATION or kind >= PointKind.PERMISSIVE_CREATE_TOPIC
+        changed = point._replace(
+            connection_hash=topic_hash,
+            amount=partitions,
             observed_throttle_ms=request.observed_throttle_ms if is_held else 0,
-            kind=mutation.point_kind,
+            kind=int(kind),
         )
         yield Charge(CONTROLLER_ID, QuotaType.CONTROLLER_MUTATION, changed)

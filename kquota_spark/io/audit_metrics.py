@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-
 from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.checkpoints import LOG
 from kquota_spark.io.metrics import Family, exposition, metrics_endpoint
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.tables import query as query_tables
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import END_MS
 from kquota_spark.schema.quota_tables import QUOTA_RULES
-from kquota_spark.schema.tables import REQUESTS, USAGE
-from kquota_spark.store.storage import storage_options
-
-_SOURCES = {"measure": REQUESTS.name, "judge": USAGE.name}
-"""The table that a query reads; its commits that are not read yet are its lag."""
 
 _KNOWN_THROUGH = "select epoch_ms(max(known_through)) from quota_rules where level = 0 and cluster_id = ?"
 
@@ -43,12 +36,8 @@ class State:
 _Kind = Literal["counter", "gauge"]
 _OF_A_QUERY: tuple[tuple[str, _Kind, str], ...] = (
     ("query_active", "gauge", "1 while the query runs."),
-    (
-        "input_rows_total",
-        "counter",
-        "Rows that the query has read: messages of the topic, rows of its table.",
-    ),
-    ("output_rows_total", "counter", "Rows that the query has written."),
+    ("input_rows_total", "counter", "Messages of the topic that the query has read."),
+    ("output_rows_total", "counter", "Rows that the query has written into its tables."),
     ("unreadable_lines_total", "counter", "Lines that could not be read; kept in requests with the reason."),
     (
         "out_of_time_lines_total",
@@ -75,9 +64,8 @@ _OF_A_QUERY: tuple[tuple[str, _Kind, str], ...] = (
         "When the query last ended a batch or was found waiting for rows.",
     ),
     ("input_lag_offsets", "gauge", "Messages of the topic not read yet, as of the last batch."),
-    ("input_lag_versions", "gauge", "Commits of the table that it reads, not read whole yet."),
     ("watermark_timestamp_seconds", "gauge", "The event time up to which seconds are closed."),
-    ("newest_record_timestamp_seconds", "gauge", "The newest event time among the rows written."),
+    ("newest_record_timestamp_seconds", "gauge", "The newest event time among the lines read."),
 )
 _OF_A_TYPE: tuple[tuple[str, _Kind, str], ...] = (
     ("requests_judged_total", "counter", "Verdicts compared with the broker's: certain and observable."),
@@ -94,36 +82,19 @@ class AuditMetrics:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tables: dict[str, DeltaTable] = {}
-        self._versions: dict[str, int] = {}
         self._known_through_ms: int | None = None
         self._state = State({}, {})
 
-    def look_at_tables(self, queries: Iterable[str]) -> None:
-        """Ask the tables for what no query reports; this lists their logs, so do it once in a while."""
+    def look_at_tables(self) -> None:
+        """Ask the tables for what no query reports; do it once in a while."""
         if not self._settings.metrics.port:
             return
         # The next look may succeed; what is not known is not shown.
-        for query in set(queries) & set(_SOURCES):
-            self._versions.pop(query, None)
-            with suppress(DeltaError, OSError):
-                self._versions[query] = self._version(_SOURCES[query])
         with suppress(UserError):
             rows = query_tables(
                 self._settings, [QUOTA_RULES.name], _KNOWN_THROUGH, [self._settings.cluster_id]
             ).rows
             self._known_through_ms = rows[0][0]
-
-    def _version(self, name: str) -> int:
-        if name not in self._tables:
-            self._tables[name] = DeltaTable(
-                f"{self._settings.tables.rstrip('/')}/{name}",
-                storage_options=storage_options(self._settings),
-                without_files=True,
-            )
-        else:
-            self._tables[name].update_incremental()
-        return self._tables[name].version()
 
     def update(self, queries: Mapping[str, Progress], active: Mapping[str, bool]) -> None:
         """Take over how far the queries are.
@@ -135,12 +106,11 @@ class AuditMetrics:
         found = {name: {**values, "query_active": 0.0} for name, values in self._state.queries.items()}
         for name, progress in queries.items():
             found[name] = self._of_query(name, progress, is_active=active[name])
-        agreement = _agreement(queries["judge"]) if "judge" in queries else self._state.agreement
+        agreement = _agreement(queries[LOG]) if LOG in queries else self._state.agreement
         self._state = State(found, agreement, self._known_through_ms)
 
     def _of_query(self, name: str, progress: Progress, *, is_active: bool) -> dict[str, float]:
         counted = progress.counted
-        version = self._versions.get(name)
         values: dict[str, float | None] = {
             "query_active": int(is_active),
             "input_rows_total": progress.rows,
@@ -155,9 +125,8 @@ class AuditMetrics:
             "batch_duration_seconds": progress.last_batch_s,
             "last_progress_timestamp_seconds": progress.last_seen_s,
             "input_lag_offsets": progress.offsets_behind,
-            "input_lag_versions": None if version is None else progress.versions_behind(version),
             "watermark_timestamp_seconds": progress.watermark_s,
-            "newest_record_timestamp_seconds": progress.newest_s,
+            "newest_record_timestamp_seconds": _seconds(counted.get("newest_ms")),
         }
         return {metric: float(value) for metric, value in values.items() if value is not None}
 
@@ -206,8 +175,12 @@ class AuditMetrics:
         return families
 
 
-def _agreement(judge: Progress) -> dict[str, dict[str, float]]:
-    counted = judge.counted
+def _seconds(time_ms: int | None) -> float | None:
+    return None if time_ms is None else time_ms / 1_000
+
+
+def _agreement(log: Progress) -> dict[str, dict[str, float]]:
+    counted = log.counted
     return {
         quota_type.value: {
             "requests_judged_total": float(counted[f"judged_{quota_type}"]),

@@ -7,7 +7,6 @@ knows a file again under another name, or compressed.
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,13 +21,14 @@ from deltalake.exceptions import DeltaError
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.log_messages import MessageFormat
+from kquota_spark.io.checkpoints import LOG
 from kquota_spark.io.delta_tables import ARCHIVED, create_tables
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.log_text import DamagedGzipError, LogText
 from kquota_spark.io.offline import log_lines
 from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.tables import query
-from kquota_spark.pipeline.ingest import MessageReader, parsed_batch
+from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.storage import delta_table
 
@@ -67,7 +67,7 @@ def backfill(
     """
     create_tables(settings)
     # Delta on a local file system takes one writer at a time.
-    with driver_lock(settings.checkpoints, "ingest"):
+    with driver_lock(settings.checkpoints, LOG):
         rows = query(settings, [REQUESTS.name], _KNOWN, [settings.cluster_id]).rows
         known = {topic.split(":")[1]: (topic.split(":", 2)[2], lines) for topic, lines in rows}
         for broker_id, path in files:
@@ -132,16 +132,12 @@ def _batches(
                 "broker": pa.array([str(broker_id).encode()] * count, pa.binary()),
             }
         )
-        gc.disable()  # as INGEST does: tens of thousands of live tuples, no cycles
-        try:
-            parsed = parsed_batch(messages, reader)
-        finally:
-            gc.enable()
-        _count(found, parsed)
+        _, rows = parsed(messages, reader)
+        _count(found, rows)
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
             print(f"{path.name}: {found.lines:,} lines", file=sys.stderr)
-        yield parsed
+        yield rows
 
 
 def _noting_problem(lines: Iterator[bytes], found: Backfilled) -> Iterator[bytes]:
@@ -152,10 +148,10 @@ def _noting_problem(lines: Iterator[bytes], found: Backfilled) -> Iterator[bytes
         raise
 
 
-def _count(found: Backfilled, parsed: pa.RecordBatch) -> None:
-    found.lines += parsed.num_rows
-    found.unreadable += parsed.column("kind").to_pylist().count("unreadable")
-    times = [time_ms for time_ms in parsed.column("record_time_ms").to_pylist() if time_ms is not None]
+def _count(found: Backfilled, rows: pa.RecordBatch) -> None:
+    found.lines += rows.num_rows
+    found.unreadable += rows.column("kind").to_pylist().count("unreadable")
+    times = [time_ms for time_ms in rows.column("record_time_ms").to_pylist() if time_ms is not None]
     if times:
         found.first_ms = min(times) if found.first_ms is None else min(found.first_ms, *times)
         found.last_ms = max(times) if found.last_ms is None else max(found.last_ms, *times)

@@ -14,23 +14,13 @@ from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.storage import file_system
 
-SOURCES = {
-    "measure": REQUESTS.name,
-    "judge": USAGE.name,
-    "measure_jmx": JMX_SAMPLES.name,
-    "judge_jmx": JMX_SAMPLES.name,
-}
-"""The table that each query reads; `ingest` and `ingest_jmx` read topics."""
-
+LOG, JMX = "log", "jmx"
+"""The queries, which are also the names of their checkpoints."""
 TARGETS = {
-    "ingest": REQUESTS.name,
-    "measure": USAGE.name,
-    "judge": DECISIONS.name,
-    "ingest_jmx": JMX_SAMPLES.name,
-    "measure_jmx": USAGE.name,
-    "judge_jmx": DECISIONS.name,
+    LOG: (REQUESTS.name, USAGE.name, DECISIONS.name),
+    JMX: (JMX_SAMPLES.name, USAGE.name, DECISIONS.name),
 }
-"""The table that each query writes."""
+"""The tables that each query writes, in the order in which a micro-batch commits them; `violations` come last."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +31,13 @@ class Checkpoint:
     path: str
 
     @classmethod
-    def of(cls, settings: Settings, hop: str) -> Checkpoint:
+    def of(cls, settings: Settings, query: str) -> Checkpoint:
         """The checkpoint of a query.
 
         Raises:
             OSError: Arrow knows no such file system.
         """
-        return cls(*file_system(settings, f"{settings.checkpoints.rstrip('/')}/{hop}"))
+        return cls(*file_system(settings, f"{settings.checkpoints.rstrip('/')}/{query}"))
 
     @property
     def exists(self) -> bool:
@@ -65,7 +55,7 @@ class Checkpoint:
         return sorted(self._batches("offsets"))
 
     def source_offset(self, batch: int) -> dict[str, Any]:
-        """Where the source stood after a micro-batch.
+        """Where the topics stood after a micro-batch, by topic and partition.
 
         Raises:
             OSError: the file is not there.
@@ -77,9 +67,13 @@ class Checkpoint:
         """When a micro-batch was planned, epoch ms; raises as `source_offset`."""
         return int(self._noted(batch, 1).get("batchTimestampMs", 0))
 
+    def watermark_ms(self, batch: int) -> int:
+        """The watermark of a micro-batch, epoch ms; raises as `source_offset`."""
+        return int(self._noted(batch, 1).get("batchWatermarkMs", 0))
+
     def _noted(self, batch: int, line: int) -> dict[str, Any]:
         lines = self.read(f"offsets/{batch}").splitlines()
-        # A version, the batch's own settings, and one line for the one source of each query.
+        # A version, the batch's own settings, and a line for each source, the topics first.
         if len(lines) < 3 or not lines[0].startswith("v"):
             raise ValueError("it is cut off")
         found = json.loads(lines[line])
@@ -118,18 +112,3 @@ class Checkpoint:
         selector = fs.FileSelector(f"{self.path}/{directory}", allow_not_found=True)
         names = [info.base_name for info in self.files.get_file_info(selector)]
         return [int(name) for name in names if name.isdigit()]
-
-
-def read_below(settings: Settings, hop: str) -> int | None:
-    """All versions of the hop's source table below this one were read to their end and written.
-
-    None for a hop that has read nothing yet. Part of the version itself may have been read too.
-
-    Raises:
-        OSError: the checkpoint cannot be read.
-        ValueError: it is damaged.
-    """
-    checkpoint = Checkpoint.of(settings, hop)
-    if checkpoint.last_batch is None:
-        return None
-    return int(checkpoint.source_offset(checkpoint.last_batch)["reservoirVersion"])

@@ -1,4 +1,4 @@
-"""Through when the tables are closed: no query will write an older second any more."""
+"""Through when the tables are closed: no micro-batch will write an older second any more."""
 
 from __future__ import annotations
 
@@ -8,35 +8,47 @@ import pyarrow.compute as pc
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import read_below
+from kquota_spark.io.checkpoints import TARGETS, Checkpoint
+from kquota_spark.io.violations import Place, seconds_by_place
+from kquota_spark.model.episodes import LOG
 from kquota_spark.schema.tables import DECISIONS, USAGE
+from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.storage import arrow_files, delta_table
-
-_JUDGE = "judge"
 
 
 def closed_through_ms(settings: Settings) -> int | None:
-    """Every second before this time (epoch ms) has been measured, judged and folded; None for none yet.
+    """Every second before this time (epoch ms) has been measured and judged; None for none yet.
 
-    MEASURE closes seconds in order: what its newest row follows is closed, as far as JUDGE has read. A table may be
-    read further than that, but not less. Without a checkpoint to look at (a job that was never started here), the
-    newest second of `usage` counts, or of `decisions` if that is less: then nobody reads on.
-
-    Raises:
-        UserError: a table or a checkpoint cannot be read.
+    Seconds are closed in order, and a micro-batch commits `usage` before `decisions`: what the newest row of both
+    follows is closed.
     """
-    try:
-        below = read_below(settings, _JUDGE)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"checkpoint {settings.checkpoints}/{_JUDGE} cannot be read: {reason}") from error
-    if below == 0:
-        return None
-    measured = seconds_of(settings, USAGE.name, None if below is None else below - 1)
-    judged = seconds_of(settings, DECISIONS.name)
+    measured, judged = seconds_of(settings, USAGE.name), seconds_of(settings, DECISIONS.name)
     if measured is None or judged is None:
         return None
-    return measured[1] + 1_000 if below is not None else min(measured[1], judged[1]) + 1_000
+    return min(measured[1], judged[1]) + 1_000
+
+
+def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
+    """Where the decisions begin that are written but perhaps not folded: of the micro-batch that is under way.
+
+    Raises:
+        UserError: a checkpoint cannot be read.
+    """
+    commits, found = BatchCommits(settings, DECISIONS), dict[Place, int]()
+    for query in TARGETS:
+        try:
+            checkpoint = Checkpoint.of(settings, query)
+            if not checkpoint.exists:
+                continue
+            done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
+            decided = commits.rows_of(MicroBatch(checkpoint.query_id, done + 1))
+        except (OSError, ValueError, KeyError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"checkpoint {settings.checkpoints}/{query} cannot be read: {reason}") from error
+        if decided is not None:
+            for cluster_id, broker_id, source, time_ms in seconds_by_place(decided, "min"):
+                found[cluster_id, broker_id, source or LOG] = time_ms
+    return found
 
 
 def seconds_of(settings: Settings, name: str, version: int | None = None) -> tuple[int, int] | None:

@@ -211,7 +211,7 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
 def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
     from py4j.protocol import Py4JNetworkError
 
-    from kquota_spark.io.audit import raise_failure
+    from kquota_spark.io.failed_query import raise_failure
     from kquota_spark.io.graceful_stop import StopRequest
     from kquota_spark.io.spark import spark_session
 
@@ -237,14 +237,14 @@ def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
 
 def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[], None]) -> StreamingQuery:
     """Have something called for each micro-batch of decisions: from now on, and all that has come in one."""
-    from kquota_spark.io.spark import NO_LIMIT, table_stream
+    from kquota_spark.io.spark import table_stream
     from kquota_spark.schema.tables import DECISIONS
 
     def on_news(_: DataFrame, __: int) -> None:
         look()
 
     newest = delta_table(settings, DECISIONS.name).version()
-    decisions = table_stream(session, settings, DECISIONS.name, NO_LIMIT, newest)
+    decisions = table_stream(session, settings, DECISIONS.name, newest)
     writer = decisions.select("second").writeStream.foreachBatch(on_news)
     writer = writer.option("checkpointLocation", f"{settings.checkpoints.rstrip('/')}/{QUERY}")
     trigger = f"{settings.enforcement.trigger} milliseconds"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from kquota_spark.config.governor import make_governor, static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
+from kquota_spark.io.pinned import pinned_versions
 from kquota_spark.io.quota_sources import stretch_of
 from kquota_spark.io.stored_rules import leader_changes
 from kquota_spark.io.table_rows import rows_in_ms
@@ -45,17 +47,19 @@ class _Watched:
     edition: int = 0
     """Grows when `rows` change."""
 
-    def look(self) -> bool:
+    def look(self, version: int | None) -> bool:
         """Take over what is new; whether there is such a table.
+
+        Args:
+            version: as of when; None for now.
 
         Raises:
             UserError: it cannot be read.
         """
+        if self.table is not None and self.table.version() == version:
+            return True
         try:
-            if self.table is None:
-                self.table = delta_table(self.settings, self.name)
-            else:
-                self.table.update_incremental()
+            self.table = self._at(self.table or delta_table(self.settings, self.name), version)
             paths = frozenset(self.table.get_add_actions(flatten=True).column("path").to_pylist())
             others = frozenset(path for path in paths if not path.startswith(_KNOWN_THROUGH))
             if others != self.paths or not self.edition:
@@ -71,6 +75,15 @@ class _Watched:
             where = f"{self.settings.tables.rstrip('/')}/{self.name}"
             raise UserError(f"{where}: cannot be read: {str(error).partition(chr(10))[0]}") from error
         return True
+
+    def _at(self, table: DeltaTable, version: int | None) -> DeltaTable:
+        if version is not None:
+            # Where a job stands for longer than the log of the table is kept, its retry goes by the quotas of now.
+            with suppress(DeltaError):
+                table.load_as_version(version)
+                return table
+        table.update_incremental()
+        return table
 
     def known_through_ms(self) -> int | None:
         """Of `quota_rules`, through when all edits are known."""
@@ -97,7 +110,8 @@ class _Loader:
             _Loader._opened = self._settings, {}
             _Loader._made.clear()
         watched = _Loader._opened[1].setdefault(name, _Watched(self._settings, name))
-        if not watched.look() and name == QUOTA_RULES.name:
+        versions = pinned_versions()
+        if not watched.look(None if versions is None else versions.get(name)) and name == QUOTA_RULES.name:
             raise UserError(f"{self._settings.tables}: no table {name}: run kquota watch or the audit first")
         return watched
 
@@ -111,7 +125,7 @@ class _Loader:
 
 
 class KnownLoader(_Loader):
-    """Loads what a worker of JUDGE judges by."""
+    """Loads what a worker of the query of the log judges by."""
 
     def __call__(self) -> Known:
         """The present state of the tables.

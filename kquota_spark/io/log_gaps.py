@@ -1,15 +1,17 @@
-"""Writes `log_gaps`, which JUDGE reads for each micro-batch: lines that are missing, and where each log begins.
+"""Writes `log_gaps`, which each micro-batch judges by: lines that are missing, and where each log begins.
 
-The driver looks at its start, and whenever INGEST has written what may be a gap: a crash between the two is made
+The driver looks at its start, and whenever a micro-batch has written what may be a gap: a crash between the two is made
 good by the next start.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -17,7 +19,6 @@ from deltalake import write_deltalake
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.io.lost_offsets import lost_offsets, note_compared
-from kquota_spark.io.progress import Progress
 from kquota_spark.io.tables import query
 from kquota_spark.model.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
@@ -64,9 +65,14 @@ class LogGap(NamedTuple):
     reason: str
 
 
-def record_gaps(settings: Settings) -> list[str]:
-    """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause."""
-    compared = lost_offsets(settings)
+def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
+    """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause.
+
+    Args:
+        settings: whose tables.
+        through: see `lost_offsets`.
+    """
+    compared = lost_offsets(settings, through)
     lost = [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
     found = [*_told(settings), *_beginnings(settings), *_new(settings, lost)]
     if found:
@@ -80,8 +86,24 @@ def record_gaps(settings: Settings) -> list[str]:
     return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
 
 
+class Heard(Protocol):
+    """What a task tells of the lines that it has written."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """`gaps`: words of shippers of lost lines."""
+
+    @property
+    def brokers(self) -> Iterable[int]:
+        """Whose lines."""
+
+    @property
+    def spans(self) -> Iterable[tuple[str, int, int, int, int]]:
+        """Topic, partition, first and last offset, and how many."""
+
+
 class GapWatch:
-    """Looks for gaps at the driver's start, and when the progress of the queries gives a reason.
+    """Looks for gaps at the driver's start, and when a micro-batch gives a reason.
 
     Args:
         settings: whose tables.
@@ -89,27 +111,40 @@ class GapWatch:
     """
 
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
-        self._settings = settings
-        self._say = say
-        self._seen = (0, 0, 0)
+        self._settings, self._say = settings, say
+        self._brokers: set[int] = set()
+        self._next: dict[tuple[str, int], int] = {}
+        self._recording = threading.Lock()
 
-    def record(self) -> None:
+    def record(self, through: int | None = None) -> None:
         """Write what is new, and say so."""
-        for note in record_gaps(self._settings):
-            self._say(note)
+        with self._recording:
+            for note in record_gaps(self._settings, through):
+                self._say(note)
 
-    def follow(self, progress: Iterable[Progress]) -> None:
+    def follow(self, told: Iterable[Heard], number: int) -> None:
         """`record` after lines of a broker not seen before, a shipper's word of lost lines, or offsets without a line.
 
-        JUDGE comes to these seconds only when MEASURE has closed them, which takes longer.
+        Args:
+            told: by the tasks of a micro-batch.
+            number: of the micro-batch.
         """
-        told, short, brokers = self._seen
-        for done in progress:
-            told, short = max(told, done.counted.get("gaps", 0)), max(short, done.short_batches)
-            brokers |= done.brokers
-        if (told, short, brokers) != self._seen:
-            self._seen = told, short, brokers
-            self.record()
+        brokers = {broker_id for each in told for broker_id in each.brokers} - self._brokers
+        is_told = any(each.counts.get("gaps") for each in told)
+        is_short = self._is_short([span for each in told for span in each.spans])
+        if brokers or is_told or is_short:
+            self._brokers |= brokers
+            self.record(number)
+
+    def _is_short(self, spans: Iterable[tuple[str, int, int, int, int]]) -> bool:
+        """Whether offsets are missing in a partition, or between this micro-batch and the one before."""
+        is_short = False
+        by_place = groupby(sorted(spans), key=lambda span: span[:2])
+        for (topic, partition), found in by_place:
+            for _, _, first, last, count in found:
+                is_short |= first != self._next.get((topic, partition), first) or last - first + 1 != count
+                self._next[topic, partition] = last + 1
+        return is_short
 
 
 def _new(settings: Settings, lost: list[LogGap]) -> list[LogGap]:

@@ -1,4 +1,4 @@
-"""Offsets of the log topics that INGEST passed without their lines: expired before it came, or of a topic made anew.
+"""Offsets of the log topics that the query passed without their lines: expired before it came, or of a topic made anew.
 
 The Kafka source goes on at the first line there is (failOnDataLoss = false). Of a partition that ends before the place
 it had been read to it takes what is there for read, in a micro-batch of no rows (seen with Spark 4.2), and goes on at
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import Checkpoint
+from kquota_spark.io.checkpoints import LOG, Checkpoint
 from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.tables import Tables, open_tables
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
@@ -99,17 +99,21 @@ class Compared:
     batch: int = -1
 
 
-def lost_offsets(settings: Settings) -> Compared:
+def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
     """Compare what the micro-batches since the last comparison covered with `requests`.
+
+    Args:
+        settings: whose tables.
+        through: the micro-batch whose lines are in `requests`; None for the last that Spark noted as done.
 
     Raises:
         UserError: the checkpoint or the table cannot be read.
     """
     try:
-        checkpoint = Checkpoint.of(settings, "ingest")
+        checkpoint = Checkpoint.of(settings, LOG)
         if not checkpoint.exists:
             return Compared()
-        query_id, last = checkpoint.query_id, checkpoint.last_batch
+        query_id, last = checkpoint.query_id, checkpoint.last_batch if through is None else through
         compared = _compared_through(settings, query_id)
         if last is None:
             return Compared((), query_id)
@@ -118,7 +122,7 @@ def lost_offsets(settings: Settings) -> Compared:
         covered = list(_covered(settings, checkpoint, compared, last))
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).partition("\n")[0]
-        raise UserError(f"checkpoint {settings.checkpoints}/ingest cannot be read: {reason}") from error
+        raise UserError(f"checkpoint {settings.checkpoints}/{LOG} cannot be read: {reason}") from error
     with open_tables(settings, REQUESTS.name) as tables:
         return Compared(tuple(_losses(settings, tables, covered)), query_id, last)
 
@@ -132,7 +136,7 @@ def note_compared(settings: Settings, compared: Compared) -> None:
 
 
 def _path(settings: Settings) -> str:
-    return f"{settings.checkpoints.rstrip('/')}/ingest.compared.json"
+    return f"{settings.checkpoints.rstrip('/')}/{LOG}.compared.json"
 
 
 def _compared_through(settings: Settings, query_id: str) -> int | None:
@@ -153,7 +157,7 @@ def _covered(settings: Settings, checkpoint: Checkpoint, after: int, last: int) 
         if batch not in planned:
             continue
         if batch == 0:
-            before = stored_lineage(settings, "ingest").offsets
+            before = stored_lineage(settings).offsets
         elif batch - 1 in planned:
             before = checkpoint.source_offset(batch - 1)
         else:

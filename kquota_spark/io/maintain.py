@@ -1,8 +1,7 @@
 """Keeps the tables small: old dates out, small files together, replaced files removed. No Spark, no JVM.
 
-Safe beside a running job. Only closed dates are touched (see `io.closed`), so no commit of the job is in the way;
-the queries leave out commits that delete, and a compaction says itself that it changed no data. Files go only when
-no query can still want them.
+Safe beside a running job. Only closed dates are touched (see `io.closed`), so no commit of the job is in the way. Files
+go when they are older than the file retention: readers and a micro-batch that runs again may want younger ones.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import SOURCES, read_below
 from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.schema.tables import DECISIONS, TABLES, USAGE
 from kquota_spark.store.storage import delta_table
@@ -71,7 +69,7 @@ def maintain(
             first_kept = min(closed, _first_kept(settings, name, now_ms))
             yield from _expired(table, name, first_kept, is_dry_run)
             yield from _compacted(table, name, first_kept, closed, is_dry_run)
-            yield _vacuumed(settings, table, name, now_ms, is_dry_run)
+            yield _vacuumed(settings, table, name, is_dry_run)
         except (DeltaError, OSError) as error:
             raise UserError(f"table {name}: {str(error).partition(chr(10))[0]}") from error
 
@@ -150,37 +148,11 @@ def _compacted(
                 yield Step(name, "compact", day.isoformat(), made["numFilesRemoved"], into)
 
 
-def _vacuumed(settings: Settings, table: DeltaTable, name: str, now_ms: int, is_dry_run: bool) -> Step:
-    kept_ms = settings.maintain.file_retention
-    held_by = _slow_reader(settings, table, name, now_ms - kept_ms)
-    if held_by:
-        return Step(name, "remove files", "", 0, held_by)
-    hours = kept_ms // _HOUR_MS
+def _vacuumed(settings: Settings, table: DeltaTable, name: str, is_dry_run: bool) -> Step:
+    hours = settings.maintain.file_retention // _HOUR_MS
     # Full: files that a killed job wrote and never committed too.
     removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False, full=True)
     if not is_dry_run:
         table.create_checkpoint()
         table.cleanup_metadata()
     return Step(name, "remove files", "", len(removed))
-
-
-def _slow_reader(settings: Settings, table: DeltaTable, name: str, cutoff_ms: int) -> str:
-    """Why files that were replaced before `cutoff_ms` are still wanted; empty if they are not.
-
-    A query reads the commits one by one, each with the files that it added, replaced since or not. Those of its
-    next commit are there as long as that commit is younger than the files' retention.
-    """
-    for hop in (hop for hop, source in SOURCES.items() if source == name):
-        try:
-            below = read_below(settings, hop)
-        except (OSError, ValueError, KeyError) as error:
-            return f"the checkpoint of {hop} cannot be read: {str(error).partition(chr(10))[0]}"
-        if below is None:
-            return f"kept: {hop} has not read the table yet"
-        unread = table.version() - below + 1
-        if unread <= 0:
-            continue
-        commit = next((one for one in table.history(unread) if one.get("version") == below), None)
-        if commit is None or commit["timestamp"] < cutoff_ms:
-            return f"kept: {hop} is {unread} commits behind, longer than maintain.file_retention"
-    return ""

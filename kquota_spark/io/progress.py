@@ -8,15 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.pipeline.observed import BROKERS, OBSERVATION
-
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Report = Mapping[str, Any]
 """A progress report as Spark writes it in JSON (`StreamingQueryProgress.json`)."""
-
-_NEWEST = "newest_ms"
 
 
 @dataclass(slots=True)
@@ -34,16 +30,12 @@ class Progress:
     last_seen_s: float | None = None
     """When it last ended a batch or was found waiting for rows, epoch seconds."""
     watermark_s: float | None = None
-    newest_s: float | None = None
-    """Newest event time that it has written, epoch seconds."""
     dropped: int = 0
     """Rows behind the watermark, as Spark counts them: groups of a micro-batch, not lines."""
-    counted: dict[str, int] = field(default_factory=dict)
-    """Sums of `pipeline.observed`, by name."""
-    brokers: int = 0
-    """Bits of the brokers that it has written lines of, see `pipeline.observed`."""
-    short_batches: int = 0
-    """Micro-batches with fewer rows than the offsets of Kafka that they covered, or that went back."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """Sums of what it has written, by name; its sink goes on with them."""
+    backward_batches: int = 0
+    """Micro-batches in which a partition of Kafka ended before the place where it had been read to."""
     end_offset: Mapping[str, Any] = field(default_factory=dict)
     """Up to where it has read its source, in the form of the source."""
     latest_offset: Mapping[str, Any] = field(default_factory=dict)
@@ -71,22 +63,10 @@ class Progress:
         if watermark := report.get("eventTime", {}).get("watermark"):
             self.watermark_s = _epoch_s(watermark)
         self.dropped += sum(state["numRowsDroppedByWatermark"] for state in report.get("stateOperators", ()))
-        counts = report.get("observedMetrics", {}).get(OBSERVATION, {})
-        self._add_counts(counts)
-        for source in report["sources"]:
-            self.short_batches += _is_short(source, counts.get("rows"))
-            self.end_offset = _mapping(source.get("endOffset"))
-            self.latest_offset = _mapping(source.get("latestOffset"))
-
-    def _add_counts(self, counts: Mapping[str, int | None]) -> None:
-        for name, value in counts.items():
-            if name == BROKERS:
-                self.brokers |= value or 0
-            elif name == _NEWEST:
-                if value is not None:
-                    self.newest_s = max(value / 1_000, self.newest_s or 0.0)
-            else:
-                self.counted[name] = self.counted.get(name, 0) + (value or 0)
+        source = report["sources"][0]
+        self.backward_batches += _is_backward(source)
+        self.end_offset = _mapping(source.get("endOffset"))
+        self.latest_offset = _mapping(source.get("latestOffset"))
 
     @property
     def offsets_behind(self) -> int | None:
@@ -98,15 +78,6 @@ class Progress:
             for topic, partitions in self.latest_offset.items()
             for partition, latest in partitions.items()
         )
-
-    def versions_behind(self, version: int) -> int | None:
-        """Commits of its source table that it has not read whole; None without a Delta source.
-
-        Args:
-            version: newest version of the source table.
-        """
-        reached = self.end_offset.get("reservoirVersion")
-        return max(0, version - int(reached) + 1) if reached is not None else None
 
     @property
     def warm_rows_per_s(self) -> float | None:
@@ -135,19 +106,13 @@ def _reports_after(query: StreamingQuery, timestamp: str) -> Iterator[Report]:
     return reversed(found)
 
 
-def _is_short(source: Mapping[str, Any], rows: int | None) -> bool:
-    """Whether a source covered other offsets of Kafka than came as rows; the first micro-batch tells no start."""
+def _is_backward(source: Mapping[str, Any]) -> bool:
     starts, ends = _mapping(source.get("startOffset")), _mapping(source.get("endOffset"))
-    if rows is None or not all(isinstance(each, dict) for each in starts.values()):
-        return False
-    covered = 0
-    for topic, partitions in starts.items():
-        for partition, start in partitions.items():
-            end = ends.get(topic, {}).get(partition, -1)
-            if end < start:
-                return True
-            covered += end - start
-    return rows < covered
+    return any(
+        ends.get(topic, {}).get(partition, -1) < start
+        for topic, partitions in starts.items()
+        for partition, start in partitions.items()
+    )
 
 
 def _mapping(offset: Any) -> Mapping[str, Any]:

@@ -20,19 +20,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
-from kquota_spark.io.closed import closed_through_ms, seconds_of
+from kquota_spark.io.closed import closed_through_ms, not_folded_from_ms, seconds_of
 from kquota_spark.io.conflicts import retried
-from kquota_spark.io.decided import not_folded_from_ms
-from kquota_spark.io.hops import rules_of
 from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
 from kquota_spark.io.tables import utc_text
 from kquota_spark.pipeline.bucket_judge import Configs
-from kquota_spark.pipeline.charges import to_coverage
+from kquota_spark.pipeline.charges import to_charged
 from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.judge import as_decisions
-from kquota_spark.pipeline.measure import to_usage
+from kquota_spark.pipeline.measure import to_seconds, to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -116,9 +114,10 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     requests = _mine(session, settings, REQUESTS.name, from_ms, to_ms).where(
         f"record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
     )
-    coverage = to_coverage(rules_of(session, settings), has_callback=bool(settings.quotas.callback))
-    lateness = f"{stream.allowed_lateness} milliseconds"
-    usage = to_usage(requests, coverage, lateness, stream.shuffle_partitions).persist()
+    seconds = to_seconds(
+        to_charged(requests, KnownLoader(settings)), f"{stream.allowed_lateness} milliseconds"
+    )
+    usage = to_usage(seconds, settings.cluster_id).persist()
     _say(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")
     rejudged, reach = _rejudged(session, settings, usage, from_ms, to_ms, closed_ms)
     try:
@@ -223,8 +222,7 @@ def _replace(
     writer = rows.repartition("event_date").write.format("delta")
     path = table_path(settings, name)
     if _seconds(session, settings, name, from_ms, to_ms).isEmpty():
-        # The queries leave out commits that replace rows. A commit that only adds some has to say that they are
-        # not for them: the next hop would read these seconds a second time.
+        # Who follows the table leaves out commits that replace rows. One that only adds some has to say it itself.
         retried(lambda: writer.mode("append").option("dataChange", "false").save(path))
     else:
         retried(lambda: writer.mode("overwrite").option("replaceWhere", predicate).save(path))

@@ -1,4 +1,4 @@
-"""The Spark session of the job, and its queries' sources and sinks."""
+"""The Spark session of the job, and its queries' sources."""
 
 from __future__ import annotations
 
@@ -141,28 +141,22 @@ def _starting_offsets(settings: Settings, offsets: Mapping[str, Mapping[str, int
     )
 
 
-NO_LIMIT = 2**31 - 1
+_NO_LIMIT = 2**31 - 1
 
 
-def table_stream(
-    session: SparkSession,
-    settings: Settings,
-    name: str,
-    max_files: int | None = None,
-    first_version: int = 0,
-) -> DataFrame:
-    """A table as a stream from a version on: in order of its commits, never as an unordered snapshot."""
+def table_stream(session: SparkSession, settings: Settings, name: str, first_version: int) -> DataFrame:
+    """A table as a stream from a version on, all that is there in one micro-batch."""
     return (
         session.readStream.format("delta")
         .option("startingVersion", first_version)
         .option("skipChangeCommits", "true")
-        .option("maxFilesPerTrigger", max_files or settings.stream.max_files_per_trigger)
+        .option("maxFilesPerTrigger", _NO_LIMIT)
         .load(table_path(settings, name))
     )
 
 
 def table(session: SparkSession, settings: Settings, name: str) -> DataFrame:
-    """A table as it is now; in a streaming query, as it is at each micro-batch."""
+    """A table as it is now."""
     return session.read.format("delta").load(table_path(settings, name))
 
 

@@ -11,34 +11,34 @@ from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.checkpoints import SOURCES, Checkpoint
-from kquota_spark.store.storage import delta_table
+from kquota_spark.io.checkpoints import LOG, Checkpoint
 
-_WITH_STATE = ("measure", "judge")
-_NOTED_PATH = re.compile(r'"file:([^"]+)(/state/0/_stateSchema/[^"]+)"')
+_STATES = (0, 1)
+"""Of the query of the log: the seconds that are open, and the rings."""
+_NOTED_PATH = re.compile(r'"file:([^"]+)(/state/\d+/_stateSchema/[^"]+)"')
 
 
-def require_whole(settings: Settings, hop: str) -> bool:
+def require_whole(settings: Settings, query: str) -> bool:
     """Whether the query has a checkpoint.
 
     Raises:
         UserError: it has one that is half copied, of another query, or of other tables.
     """
     try:
-        checkpoint = Checkpoint.of(settings, hop)
+        checkpoint = Checkpoint.of(settings, query)
         is_there = checkpoint.exists
-        problem = _problem(settings, hop, checkpoint)
+        problem = _problem(settings, query, checkpoint)
     except (OSError, ValueError) as error:
         problem = f"it cannot be read ({str(error).partition(chr(10))[0]})"
     if problem:
         raise UserError(
-            f"checkpoint {settings.checkpoints}/{hop}: {problem}: restore it, or move it away and start with "
+            f"checkpoint {settings.checkpoints}/{query}: {problem}: restore it, or move it away and start with "
             "--new-lineage"
         )
     return is_there
 
 
-def _problem(settings: Settings, hop: str, checkpoint: Checkpoint) -> str:
+def _problem(settings: Settings, query: str, checkpoint: Checkpoint) -> str:
     last, planned = checkpoint.last_batch, checkpoint.planned_batches
     if not checkpoint.exists:
         return "its file metadata is missing, so it was not copied as a whole" if planned else ""
@@ -52,21 +52,22 @@ def _problem(settings: Settings, hop: str, checkpoint: Checkpoint) -> str:
         batch_settings = json.loads(checkpoint.read(f"offsets/{last}").splitlines()[1])
     except ValueError as error:
         return f"its file offsets/{last} cannot be read ({str(error).partition(chr(10))[0]})"
-    if hop in _WITH_STATE and not _has_state(checkpoint, batch_settings):
+    if query == LOG and not _has_state(checkpoint, batch_settings):
         return "its folder state is missing or not whole"
-    return _foreign(settings, hop, offset) or _moved(checkpoint)
+    return _foreign(settings, query, offset) or _moved(checkpoint)
 
 
 def _has_state(checkpoint: Checkpoint, batch_settings: dict[str, Any]) -> bool:
     partitions = int(batch_settings["conf"]["spark.sql.shuffle.partitions"])
-    return all(checkpoint.has_files(f"state/0/{partition}") for partition in range(partitions))
+    places = (f"state/{operator}/{partition}" for operator in _STATES for partition in range(partitions))
+    return all(map(checkpoint.has_files, places))
 
 
 def _moved(checkpoint: Checkpoint) -> str:
     """Spark notes where the schema of a state of transformWithState is, as a whole path, and looks there."""
     if not isinstance(checkpoint.files, fs.LocalFileSystem):
         return ""
-    noted = (Path(checkpoint.path) / "state" / "0" / "_metadata" / "v2").glob("[0-9]*")
+    noted = (Path(checkpoint.path) / "state").glob("*/_metadata/v2/[0-9]*")
     paths = [path for file in noted for path in _NOTED_PATH.findall(file.read_text(encoding="utf-8"))]
     for place, rest in paths:
         if not Path(place + rest).exists():
@@ -74,19 +75,11 @@ def _moved(checkpoint: Checkpoint) -> str:
     return ""
 
 
-def _foreign(settings: Settings, hop: str, offset: dict[str, Any]) -> str:
-    """Whose it is, if not this query's: Kafka's offsets name topics, Delta's the id of the table."""
-    if hop == "ingest":
-        meant = settings.kafka.log_topics(offset)
-        if not offset.keys().isdisjoint(meant):
-            return ""
-        if "reservoirId" in offset:
-            return "it belongs to another query"
-        return f"it reads topic {', '.join(sorted(offset))}, and the settings say {settings.kafka.subscription[1]}"
-    name = SOURCES.get(hop)
-    if name is None:
+def _foreign(settings: Settings, query: str, offset: dict[str, Any]) -> str:
+    """Whose it is, if not this query's: Kafka's offsets name topics."""
+    kafka = settings.kafka
+    meant = kafka.log_topics(offset) if query == LOG else [kafka.jmx_topic]
+    if not offset.keys().isdisjoint(meant):
         return ""
-    source = delta_table(settings, name)
-    if offset.get("reservoirId") == str(source.metadata().id):
-        return ""
-    return f"it belongs to another query or to other tables: it does not read {settings.tables}/{name}"
+    said = kafka.subscription[1] if query == LOG else kafka.jmx_topic
+    return f"it reads topic {', '.join(sorted(offset))}, and the settings say {said}"

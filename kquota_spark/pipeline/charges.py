@@ -1,99 +1,133 @@
-"""CHARGES: what each line adds to the buckets of the four quota types, as points of the replay.
+"""CHARGES: what lines add to the buckets of the four quota types, grouped by client and second before they travel.
+
+A client sends many requests a second. They leave the worker as one row of bytes, not as a row each.
 
 Every request of a client counts for its request quota, and few clients have one: only those that a rule could cover
-get such points (`model.request_coverage`), and where there is no rule, nobody does. The rules are read anew in each
-micro-batch, so the first one that appears is picked up by the next.
-
-A line has as many parts as charges: 0 is its bytes, 1 its thread time, from 2 on the topics that it changed. Nearly
-every line has part 0 alone, and for those the list of parts is a constant.
+get such points (`model.request_coverage`), and where there is no rule, nobody does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812
+import msgspec
+import pyarrow as pa
 
-from kquota_spark.formats.request import MOST_PERCENT
-from kquota_spark.model.points import CONTROLLER_ID, Point, PointKind
-from kquota_spark.model.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.request_replay import US_PER_PERCENT
-from kquota_spark.schema.tables import POINT
+from kquota_spark.formats.charges import charges_of
+from kquota_spark.formats.request import Request
+from kquota_spark.model.points import Point
+from kquota_spark.model.request_coverage import RequestCoverage
+from kquota_spark.pipeline.ingest import Line
+from kquota_spark.pipeline.known import Known
+from kquota_spark.schema.columns import Column, Table
+from kquota_spark.schema.key_columns import BROKER_ID, CLIENT_ID, PRINCIPAL_TYPE, QUOTA_TYPE, USER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CHARGED_KEYS = ("cluster_id", "broker_id", "quota_type", "principal_type", "user", "client_id")
+CLIENT_KEYS = ("broker_id", "quota_type", "principal_type", "user", "client_id")
+CHARGED = Table(
+    "charged",
+    "some requests of one client in one second; or how far the log of a broker is known, without any",
+    (
+        BROKER_ID,
+        QUOTA_TYPE,
+        PRINCIPAL_TYPE,
+        USER,
+        CLIENT_ID,
+        Column("record_time", "timestamp", "of the newest of them, UTC"),
+        Column("points", "binary", "see `encoded_points`; null for a heartbeat"),
+    ),
+)
+_SCHEMA = CHARGED.arrow_schema()
+_ROWS_AT_ONCE = 20_000
 
-_IS_COVERED = """
-    network_time_us IS NOT NULL AND (is_everyone OR array_contains(covered_users, user)
-    OR array_contains(covered_client_ids, client_id))"""
-_PARTS = """
-    CASE WHEN NOT is_covered AND mutations IS NULL THEN array(0)
-    ELSE filter(sequence(0, 1 + coalesce(size(mutations), 0)),
-                i -> (i = 0 AND quota_type IS NOT NULL) OR (i = 1 AND is_covered) OR i > 1) END"""
-_KIND = f"""
-    CASE part WHEN 0 THEN point_kind
-    WHEN 1 THEN IF(quota_type IS NULL AND mutations IS NULL,
-                   {PointKind.REQUEST:d}, {PointKind.SHARED_REQUEST:d})
-    ELSE mutation.point_kind END"""
-_AMOUNT = f"""
-    CASE part WHEN 0 THEN charged_bytes
-    WHEN 1 THEN CAST(round(least(request_time_percent, {MOST_PERCENT:.0f}D) * {US_PER_PERCENT}) AS BIGINT)
-    ELSE mutation.partitions END"""
-# The throttle in the answer is that of the topics that were refused; the others were not held back.
-_OBSERVED = f"""
-    CASE WHEN part < 2 OR mutation.point_kind = {PointKind.REFUSED_MUTATION:d}
-              OR mutation.point_kind >= {PointKind.PERMISSIVE_CREATE_TOPIC:d} THEN observed_throttle_ms
-    ELSE 0 END"""
-_FIELDS = {
-    "connection_hash": "IF(part < 2, crc32(connection), mutation.topic_hash)",
-    "amount": _AMOUNT,
-    "observed_throttle_ms": _OBSERVED,
-    "kind": _KIND,
-    "network_time_us": "IF(part = 1, network_time_us, 0)",
-}
-_QUOTA_TYPE = f"""
-    CASE part WHEN 0 THEN quota_type WHEN 1 THEN '{QuotaType.REQUEST.value}'
-    ELSE '{QuotaType.CONTROLLER_MUTATION.value}' END"""
+encoded_points = msgspec.msgpack.Encoder().encode
+"""Points as MessagePack."""
+decoded_points = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int, int, int, int]]).decode
+"""Those points again, as plain tuples in the order of `Point`."""
+
+_Key = tuple[int, str, str, str, str, int]
 
 
-def to_coverage(rules: DataFrame, *, has_callback: bool) -> DataFrame:
-    """One row: who could have a request quota at some time; see `model.request_coverage`.
+class Charges:
+    """Takes lines and groups what they add. Lines from the future are left out.
 
     Args:
-        rules: `quota_rules` of this cluster.
-        has_callback: any quota may be anybody's.
+        coverage: whose thread time is measured.
     """
-    carriers = rules.where(f"level > 0 AND {QuotaKey.REQUEST_PERCENTAGE.value} IS NOT NULL")
-    is_everyone = F.lit(True) if has_callback else F.expr("user IS NULL AND client_id IS NULL")
-    return carriers.agg(
-        F.coalesce(F.bool_or(is_everyone), F.lit(False)).alias("is_everyone"),
-        F.collect_set("user").alias("covered_users"),
-        F.collect_set(F.expr("IF(user IS NULL, client_id, NULL)")).alias("covered_client_ids"),
-    )
+
+    def __init__(self, coverage: RequestCoverage) -> None:
+        self._covers = _covers_nobody if coverage == RequestCoverage() else coverage.covers
+        self._points: defaultdict[_Key, list[Point]] = defaultdict(list)
+        self._beats_ms: dict[int, int] = {}
+
+    def add(self, lines: Iterable[Line]) -> None:
+        """Take lines of the log."""
+        covers = self._covers
+        for kind, broker_id, is_out_of_time, _, _, request in lines:
+            if is_out_of_time:
+                continue
+            if kind == "request":
+                assert broker_id is not None
+                user, client_id, second = request.user, request.client_id, request.record_time_ms // 1_000
+                charges = charges_of(request, broker_id, is_time_measured=covers(user, client_id))
+                for charged_id, quota_type, point in charges:
+                    key = (charged_id, quota_type, request.principal_type, user, client_id, second)
+                    self._points[key].append(point)
+            elif kind == "heartbeat":
+                assert broker_id is not None
+                time_ms = request.record_time_ms
+                self._beats_ms[broker_id] = max(time_ms, self._beats_ms.get(broker_id, time_ms))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Rows of `CHARGED` of all that was taken."""
+        rows: list[tuple[Any, ...]] = [
+            (*key[:-1], max(points)[0] * 1_000, encoded_points(points))
+            for key, points in self._points.items()
+        ]
+        beats = self._beats_ms.items()
+        rows += [(broker_id, None, None, None, None, time_ms * 1_000, None) for broker_id, time_ms in beats]
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            columns = zip(*rows[start : start + _ROWS_AT_ONCE], strict=True)
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
-def to_charges(requests: DataFrame, coverage: DataFrame) -> DataFrame:
-    """Points with the keys of their bucket's clients and their time, and heartbeats as rows without a point.
+def _covers_nobody(_user: str, _client_id: str) -> bool:
+    return False
 
-    Lines from the future are left out.
+
+def to_charged(requests: DataFrame, load: Callable[[], Known]) -> DataFrame:
+    """Rows of `CHARGED` from rows of `requests`; the job makes them of the lines themselves.
 
     Args:
         requests: rows of `requests`.
-        coverage: the row of `to_coverage`.
+        load: called on the workers; gives the quotas.
     """
-    used = requests.where("NOT is_out_of_time").crossJoin(F.broadcast(coverage))
-    counted = used.withColumn("is_covered", F.expr(_IS_COVERED)).where(
-        "is_covered OR quota_type IS NOT NULL OR mutations IS NOT NULL OR kind = 'heartbeat'"
-    )
-    parts = counted.select("*", F.explode(F.expr(_PARTS)).alias("part")).withColumn(
-        "mutation", F.expr("get(mutations, part - 2)")
-    )
-    fields = [F.expr(_FIELDS.get(name, name)).alias(name) for name in Point._fields]
-    keys = {"broker_id": f"IF(part < 2, broker_id, {CONTROLLER_ID})", "quota_type": _QUOTA_TYPE}
-    return parts.select(
-        *(F.expr(keys.get(name, name)).alias(name) for name in CHARGED_KEYS),
-        F.timestamp_millis("record_time_ms").alias("record_time"),
-        F.when(F.expr("part > 0 OR quota_type IS NOT NULL"), F.struct(*fields).cast(POINT)).alias("point"),
-    )
+
+    def charge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        charges = Charges(load().governor.coverage)
+        for batch in batches:
+            charges.add(_lines_of(batch))
+        yield from charges.batches()
+
+    return requests.select(*_OF_LINE, *_OF_REQUEST).mapInArrow(charge, CHARGED.ddl)
+
+
+_OF_LINE = ("kind", "broker_id", "is_out_of_time")
+_NOT_CHARGED = {"api_name", "software_name", "software_version", "topics", "altered_quotas"}
+_OF_REQUEST = tuple(name for name in Request._fields if name not in _NOT_CHARGED)
+
+
+def _lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
+    none: list[Any] = [None] * batch.num_rows
+    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    columns["mutations"] = [
+        found and [tuple(each.values()) for each in found] for found in columns["mutations"]
+    ]
+    requests = map(Request._make, zip(*(columns.get(name, none) for name in Request._fields), strict=True))
+    heads = (columns[name] for name in _OF_LINE)
+    return map(Line._make, zip(*heads, none, none, requests, strict=True))

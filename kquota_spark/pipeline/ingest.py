@@ -1,11 +1,11 @@
-"""INGEST: messages of the log topic to rows of `requests`. The one parser, in Arrow, on the workers."""
+"""INGEST: messages of the log topic to lines and rows of `requests`. The one parser, in Arrow, on the workers."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -55,16 +55,28 @@ class _Gap(msgspec.Struct):
     kquota_gap: _Lost
 
 
-def to_requests(messages: DataFrame, settings: IngestSettings) -> DataFrame:
-    """Rows of `requests`, one a message.
+class Line(NamedTuple):
+    """What one message of the topic says; the rest of a row of `requests` comes from the message."""
+
+    kind: str
+    broker_id: int | None
+    is_out_of_time: bool
+    reason: str | None
+    raw_text: str | None
+    request: Request
+    """Of a heartbeat and of a gap only the two times; of an unreadable line nothing."""
+
+
+def to_messages(source: DataFrame, settings: IngestSettings) -> DataFrame:
+    """The columns that `parsed` takes.
 
     Args:
-        messages: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
+        source: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
         settings: see `IngestSettings`.
     """
     given = {"header": f"get(headers.value, array_position(headers.key, '{HEADER}') - 1)", "key": "key"}
     named = [given[source] for source in settings.messages.broker_from if source in given]
-    picked = messages.selectExpr(
+    return source.selectExpr(
         "topic",
         "partition",
         "offset",
@@ -72,59 +84,53 @@ def to_requests(messages: DataFrame, settings: IngestSettings) -> DataFrame:
         "value",
         f"coalesce({', '.join([*named, 'cast(NULL AS binary)'])}) AS broker",
     )
-    return picked.mapInArrow(_parser(settings), REQUESTS.ddl).select(*REQUESTS.names)
 
 
-def _parser(settings: IngestSettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def parse(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reader = MessageReader(settings)
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            # Tens of thousands of live tuples and no cycles among them: looking for some costs 30 %.
-            gc.disable()
-            try:
-                parsed = parsed_batch(batch, reader)
-            finally:
-                gc.enable()
-            yield parsed
+def parsed(messages: pa.RecordBatch, reader: MessageReader) -> tuple[list[Line], pa.RecordBatch]:
+    """Parse one batch of messages: the lines, and their rows of `requests`.
 
-    return parse
+    A line that cannot be read becomes a row with its reason.
+    """
+    # Tens of thousands of live tuples and no cycles among them: looking for some costs 30 %.
+    gc.disable()
+    try:
+        given: list[list[Any]] = [messages.column(name).to_pylist() for name in _MESSAGE_COLUMNS]
+        lines = [reader.read(*message) for message in zip(*given, strict=True)]
+        return lines, _rows(messages, lines, reader.settings.cluster_id)
+    finally:
+        gc.enable()
 
-
-_LINE_COLUMNS = ("kind", "broker_id", "is_out_of_time", "reason", "raw_text", *Request._fields)
-"""What a line gives, in the order of the tuples that `MessageReader` makes; the rest comes from the message."""
 
 _MESSAGE_COLUMNS = ("value", "broker", "topic", "timestamp_ms")
-_NO_REQUEST = (None,) * len(Request._fields)
 _NO_FIELDS: Fields = {}
+_NO_REQUEST = Request._make([None] * len(Request._fields))
+_SCHEMA = REQUESTS.arrow_schema()
 
 
-def parsed_batch(batch: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
-    """Parse one batch of messages; a line that cannot be read becomes a row with its reason."""
-    given: list[list[Any]] = [batch.column(name).to_pylist() for name in _MESSAGE_COLUMNS]
-    lines = [reader.read(*message) for message in zip(*given, strict=True)]
-    schema = REQUESTS.arrow_schema()
+def _rows(messages: pa.RecordBatch, lines: list[Line], cluster_id: str) -> pa.RecordBatch:
+    *heads, requests = zip(*lines, strict=True)
     columns: dict[str, Any] = {
-        name: pa.array(values, schema.field(name).type)
-        for name, values in zip(_LINE_COLUMNS, zip(*lines, strict=True), strict=False)
+        name: pa.array(values, _SCHEMA.field(name).type)
+        for name, values in (
+            *zip(Line._fields, heads, strict=False),
+            *zip(Request._fields, zip(*requests, strict=True), strict=True),
+        )
     }
     columns |= {
-        "topic": batch.column("topic"),
-        "partition": batch.column("partition"),
-        "kafka_offset": batch.column("offset"),
-        "kafka_timestamp_ms": batch.column("timestamp_ms"),
-        "cluster_id": pa.repeat(reader.settings.cluster_id, len(lines)),
+        "topic": messages.column("topic"),
+        "partition": messages.column("partition"),
+        "kafka_offset": messages.column("offset"),
+        "kafka_timestamp_ms": messages.column("timestamp_ms"),
+        "cluster_id": pa.repeat(cluster_id, len(lines)),
     }
     time_ms = pc.coalesce(columns["record_time_ms"], columns["kafka_timestamp_ms"])
     columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())
-    return pa.RecordBatch.from_arrays(
-        [columns[field.name].cast(field.type) for field in schema], schema=schema
-    )
+    arrays = [columns[field.name].cast(field.type) for field in _SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
 class MessageReader:
-    """Turns one message into what `_LINE_COLUMNS` names; never raises for what is in it."""
+    """Turns one message into a `Line`; never raises for what is in it."""
 
     def __init__(self, settings: IngestSettings) -> None:
         self.settings = settings
@@ -135,10 +141,8 @@ class MessageReader:
             broker_id: RequestLogParser(zone) for broker_id, zone in settings.log_time_zones.items()
         }
 
-    def read(
-        self, value: bytes | None, broker: bytes | None, topic: str, timestamp_ms: int
-    ) -> tuple[Any, ...]:
-        """The row of one message.
+    def read(self, value: bytes | None, broker: bytes | None, topic: str, timestamp_ms: int) -> Line:
+        """What one message says.
 
         Args:
             value: of the message.
@@ -171,11 +175,9 @@ class MessageReader:
             return self._unreadable(line, broker_id, str(reason))
         # Compared with the message's own time, never with now(): a re-run gives the same answer.
         is_out_of_time = request.record_time_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
-        return ("request", broker_id, is_out_of_time, None, None, *request)
+        return Line("request", broker_id, is_out_of_time, None, None, request)
 
-    def _heartbeat(
-        self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int
-    ) -> tuple[Any, ...]:
+    def _heartbeat(self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int) -> Line:
         """A shipper's word that all lines before a time have been sent; the last one closes every window."""
         broker_id = self._messages.broker_id(broker, _NO_FIELDS, topic)
         if broker_id is None:
@@ -186,10 +188,9 @@ class MessageReader:
             return self._unreadable(value, broker_id, "heartbeat that is not as kquota ship writes it")
         is_out_of_time = beat.time_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
         closing_ms = self.settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
-        times = (beat.time_ms, beat.time_ms + closing_ms)
-        return ("heartbeat", broker_id, is_out_of_time, None, None, *times, *_NO_REQUEST[2:])
+        return _times("heartbeat", broker_id, is_out_of_time, beat.time_ms, beat.time_ms + closing_ms)
 
-    def _gap(self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int) -> tuple[Any, ...]:
+    def _gap(self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int) -> Line:
         """A shipper's word that lines between two times are lost."""
         broker_id = self._messages.broker_id(broker, _NO_FIELDS, topic)
         if broker_id is None:
@@ -199,8 +200,13 @@ class MessageReader:
         except msgspec.DecodeError:
             return self._unreadable(value, broker_id, "gap that is not as kquota ship writes it")
         is_out_of_time = lost.to_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
-        return ("gap", broker_id, is_out_of_time, None, None, lost.from_ms, lost.to_ms, *_NO_REQUEST[2:])
+        return _times("gap", broker_id, is_out_of_time, lost.from_ms, lost.to_ms)
 
-    def _unreadable(self, line: bytes, broker_id: int | None, reason: str) -> tuple[Any, ...]:
+    def _unreadable(self, line: bytes, broker_id: int | None, reason: str) -> Line:
         text = storable_text(line, self.settings.raw_text_limit_bytes)
-        return ("unreadable", broker_id, False, reason, text, *_NO_REQUEST)
+        return Line("unreadable", broker_id, False, reason, text, _NO_REQUEST)
+
+
+def _times(kind: str, broker_id: int, is_out_of_time: bool, log_time_ms: int, record_time_ms: int) -> Line:
+    request = _NO_REQUEST._replace(log_time_ms=log_time_ms, record_time_ms=record_time_ms)
+    return Line(kind, broker_id, is_out_of_time, None, None, request)

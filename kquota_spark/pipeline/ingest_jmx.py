@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,14 +46,13 @@ class JmxSettings:
     raw_text_limit_bytes: int
 
 
-def to_jmx_samples(messages: DataFrame, settings: JmxSettings) -> DataFrame:
-    """Rows of `jmx_samples`, one a sample; a message without any becomes one row too.
+def to_jmx_messages(source: DataFrame) -> DataFrame:
+    """The columns that `sampled_batch` takes.
 
     Args:
-        messages: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
-        settings: see `JmxSettings`.
+        source: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
     """
-    picked = messages.selectExpr(
+    return source.selectExpr(
         "topic",
         "partition",
         "offset",
@@ -61,18 +60,6 @@ def to_jmx_samples(messages: DataFrame, settings: JmxSettings) -> DataFrame:
         "value",
         "coalesce(get(headers.value, array_position(headers.key, 'broker_id') - 1), key) AS broker",
     )
-    return picked.mapInArrow(_reader(settings), JMX_SAMPLES.ddl).select(*JMX_SAMPLES.names)
-
-
-def _reader(
-    settings: JmxSettings,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows:
-                yield sampled_batch(batch, settings)
-
-    return read
 
 
 def sampled_batch(batch: pa.RecordBatch, settings: JmxSettings) -> pa.RecordBatch:

@@ -11,7 +11,6 @@ import msgspec
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import (
-    ExpiredTimerInfo,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
@@ -53,26 +52,19 @@ DECIDED = (
 _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in DECIDED)
 
 
-def to_decisions(
-    governed: DataFrame, config: RateConfig, mutation_config: RateConfig, judge_lateness: str
-) -> DataFrame:
+def to_decisions(governed: DataFrame, config: RateConfig, mutation_config: RateConfig) -> DataFrame:
     """Rows of `decisions`, one a second of a bucket.
 
     Args:
         governed: stream of GOVERN's rows.
         config: sample ring of the rows that name none.
         mutation_config: windows of the mutation quotas.
-        judge_lateness: watermark delay; generous, because rows behind it vanish before the processor.
     """
-    judged = (
-        governed.withWatermark("second", judge_lateness)
-        .groupBy("manager")
-        .transformWithStateInPandas(
-            statefulProcessor=_ManagerProcessor(Configs(config, mutation_config)),
-            outputStructType=_OUTPUT_DDL,
-            outputMode="Append",
-            timeMode="EventTime",
-        )
+    judged = governed.groupBy("manager").transformWithStateInPandas(
+        statefulProcessor=_ManagerProcessor(Configs(config, mutation_config)),
+        outputStructType=_OUTPUT_DDL,
+        outputMode="Append",
+        timeMode="None",
     )
     return judged.transform(as_decisions)
 
@@ -86,8 +78,8 @@ def as_decisions(decided: DataFrame) -> DataFrame:
 class _ManagerProcessor(StatefulProcessor):
     """Keeps one `ManagerJudge` per key: a key for each bucket would cost a millisecond or two a micro-batch.
 
-    Buckets idle for longer than their rings remember are forgotten when their manager is used, or by its timer. Time
-    to live by processing time is not used: it would wipe live state after a stop of the job.
+    Buckets idle for longer than their rings remember are forgotten when their manager is used; there are few managers.
+    Time to live by processing time is not used: it would wipe live state after a stop of the job.
     """
 
     def __init__(self, configs: Configs) -> None:
@@ -96,7 +88,6 @@ class _ManagerProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         # Points come and go by the thousand and hold no cycles: the collector need not look so often.
         gc.set_threshold(50_000, 20, 20)
-        self._handle = handle
         self._state = handle.getValueState("buckets", "state binary")
 
     def handleInputRows(  # noqa: N802
@@ -105,38 +96,15 @@ class _ManagerProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        manager, (judge, is_new) = manager_of(key[0]), self._restored(key)
-        judge.forget(timerValues.getCurrentWatermarkInMs())
+        manager, stored = manager_of(key[0]), self._state.get()
+        judge = ManagerJudge(manager.quota_type, self._configs, None if stored is None else bytes(stored[0]))
         found = judge.judge(
             (bucket, received(sent))
             for frame in rows
             for bucket, sent in zip(frame["bucket"], frame["sent"], strict=True)
         )
         self._state.update((judge.state,))
-        if is_new:
-            self._handle.registerTimer(judge.forget_at_ms)
         yield pd.DataFrame(decided_columns(manager, found))
-
-    def handleExpiredTimer(  # noqa: N802
-        self,
-        key: Any,
-        timerValues: TimerValues,  # noqa: N803
-        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
-        judge, _ = self._restored(key)
-        judge.forget(timerValues.getCurrentWatermarkInMs())
-        if judge.buckets:
-            self._state.update((judge.state,))
-            self._handle.registerTimer(judge.forget_at_ms)
-        else:
-            self._state.clear()
-        return iter(())
-
-    def _restored(self, key: Any) -> tuple[ManagerJudge, bool]:
-        """The judge as it was, and whether it is a new one."""
-        stored = self._state.get()
-        state = None if stored is None else bytes(stored[0])
-        return ManagerJudge(manager_of(key[0]).quota_type, self._configs, state), state is None
 
     def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""JUDGE of JMX: samples to `usage` and `decisions`. The rate is the broker's own; the limit is that of the bucket.
+"""JUDGE of JMX: samples to `decisions` and `usage`. The rate is the broker's own; the limit is that of the bucket.
 
 What JMX tells is the state of a sensor at one moment. Whether the bucket was above its limit between two samples
 nobody knows, so no decision is certain. No state: a row of `jmx_samples` is one of each, or none.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.model.quota_types import CONNECTION, QuotaType
@@ -30,18 +32,29 @@ _RATES = {
     QuotaType.CONTROLLER_MUTATION.value: "mutation_rate",
     CONNECTION: "connection_rate",
 }
+_KEPT = ("cluster_id", "event_date", "broker_id", "quota_type", "second", "rate_per_s", "source")
+"""Columns that a row of `usage` and of `decisions` have in common."""
 
 
-def to_jmx_usage(samples: DataFrame) -> DataFrame:
-    """Rows of `usage`: the rate of each bucket of users and client ids; amounts are not known from a rate."""
+def jmx_usage_batch(decisions: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of `usage` beside those of `decisions`: the rate of each bucket of users and client ids.
+
+    Amounts are not known from a rate.
+    """
+    rated = decisions.filter(pc.field("quota_type") != CONNECTION)
     made = {
-        "user": F.col("bucket_user"),
-        "client_id": F.col("bucket_client_id"),
-        "tile": F.lit(0),
-        "source": F.lit(JMX),
+        "user": rated["bucket_user"],
+        "client_id": rated["bucket_client_id"],
+        "tile": pa.repeat(0, rated.num_rows),
     }
-    rated = samples.transform(_only_rated).where(F.col("quota_type") != CONNECTION)
-    return _filled(rated, USAGE, made)
+    arrays = []
+    for field in USAGE.arrow_schema():
+        if field.name in _KEPT:
+            made[field.name] = rated[field.name]
+        arrays.append(
+            made[field.name].cast(field.type) if field.name in made else pa.nulls(rated.num_rows, field.type)
+        )
+    return pa.RecordBatch.from_arrays(arrays, schema=USAGE.arrow_schema())
 
 
 def to_jmx_decisions(samples: DataFrame, load: Callable[[], Limits], config: RateConfig) -> DataFrame:

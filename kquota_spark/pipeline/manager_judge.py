@@ -10,9 +10,7 @@ import msgspec
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
 from kquota_spark.pipeline.sent import Sent
-from kquota_spark.schema.version import STATE_FORMS
-
-_FORM = STATE_FORMS["judge"]
+from kquota_spark.schema.version import STATE_FORM
 
 
 class _Kept(NamedTuple):
@@ -47,10 +45,15 @@ class ManagerJudge:
         self._kept: dict[str, _Kept] = {} if state is None else _restored(state)
 
     def judge(self, rows: Iterable[tuple[str, Sent]]) -> list[JudgedBucket]:
-        """Judge whole seconds, each row with its bucket."""
+        """Judge whole seconds, each row with its bucket; no later call comes with older ones.
+
+        Buckets are forgotten that are as good as new when nothing before these seconds can come any more.
+        """
         by_bucket: dict[str, list[Sent]] = {}
         for bucket, sent in rows:
             by_bucket.setdefault(bucket, []).append(sent)
+        oldest_ms = min((sent.second_ms for of_bucket in by_bucket.values() for sent in of_bucket), default=0)
+        self._kept = {bucket: kept for bucket, kept in self._kept.items() if kept.forget_at_ms > oldest_ms}
         return [self._judged(bucket, of_bucket) for bucket, of_bucket in by_bucket.items()]
 
     def _judged(self, bucket: str, rows: list[Sent]) -> JudgedBucket:
@@ -60,15 +63,6 @@ class ManagerJudge:
         self._kept[bucket] = _Kept(judge.forget_at_ms, judge.state)
         return JudgedBucket(bucket, judged, known_through_of(rows))
 
-    def forget(self, through_ms: int) -> None:
-        """Drop the buckets that are as good as new when nothing before this time can come any more."""
-        self._kept = {bucket: kept for bucket, kept in self._kept.items() if kept.forget_at_ms > through_ms}
-
-    @property
-    def forget_at_ms(self) -> int:
-        """From when on, without another request, nothing need be remembered."""
-        return max((kept.forget_at_ms for kept in self._kept.values()), default=0)
-
     @property
     def buckets(self) -> list[str]:
         """Those that are remembered."""
@@ -77,7 +71,7 @@ class ManagerJudge:
     @property
     def state(self) -> bytes:
         """The state as MessagePack; the first number is the version of this form."""
-        return msgspec.msgpack.encode([_FORM, self._kept])
+        return msgspec.msgpack.encode([STATE_FORM, self._kept])
 
 
 def known_through_of(rows: Iterable[Sent]) -> int | None:
@@ -88,9 +82,9 @@ def known_through_of(rows: Iterable[Sent]) -> int | None:
 
 def _restored(state: bytes) -> dict[str, _Kept]:
     form, *parts = msgspec.msgpack.decode(state)
-    if form != _FORM:
+    if form != STATE_FORM:
         msg = (
-            f"state of the buckets has form {form}, expected {_FORM}: move the checkpoint of judge away and start "
+            f"state of the buckets has form {form}, expected {STATE_FORM}: move the checkpoint log away and start "
             "with --new-lineage"
         )
         raise ValueError(msg)

@@ -26,6 +26,7 @@ OURS = {
     "store": {"schema", "model", "config", "errors"},
     "reports": {"schema", "formats", "model", "config", "errors", "store", "io", "enforce"},
     "io": {"schema", "formats", "model", "config", "errors", "store", "pipeline", "enforce"},
+    "audit": {"schema", "formats", "model", "config", "errors", "store", "pipeline", "io"},
     "embedded": {"schema", "formats", "model", "config", "errors", "store", "io"},
     "cli": {
         "schema",

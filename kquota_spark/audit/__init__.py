@@ -1,0 +1,5 @@
+"""The audit as a program, in the order of its flow.
+
+queries: from topics to tables. stages: what workers do, and what they write. told: what tasks tell the driver.
+commit: what the driver does with it.
+"""

@@ -1,0 +1,106 @@
+"""The sink of a query: commits what its workers have written, and folds the episodes.
+
+A micro-batch is executed once. What comes to the driver are the names of files, the violated seconds and the newest
+second of each broker. Each commit carries the query and the number of the micro-batch, so that one that runs again
+after a crash adds only what is missing. If the crash was after `decisions`, the episodes are folded from what had been
+committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+
+from kquota_spark.audit.told import Teller, Told
+from kquota_spark.config.settings import Settings
+from kquota_spark.io.checkpoints import LOG, TARGETS
+from kquota_spark.io.log_gaps import GapWatch
+from kquota_spark.io.pinned import Pins
+from kquota_spark.io.violations import EpisodeFold, Judged, judged_of, seconds_by_place, violated_seconds
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES
+from kquota_spark.store.commits import BatchCommits, MicroBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NEWEST = "newest_ms"
+_DECLARED = {table.name: table for table in TABLES}
+_NONE_VIOLATED = violated_seconds(DECISIONS.arrow_schema().empty_table())
+
+
+class Sink:
+    """What becomes of the micro-batches of one query.
+
+    Args:
+        settings: the configuration.
+        query: whose micro-batches.
+        teller: of its tasks.
+        say: takes a line for the user.
+
+    Attributes:
+        counted: sums of what was written, by name; `newest_ms` is a maximum.
+        gaps: of the query of the log.
+    """
+
+    def __init__(self, settings: Settings, query: str, teller: Teller, say: Callable[[str], None]) -> None:
+        self.settings, self.query = settings, query
+        self.counted: Counter[str] = Counter()
+        self._teller, self._is_first = teller, True
+        self._pins = Pins(settings, query)
+        self._commits = {name: BatchCommits(settings, _DECLARED[name]) for name in TARGETS[query]}
+        self._episodes = EpisodeFold(settings)
+        self.gaps = GapWatch(settings, say) if query == LOG else None
+
+    def commit(self, rows: DataFrame, number: int) -> None:
+        """What `foreachBatch` does: run the micro-batch and commit it."""
+        context = rows.sparkSession.sparkContext
+        batch = MicroBatch(context.getLocalProperty("sql.streaming.queryId") or "", number)
+        self._pins.pin(context, batch)
+        told = self._run(rows)
+        # Only the first one of a run can have been committed before.
+        done = {name for name, commits in self._commits.items() if self._is_first and commits.has(batch)}
+        self._is_first = False
+        for name, commits in self._commits.items():
+            parts = [part for each in told if each.table == name for part in each.parts]
+            if name in done:
+                commits.discard(parts)
+            elif parts:
+                commits.add(parts, batch)
+            if name == REQUESTS.name and self.gaps is not None:
+                # Their seconds are judged by the next micro-batch at the earliest.
+                self.gaps.follow(told, number)
+        # The rules may have changed since: what counts is what was committed.
+        decided = self._commits[DECISIONS.name].rows_of(batch) if DECISIONS.name in done else None
+        self._episodes.fold(_told_judged(told) if decided is None else _committed_judged(decided), batch)
+        self._count(told)
+
+    def _run(self, rows: DataFrame) -> list[Told]:
+        try:
+            rows.collect()
+        except Py4JJavaError as error:
+            # Spark looks for an interruption in the text of the error, with a regular expression that overflows its
+            # stack on Java's long traces.
+            raise RuntimeError(str(error.java_exception.toString())) from None
+        return self._teller.heard()
+
+    def _count(self, told: Iterable[Told]) -> None:
+        for each in told:
+            for name, value in each.counts.items():
+                self.counted[name] = (
+                    max(value, self.counted[name]) if name == _NEWEST else value + self.counted[name]
+                )
+
+
+def _told_judged(told: Iterable[Told]) -> Judged:
+    of_decisions = [each for each in told if each.table == DECISIONS.name]
+    violated = [pa.ipc.open_stream(each.violated).read_all() for each in of_decisions]
+    newest = [place for each in of_decisions for place in each.newest]
+    return judged_of(pa.concat_tables([_NONE_VIOLATED, *violated]), newest)
+
+
+def _committed_judged(decisions: pa.Table) -> Judged:
+    return judged_of(violated_seconds(decisions), seconds_by_place(decisions, "max"))

@@ -1,0 +1,112 @@
+"""The two streaming queries: of the request log and of JMX, each from its topic to all tables.
+
+Workers write the rows, the driver commits them (`audit.commit`), each micro-batch once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kquota_spark.audit.closing import closings
+from kquota_spark.audit.commit import Sink
+from kquota_spark.audit.stages import NOTHING, JmxStages, Stages
+from kquota_spark.audit.told import Teller
+from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import mutation_config, rate_config
+from kquota_spark.formats.jmx_sample import addresses
+from kquota_spark.io.checkpoints import JMX, LOG
+from kquota_spark.io.known import LimitsLoader
+from kquota_spark.io.lineage import stored_lineage
+from kquota_spark.io.parsing import ingest_settings
+from kquota_spark.io.spark import jmx_messages, request_log
+from kquota_spark.pipeline.charges import CHARGED
+from kquota_spark.pipeline.govern import GOVERNED
+from kquota_spark.pipeline.ingest import to_messages
+from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_messages
+from kquota_spark.pipeline.judge import to_decisions
+from kquota_spark.pipeline.judge_jmx import to_jmx_decisions
+from kquota_spark.pipeline.measure import to_seconds
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+QUERIES = (LOG, JMX)
+
+
+class Started(NamedTuple):
+    """A query that runs, and its sink."""
+
+    query: StreamingQuery
+    sink: Sink
+
+
+def wanted_queries(settings: Settings, names: Sequence[str]) -> list[str]:
+    """Of these queries, those whose source there is: the request log, JMX, or both."""
+    sources = {LOG: settings.kafka.has_log, JMX: settings.kafka.jmx_topic}
+    return [name for name in names if sources[name]]
+
+
+def start_query(
+    session: SparkSession, settings: Settings, name: str, *, is_once: bool, say: Callable[[str], None]
+) -> Started:
+    """Start one query, in a scheduler pool of its own so that neither starves the other.
+
+    Args:
+        session: of the job.
+        settings: the configuration.
+        name: one of `QUERIES`.
+        is_once: work through what is there, then end.
+        say: takes a line for the user.
+    """
+    teller = Teller(session.sparkContext)
+    rows = _BUILT[name](session, settings, teller)
+    return start(rows, Sink(settings, name, teller, say), is_once=is_once)
+
+
+def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:
+    """Start the query that ends in these rows, which are none."""
+    settings, name = sink.settings, sink.query
+    rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    writer = rows.writeStream.queryName(name).foreachBatch(sink.commit)
+    writer = writer.option("checkpointLocation", f"{settings.checkpoints.rstrip('/')}/{name}")
+    if is_once:
+        return Started(writer.trigger(availableNow=True).start(), sink)
+    return Started(writer.trigger(processingTime=f"{settings.stream.trigger} milliseconds").start(), sink)
+
+
+def _of_log(session: SparkSession, settings: Settings, teller: Teller) -> DataFrame:
+    lineage = stored_lineage(settings)
+    stages = Stages(settings, teller, lineage)
+    messages = to_messages(request_log(session, settings, lineage.offsets), ingest_settings(settings))
+    charged = messages.mapInArrow(stages.charged, CHARGED.ddl)
+    return from_charged(charged.unionByName(closings(session, settings)), stages)
+
+
+def from_charged(charged: DataFrame, stages: Stages) -> DataFrame:
+    """The query of the log behind its first stage: rows of `CHARGED` into `usage` and `decisions`."""
+    settings = stages.settings
+    seconds = to_seconds(charged, f"{settings.stream.allowed_lateness} milliseconds")
+    return from_governed(seconds.mapInArrow(stages.governed, GOVERNED.ddl), stages)
+
+
+def from_governed(governed: DataFrame, stages: Stages) -> DataFrame:
+    """The end of the query of the log: rows of GOVERN into `decisions`."""
+    settings = stages.settings
+    decisions = to_decisions(governed, rate_config(settings), mutation_config(settings))
+    return decisions.mapInArrow(stages.decided, NOTHING)
+
+
+def _of_jmx(session: SparkSession, settings: Settings, teller: Teller) -> DataFrame:
+    jmx = settings.collect.jmx
+    brokers = {form: int(broker) for broker, text in jmx.brokers.items() for form in addresses(text)}
+    parse = JmxSettings(settings.cluster_id, brokers, jmx.types, settings.stream.raw_text_limit_bytes)
+    stages = JmxStages(settings, parse, teller)
+    samples = to_jmx_messages(jmx_messages(session, settings)).mapInArrow(stages.sampled, JMX_SAMPLES.ddl)
+    decisions = to_jmx_decisions(samples, LimitsLoader(settings), mutation_config(settings))
+    return decisions.mapInArrow(stages.decided, NOTHING)
+
+
+_BUILT: Mapping[str, Callable[[SparkSession, Settings, Teller], DataFrame]] = {LOG: _of_log, JMX: _of_jmx}

@@ -1,0 +1,213 @@
+"""What workers do in the queries: each stage a `mapInArrow`, and what it writes on the way.
+
+Rows go into their tables where they are. On go only what the next stage needs: points grouped by client and second,
+then the seconds of each bucket, then nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota_spark.audit.told import Span, Teller, Told
+from kquota_spark.config.settings import Settings
+from kquota_spark.io.known import KnownLoader
+from kquota_spark.io.lineage import Lineage
+from kquota_spark.io.parsing import ingest_settings
+from kquota_spark.io.violations import seconds_by_place, violated_seconds
+from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.pipeline.charges import Charges
+from kquota_spark.pipeline.govern import governed_batch
+from kquota_spark.pipeline.ingest import MessageReader, parsed
+from kquota_spark.pipeline.ingest_jmx import JmxSettings, sampled_batch
+from kquota_spark.pipeline.judge_jmx import jmx_usage_batch
+from kquota_spark.pipeline.measure import usage_batch
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.store.parts import PartWriter
+
+Batches = Iterator[pa.RecordBatch]
+NOTHING = "nothing int"
+"""Schema of the last stage."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The stages of one query.
+
+    Attributes:
+        settings: the configuration.
+        teller: takes what was written to the driver.
+        lineage: what the tables hold already.
+    """
+
+    settings: Settings
+    teller: Teller
+    lineage: Lineage = field(default_factory=Lineage)
+
+    def charged(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Messages to rows of `CHARGED`; lines go into `requests`."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        reader = MessageReader(ingest_settings(self.settings))
+        charges = Charges(KnownLoader(self.settings)().governor.coverage)
+        writer, seen = PartWriter(self.settings, REQUESTS), _Seen()
+        for batch in chain((first,), filled):
+            lines, rows = parsed(batch, reader)
+            charges.add(lines)
+            unread = self.lineage.only_unread(rows)
+            writer.write(unread)
+            seen.add(unread)
+        told = Told(
+            REQUESTS.name, [*writer.close()], seen.counts, brokers=[*seen.brokers], spans=seen.spans()
+        )
+        self.teller.tell(told)
+        yield from charges.batches()
+
+    def governed(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Rows of `to_seconds` to rows of GOVERN; on the way they go into `usage`."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        # Points come and go by the thousand and hold no cycles: the collector need not look so often.
+        gc.set_threshold(50_000, 20, 20)
+        known, writer, rows = KnownLoader(self.settings)(), PartWriter(self.settings, USAGE), 0
+        for batch in chain((first,), filled):
+            usage = usage_batch(batch, self.settings.cluster_id)
+            yield governed_batch(usage, known)
+            written = self.lineage.only_unmeasured(usage)
+            writer.write(written)
+            rows += written.num_rows
+        self.teller.tell(Told(USAGE.name, [*writer.close()], {"rows": rows}))
+
+    def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Rows of `decisions` into their table; nothing comes out."""
+        return decided(self.settings, self.teller, map(self.lineage.only_undecided, batches))
+
+
+def decided(settings: Settings, teller: Teller, batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Rows of `decisions` into their table; nothing comes out."""
+    writer, schema = PartWriter(settings, DECISIONS), DECISIONS.arrow_schema()
+    tables = [pa.Table.from_batches([batch]).cast(schema) for batch in batches if batch.num_rows]
+    if tables:
+        for table in tables:
+            writer.write(table.combine_chunks().to_batches()[0])
+        rows = pa.concat_tables(tables)
+        violated, newest = _as_bytes(violated_seconds(rows)), seconds_by_place(rows, "max")
+        counts = _decision_counts(rows)
+        teller.tell(Told(DECISIONS.name, [*writer.close()], counts, violated=violated, newest=newest))
+    return iter(())
+
+
+@dataclass(frozen=True)
+class JmxStages:
+    """The same of the query of JMX.
+
+    Attributes:
+        settings: the configuration.
+        parse: what the parsers need to know.
+        teller: takes what was written to the driver.
+    """
+
+    settings: Settings
+    parse: JmxSettings
+    teller: Teller
+
+    def sampled(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Messages to samples, which go into `jmx_samples` and on."""
+        writer, rows = PartWriter(self.settings, JMX_SAMPLES), 0
+        for batch in batches:
+            if batch.num_rows:
+                samples = sampled_batch(batch, self.parse)
+                writer.write(samples)
+                rows += samples.num_rows
+                yield samples
+        if rows:
+            self.teller.tell(Told(JMX_SAMPLES.name, [*writer.close()], {"rows": rows}))
+
+    def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """Rows of `decisions` into their table, and what they tell of use into `usage`."""
+        writer, rows = PartWriter(self.settings, USAGE), [batch for batch in batches if batch.num_rows]
+        used = [jmx_usage_batch(batch) for batch in rows]
+        for usage in used:
+            writer.write(usage)
+        if used:
+            counts = {"rows": sum(usage.num_rows for usage in used)}
+            self.teller.tell(Told(USAGE.name, [*writer.close()], counts))
+        return decided(self.settings, self.teller, rows)
+
+
+_OFFSET = "kafka_offset"
+
+
+class _Seen:
+    """What the rows of `requests` of one task tell."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(("rows", "unreadable", "gaps", "out_of_time"), 0)
+        self.brokers: set[int] = set()
+        self._spans: dict[tuple[str, int], tuple[int, int, int]] = {}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:
+            return
+        kinds = Counter(rows["kind"].to_pylist())
+        self.counts["rows"] += rows.num_rows
+        self.counts["unreadable"] += kinds["unreadable"]
+        self.counts["gaps"] += kinds["gap"]
+        self.counts["out_of_time"] += pc.sum(rows["is_out_of_time"]).as_py()
+        in_time = rows.filter(~pc.field("is_out_of_time"))
+        newest_ms = pc.max(in_time["record_time_ms"]).as_py()
+        if newest_ms is not None:
+            self.counts["newest_ms"] = max(newest_ms, self.counts.get("newest_ms", newest_ms))
+        brokers: list[Any] = rows.filter(pc.field("kind") == "request")["broker_id"].unique().to_pylist()
+        self.brokers.update(brokers)
+        self._add_offsets(rows)
+
+    def _add_offsets(self, rows: pa.RecordBatch) -> None:
+        table = pa.table({name: rows[name] for name in ("topic", "partition", _OFFSET)})
+        by_place = table.group_by(["topic", "partition"])
+        offsets = by_place.aggregate([(_OFFSET, "min"), (_OFFSET, "max"), (_OFFSET, "count")])
+        for row in offsets.to_pylist():
+            place = (row["topic"], row["partition"])
+            first, last = row["kafka_offset_min"], row["kafka_offset_max"]
+            before = self._spans.get(place, (first, last, 0))
+            count = before[2] + row["kafka_offset_count"]
+            self._spans[place] = min(before[0], first), max(before[1], last), count
+
+    def spans(self) -> list[Span]:
+        return [Span(*place, *span) for place, span in self._spans.items()]
+
+
+def _decision_counts(decisions: pa.Table) -> dict[str, int]:
+    counts: dict[str, Any] = {
+        "rows": decisions.num_rows,
+        "late": pc.sum(decisions["late"]).as_py(),
+        "rules_behind": pc.sum(decisions["is_rules_behind"]).as_py(),
+    }
+    sums = decisions.group_by("quota_type").aggregate(
+        [("requests_judged", "sum"), ("requests_agreeing", "sum")]
+    )
+    types = {quota_type.value for quota_type in QuotaType}
+    for row in sums.to_pylist():
+        if row["quota_type"] in types:
+            counts[f"judged_{row['quota_type']}"] = row["requests_judged_sum"]
+            counts[f"agreeing_{row['quota_type']}"] = row["requests_agreeing_sum"]
+    return {name: value or 0 for name, value in counts.items()}
+
+
+def _as_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())

@@ -1,0 +1,42 @@
+"""Why a streaming query failed, in one line."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_REASON_LENGTH = 400
+_PYTHON_ERROR = re.compile(r"^[A-Za-z_][\w.]*: .*|^[A-Za-z_][\w.]*(?:Error|Exception)$", re.MULTILINE)
+
+
+def raise_failure(settings: Settings, query: StreamingQuery) -> None:
+    """Raise what ended a query, if anything did, as one line.
+
+    Raises:
+        UserError: the query failed.
+    """
+    failure = query.exception()
+    if failure is None:
+        return
+    reason = reason_of(str(failure))
+    raise UserError(
+        f"query {query.name} failed and the job was stopped; nothing is lost, the next start resumes at its "
+        f"checkpoint {settings.checkpoints}/{query.name}: {reason}"
+    )
+
+
+def reason_of(failure: str) -> str:
+    """The line of a query's failure that says why: what a Python worker raised, or the innermost Java cause."""
+    _, traceback, raised = failure.rpartition("Traceback (most recent call last):")
+    found = _PYTHON_ERROR.search(raised) if traceback else None
+    if found:
+        return found.group()[:_REASON_LENGTH]
+    lines = [line.strip() for line in failure.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith(("Caused by", "org.", "java.", "pyspark."))]
+    return (causes or lines or ["unknown"])[-1 if causes else 0][:_REASON_LENGTH]
