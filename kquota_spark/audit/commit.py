@@ -49,7 +49,7 @@ class Sink:
     def __init__(self, settings: Settings, query: str, teller: Teller, say: Callable[[str], None]) -> None:
         self.settings, self.query = settings, query
         self.counted: Counter[str] = Counter()
-        self._teller, self._is_first = teller, True
+        self.teller, self._is_first = teller, True
         self._pins = Pins(settings, query)
         self._commits = {name: BatchCommits(settings, _DECLARED[name]) for name in TARGETS[query]}
         self._episodes = EpisodeFold(settings)
@@ -85,7 +85,7 @@ class Sink:
             # Spark looks for an interruption in the text of the error, with a regular expression that overflows its
             # stack on Java's long traces.
             raise RuntimeError(str(error.java_exception.toString())) from None
-        return self._teller.heard()
+        return self.teller.heard()
 
     def _count(self, told: Iterable[Told]) -> None:
         for each in told:

@@ -79,32 +79,53 @@ def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:
 
 def _of_log(session: SparkSession, settings: Settings, teller: Teller) -> DataFrame:
     lineage = stored_lineage(settings)
-    stages = Stages(settings, teller, lineage)
-    messages = to_messages(request_log(session, settings, lineage.offsets), ingest_settings(settings))
-    charged = messages.mapInArrow(stages.charged, CHARGED.ddl)
-    return from_charged(charged.unionByName(closings(session, settings)), stages)
+    source = request_log(session, settings, lineage.offsets)
+    return from_log(source, closings(session, settings), Stages(settings, teller, lineage))
+
+
+def from_log(source: DataFrame, closing: DataFrame, stages: Stages) -> DataFrame:
+    """The query of the log.
+
+    Args:
+        source: the Kafka source with headers.
+        closing: heartbeats of `audit.closing`.
+        stages: of the query.
+    """
+    messages = to_messages(source, ingest_settings(stages.settings))
+    return from_charged(messages.mapInArrow(stages.charged, CHARGED.ddl).unionByName(closing), stages)
 
 
 def from_charged(charged: DataFrame, stages: Stages) -> DataFrame:
-    """The query of the log behind its first stage: rows of `CHARGED` into `usage` and `decisions`."""
-    settings = stages.settings
-    seconds = to_seconds(charged, f"{settings.stream.allowed_lateness} milliseconds")
+    """That query behind its first stage: rows of `CHARGED` into `usage` and `decisions`."""
+    seconds = to_seconds(charged, f"{stages.settings.stream.allowed_lateness} milliseconds")
     return from_governed(seconds.mapInArrow(stages.governed, GOVERNED.ddl), stages)
 
 
 def from_governed(governed: DataFrame, stages: Stages) -> DataFrame:
-    """The end of the query of the log: rows of GOVERN into `decisions`."""
+    """The end of that query: rows of GOVERN into `decisions`."""
     settings = stages.settings
     decisions = to_decisions(governed, rate_config(settings), mutation_config(settings))
     return decisions.mapInArrow(stages.decided, NOTHING)
 
 
 def _of_jmx(session: SparkSession, settings: Settings, teller: Teller) -> DataFrame:
+    source = jmx_messages(session, settings, stored_lineage(settings, JMX).offsets)
+    return from_jmx(source, settings, teller)
+
+
+def from_jmx(source: DataFrame, settings: Settings, teller: Teller) -> DataFrame:
+    """The query of JMX.
+
+    Args:
+        source: the Kafka source with headers.
+        settings: the configuration.
+        teller: of the query.
+    """
     jmx = settings.collect.jmx
     brokers = {form: int(broker) for broker, text in jmx.brokers.items() for form in addresses(text)}
     parse = JmxSettings(settings.cluster_id, brokers, jmx.types, settings.stream.raw_text_limit_bytes)
     stages = JmxStages(settings, parse, teller)
-    samples = to_jmx_messages(jmx_messages(session, settings)).mapInArrow(stages.sampled, JMX_SAMPLES.ddl)
+    samples = to_jmx_messages(source).mapInArrow(stages.sampled, JMX_SAMPLES.ddl)
     decisions = to_jmx_decisions(samples, LimitsLoader(settings), mutation_config(settings))
     return decisions.mapInArrow(stages.decided, NOTHING)
 

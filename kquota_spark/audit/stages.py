@@ -67,6 +67,8 @@ class Stages:
             unread = self.lineage.only_unread(rows)
             writer.write(unread)
             seen.add(unread)
+            if charges.is_full:
+                yield from charges.batches()
         told = Told(
             REQUESTS.name, [*writer.close()], seen.counts, brokers=[*seen.brokers], spans=seen.spans()
         )

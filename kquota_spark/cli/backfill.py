@@ -24,8 +24,8 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "backfill",
         help="archived request logs into the tables",
         description="Parses archived request logs (plain or .gz) as the job does and appends them to the table"
-        " requests, each file once. Stop the job first. Without a checkpoint of measure the next run of the job"
-        " measures and judges them; later, kquota restate does.",
+        " requests, each file once. Stop the job first. Afterwards run kquota restate for the period of the files:"
+        " it measures and judges them.",
     )
     add_settings_options(parser)
     parser.add_argument(
@@ -50,8 +50,7 @@ def run_backfill(options: argparse.Namespace) -> int:
         for file in found:
             print(_told(file), file=sys.stderr)
     print(
-        "next: spark-submit jobs/audit.py --drain measures and judges them if it has never run on these tables;"
-        " otherwise kquota restate of this stretch",
+        "next: kquota restate for this period, which measures and judges these lines",
         file=sys.stderr,
     )
     return 0

@@ -103,7 +103,7 @@ def _watch(feed: Feed, settings: Settings, options: argparse.Namespace, question
     view = View(
         cluster_id=settings.cluster_id,
         interval_ms=options.interval,
-        # A second is judged when it can get no more lines, two hops later.
+        # A second is judged when it can get no more lines, by the micro-batch after the one that has shown it.
         stale_after_ms=stream.allowed_lateness + 6 * stream.trigger + _SLACK_MS,
         question=replace(question, limit=limit),
     )

@@ -36,9 +36,9 @@ _PLURALS: dict[Any, str] = {
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "controller_quota_window_num", "controller_quota_window_size_seconds",
-    "max_files_per_trigger", "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
+    "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
     "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
-    "judge_lateness", "poll_interval", "ask_interval", "lease_time", "gate_silence",
+    "poll_interval", "ask_interval", "lease_time", "gate_silence",
 }  # fmt: skip
 
 

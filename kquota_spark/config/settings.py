@@ -164,11 +164,9 @@ class Stream:
 
     trigger: Duration = Duration(10_000)
     allowed_lateness: Duration = Duration(30_000)
-    judge_lateness: Duration = Duration(600_000)
     allowed_clock_skew: Duration = Duration(60_000)
     episode_gap: Duration = Duration(10_000)
     shuffle_partitions: int = 2
-    max_files_per_trigger: int = 100
     raw_text_limit_bytes: int = 4_096
 
 

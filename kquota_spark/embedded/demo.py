@@ -42,6 +42,7 @@ from kquota_spark.embedded.load import run_load
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
+from kquota_spark.io.checkpoints import JMX, LOG
 from kquota_spark.io.driver_lock import driver_pid
 from kquota_spark.io.watch import Watcher
 
@@ -289,7 +290,7 @@ def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> No
 
 def _stop_driver(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
     """Ctrl-C for the Python driver: a signal to spark-submit itself would cut the JVM off in mid-batch."""
-    pid = driver_pid(settings.checkpoints, "ingest" if settings.kafka.has_log else "ingest_jmx")
+    pid = driver_pid(settings.checkpoints, LOG if settings.kafka.has_log else JMX)
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
     _require_success(audit, "audit.log")

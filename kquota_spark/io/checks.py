@@ -154,7 +154,7 @@ def _lags(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
             through = "is empty" if done_ms is None else f"through {utc_text(done_ms)}"
             behind_ms = given_ms - done_ms if done_ms is not None else allowed_ms + 1
             advice = (
-                f"the query {what} stands still: see its log; seconds close only when brokers send heartbeats"
+                "the query log stands still: see its log; seconds close only when brokers send heartbeats"
             )
             checks.append(_lag(what, f"{cluster}: {table} {through}", behind_ms, allowed_ms, advice))
     return checks
@@ -224,7 +224,7 @@ def _episodes(tables: Tables, settings: Settings) -> list[Check]:
         evidence = f"{row['cluster_id']}: {row['episodes']:,} episodes, {row['open']:,} open"
         overdue_ms = settings.stream.episode_gap + 3 * settings.stream.trigger + _SLACK_MS
         is_overdue = row["open"] and row["clock_ms"] - row["oldest_ms"] > overdue_ms
-        advice = "the query judge stands still: see its log"
+        advice = "the query log stands still: see its log"
         text = f"{evidence}, one without a violated second since {utc_text(row['oldest_ms'] or 0)}"
         checks.append(warn("violations", text, advice) if is_overdue else ok("violations", evidence))
     return checks or [ok("violations", "none")]

@@ -8,24 +8,47 @@ import pyarrow.compute as pc
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io.checkpoints import LOG as CHECKPOINT
 from kquota_spark.io.checkpoints import TARGETS, Checkpoint
+from kquota_spark.io.tables import query
 from kquota_spark.io.violations import Place, seconds_by_place
 from kquota_spark.model.episodes import LOG
-from kquota_spark.schema.tables import DECISIONS, USAGE
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.storage import arrow_files, delta_table
+
+_NEWEST_LINE = """
+select max(record_time_ms) from requests where cluster_id = ? and kind = 'request' and not is_out_of_time
+"""
 
 
 def closed_through_ms(settings: Settings) -> int | None:
     """Every second before this time (epoch ms) has been measured and judged; None for none yet.
 
     Seconds are closed in order, and a micro-batch commits `usage` before `decisions`: what the newest row of both
-    follows is closed.
+    follows is closed. Where the job has never run, nobody will judge the lines of `requests`: all are closed.
+
+    Raises:
+        UserError: a table or the checkpoint cannot be read.
     """
     measured, judged = seconds_of(settings, USAGE.name), seconds_of(settings, DECISIONS.name)
-    if measured is None or judged is None:
-        return None
-    return min(measured[1], judged[1]) + 1_000
+    found = [min(measured[1], judged[1])] if measured and judged else []
+    if not _has_run(settings):
+        newest_ms = query(settings, [REQUESTS.name], _NEWEST_LINE, [settings.cluster_id]).rows[0][0]
+        found += [] if newest_ms is None else [newest_ms // 1_000 * 1_000]
+    return max(found) + 1_000 if found else None
+
+
+def _has_run(settings: Settings) -> bool:
+    try:
+        return Checkpoint.of(settings, CHECKPOINT).exists
+    except OSError as error:
+        raise _unreadable(settings, CHECKPOINT, error) from error
+
+
+def _unreadable(settings: Settings, name: str, error: Exception) -> UserError:
+    reason = str(error).partition("\n")[0]
+    return UserError(f"checkpoint {settings.checkpoints}/{name} cannot be read: {reason}")
 
 
 def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
@@ -35,16 +58,15 @@ def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
         UserError: a checkpoint cannot be read.
     """
     commits, found = BatchCommits(settings, DECISIONS), dict[Place, int]()
-    for query in TARGETS:
+    for name in TARGETS:
         try:
-            checkpoint = Checkpoint.of(settings, query)
+            checkpoint = Checkpoint.of(settings, name)
             if not checkpoint.exists:
                 continue
             done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
             decided = commits.rows_of(MicroBatch(checkpoint.query_id, done + 1))
         except (OSError, ValueError, KeyError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(f"checkpoint {settings.checkpoints}/{query} cannot be read: {reason}") from error
+            raise _unreadable(settings, name, error) from error
         if decided is not None:
             for cluster_id, broker_id, source, time_ms in seconds_by_place(decided, "min"):
                 found[cluster_id, broker_id, source or LOG] = time_ms

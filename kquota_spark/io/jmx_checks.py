@@ -61,7 +61,7 @@ def _judged(tables: Tables, row: dict[str, Any], settings: Settings, now_ms: int
     evidence = f"{row['cluster_id']}: {judged:,} decisions of {row['rates']:,} sampled rates"
     age_ms = now_ms - (row["newest_ms"] or 0)
     if judged < row["rates"] and age_ms > 3 * settings.stream.trigger + _SLACK_MS:
-        return fail("JMX judged", evidence, "the query judge_jmx stands still: see its log")
+        return fail("JMX judged", evidence, "the query jmx stands still: see its log")
     return ok("JMX judged", evidence)
 
 
@@ -70,5 +70,5 @@ def _age(row: dict[str, Any], settings: Settings, now_ms: int) -> Check:
     evidence = f"{row['cluster_id']}: through {utc_text(row['newest_ms'])}, {age_ms // 1_000:,} s behind"
     if age_ms <= 3 * settings.stream.trigger + 3 * settings.collect.jmx.interval + _SLACK_MS:
         return ok("JMX age", evidence)
-    advice = "does the collector run, and the query ingest_jmx? (expected after a finished run)"
+    advice = "does the collector run, and the query jmx? (expected after a finished run)"
     return warn("JMX age", evidence, advice)

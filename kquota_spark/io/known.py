@@ -42,10 +42,14 @@ class _Watched:
     settings: Settings
     name: str
     table: DeltaTable | None = None
+    asked: int | None = None
+    """The version that was asked for last."""
     paths: frozenset[str] = frozenset()
     rows: list[Row] = field(default_factory=list)
     edition: int = 0
     """Grows when `rows` change."""
+    known_through_ms: int | None = None
+    """Of `quota_rules`, through when all edits are known."""
 
     def look(self, version: int | None) -> bool:
         """Take over what is new; whether there is such a table.
@@ -56,17 +60,10 @@ class _Watched:
         Raises:
             UserError: it cannot be read.
         """
-        if self.table is not None and self.table.version() == version:
+        if self.table is not None and version is not None and version == self.asked:
             return True
         try:
-            self.table = self._at(self.table or delta_table(self.settings, self.name), version)
-            paths = frozenset(self.table.get_add_actions(flatten=True).column("path").to_pylist())
-            others = frozenset(path for path in paths if not path.startswith(_KNOWN_THROUGH))
-            if others != self.paths or not self.edition:
-                rows = [row for row in self._read(self.table, []) if row.get("level") != 0]
-                if rows != self.rows or not self.edition:
-                    self.rows, self.edition = rows, self.edition + 1
-                self.paths = others
+            self.table, self.asked = self._at(version), version
         except TableNotFoundError:
             self.table = None
             return False
@@ -76,20 +73,31 @@ class _Watched:
             raise UserError(f"{where}: cannot be read: {str(error).partition(chr(10))[0]}") from error
         return True
 
-    def _at(self, table: DeltaTable, version: int | None) -> DeltaTable:
+    def _at(self, version: int | None) -> DeltaTable:
         if version is not None:
-            # Where a job stands for longer than the log of the table is kept, its retry goes by the quotas of now.
-            with suppress(DeltaError):
+            # The files of an old version may be gone: of a micro-batch that runs again after the job stood for long.
+            with suppress(DeltaError, OSError):
+                table = self.table or delta_table(self.settings, self.name, version)
                 table.load_as_version(version)
+                self._take(table)
                 return table
-        table.update_incremental()
+        table = delta_table(self.settings, self.name)
+        self._take(table)
         return table
 
-    def known_through_ms(self) -> int | None:
-        """Of `quota_rules`, through when all edits are known."""
-        assert self.table is not None
-        known_ms = (row["known_through"] for row in self._read(self.table, [("level", "=", 0)]))
-        return max((time_ms for time_ms in known_ms if time_ms is not None), default=None)
+    def _take(self, table: DeltaTable) -> None:
+        paths = frozenset(table.get_add_actions(flatten=True).column("path").to_pylist())
+        others = frozenset(path for path in paths if not path.startswith(_KNOWN_THROUGH))
+        if others != self.paths or not self.edition:
+            rows = [row for row in self._read(table, []) if row.get("level") != 0]
+            if rows != self.rows or not self.edition:
+                self.rows, self.edition = rows, self.edition + 1
+            self.paths = others
+        if self.name == QUOTA_RULES.name:
+            known_ms = (row["known_through"] for row in self._read(table, [("level", "=", 0)]))
+            self.known_through_ms = max(
+                (time_ms for time_ms in known_ms if time_ms is not None), default=None
+            )
 
     def _read(self, table: DeltaTable, filters: list[tuple[str, str, Any]]) -> list[Row]:
         mine = [("cluster_id", "=", self.settings.cluster_id), *filters]
@@ -140,7 +148,7 @@ class KnownLoader(_Loader):
         configs, gaps = self._watched(BROKER_CONFIGS.name), self._watched(LOG_GAPS.name)
         return Known(
             self._kept("governor", of_governor, lambda: self._governor(*of_governor)),
-            rules.known_through_ms(),
+            rules.known_through_ms,
             self._kept("windows", [configs], lambda: self._windows(configs.rows)),
             self._kept("gaps", [gaps], lambda: gaps_by_broker(gaps.rows)),
             bool(self._settings.quotas.callback),
@@ -176,7 +184,7 @@ class LimitsLoader(_Loader):
         """
         rules = self._watched(QUOTA_RULES.name)
         governor, ips = self._kept("limits", [rules], lambda: self._made_of(rules.rows))
-        return Limits(governor, ips, rules.known_through_ms())
+        return Limits(governor, ips, rules.known_through_ms)
 
     def _made_of(self, rows: Iterable[Row]) -> tuple[RuleGovernor, dict[str, list[IpLimit]]]:
         # With a callback the limits are its own, and nobody can ask it for a bucket. It has no say in those of ips.

@@ -3,7 +3,8 @@
 Spark numbers the micro-batches of a new checkpoint from 0 again; Delta knows them by the checkpoint's own id, so
 none is taken for one of before. The overlap is removed by the place of the events. The query of the log reads the topic
 again from `WARM_UP_MS` before the newest second that was measured: that warms the rings up. It leaves out offsets that
-`requests` has, and seconds that `usage` and `decisions` have; violations are made anew.
+`requests` has, and seconds that `usage` and `decisions` have; violations are made anew. The query of JMX goes on behind
+the newest offsets that `jmx_samples` has.
 
 What was in flight when the checkpoint was lost is exact under two conditions: the topic still holds that time, and no
 bucket was in use without a pause for so long.
@@ -25,9 +26,10 @@ from kquota_spark.io.checkpoints import JMX, LOG, TARGETS, Checkpoint
 from kquota_spark.io.delta_tables import has_rows
 from kquota_spark.io.tables import query
 from kquota_spark.io.whole_checkpoint import require_whole
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.schema.version import STATE_FORM
-from kquota_spark.store.storage import file_system
+from kquota_spark.store.storage import delta_table, file_system
 
 WARM_UP_MS = 3_600_000
 _OFFSETS = """
@@ -39,7 +41,10 @@ _NEWEST = """
 select broker_id, epoch_ms(max(second)) from {table} where cluster_id = ? and coalesce(source, 'log') = 'log'
 group by all order by all
 """
-_OF_0_2 = ("ingest", "measure", "judge")
+_JMX_OFFSETS = """
+select topic, "partition", max(kafka_offset) + 1 from jmx_samples where cluster_id = $1 group by all order by all
+"""
+_BEFORE = {LOG: ("ingest", "measure", "judge"), JMX: ("ingest_jmx", "measure_jmx", "judge_jmx")}
 """Checkpoints of releases that had a query for each table."""
 
 Offsets = Mapping[str, Mapping[str, int]]
@@ -48,7 +53,7 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """What the tables hold that the query of the log may come to again.
+    """Where a query begins, and what the tables hold that it may come to again.
 
     Attributes:
         offsets: where it begins to read; empty for the beginning of the topics.
@@ -56,6 +61,7 @@ class Lineage:
         measured_ms: the newest second of `usage`, epoch ms; -1 for none.
         decided_ms: the newest second of `decisions`, by broker.
         state_form: see `schema.version.STATE_FORM`.
+        tables: the id of `decisions`: the checkpoint goes on with these tables; empty for any.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -63,6 +69,7 @@ class Lineage:
     measured_ms: int = -1
     decided_ms: Mapping[str, int] = field(default_factory=dict)
     state_form: int = STATE_FORM
+    tables: str = ""
 
     def only_unread(self, requests: pa.RecordBatch) -> pa.RecordBatch:
         """Lines that the table does not have yet."""
@@ -98,13 +105,13 @@ def _in_ms(seconds: Any) -> Any:
 _NAMES = [one.name for one in fields(Lineage)]
 
 
-def stored_lineage(settings: Settings) -> Lineage:
-    """The lineage of the query of the log; that of an ordinary checkpoint begins with the source.
+def stored_lineage(settings: Settings, name: str = LOG) -> Lineage:
+    """The lineage of a query; that of an ordinary checkpoint begins with the source.
 
     Raises:
         UserError: the file is damaged.
     """
-    path = _path(settings, LOG)
+    path = _path(settings, name)
     try:
         files, place = file_system(settings, path)
         with files.open_input_stream(place) as stream:
@@ -117,7 +124,7 @@ def stored_lineage(settings: Settings) -> Lineage:
 
 
 def require_lineage(settings: Settings, queries: Sequence[str], *, is_new: bool) -> list[str]:
-    """Check every query's checkpoint; with `is_new`, note for the log's, if it is lost, where it begins.
+    """Check every query's checkpoint; with `is_new`, note for those that lost theirs where they begin.
 
     Returns:
         Queries that begin anew.
@@ -128,22 +135,16 @@ def require_lineage(settings: Settings, queries: Sequence[str], *, is_new: bool)
     begun = []
     for name in queries:
         if require_whole(settings, name):
-            _require_form(settings, name)
+            _require_same(settings, name)
             continue
         filled = _filled(settings, name)
         if filled is None:
             # The tables were begun anew as well: nothing of before is to be left out.
             _store(settings, name, Lineage())
             continue
-        where = f"checkpoint {settings.checkpoints}/{name} is missing"
-        if name == JMX:
-            raise UserError(
-                f"{where}, but table {filled} has rows from JMX that would be written twice: restore the "
-                "checkpoint, or give tables: and checkpoints: new paths"
-            )
         if not is_new:
-            raise UserError(_advice(settings, where, filled))
-        _store(settings, name, _lineage(settings))
+            raise UserError(_advice(settings, name, filled))
+        _store(settings, name, _of_log(settings) if name == LOG else _of_jmx(settings))
         begun.append(name)
     return begun
 
@@ -157,11 +158,13 @@ def _filled(settings: Settings, name: str) -> str | None:
     return None
 
 
-def _advice(settings: Settings, where: str, filled: str) -> str:
-    if any(Checkpoint.of(settings, hop).exists for hop in _OF_0_2):
+def _advice(settings: Settings, name: str, filled: str) -> str:
+    where = f"checkpoint {settings.checkpoints}/{name} is missing"
+    old = [hop for hop in _BEFORE[name] if Checkpoint.of(settings, hop).exists]
+    if old:
         return (
-            f"{where}: the checkpoints {', '.join(_OF_0_2)} are of a release with a query for each table: start once "
-            "with --new-lineage, which goes on behind what the tables hold"
+            f"{where}: the checkpoints {', '.join(old)} are of a release with a query for each table: start once with "
+            "--new-lineage, which goes on behind what the tables hold"
         )
     return (
         f"{where}, but table {filled} has rows that would be written twice: restore the checkpoint, or start with "
@@ -169,16 +172,35 @@ def _advice(settings: Settings, where: str, filled: str) -> str:
     )
 
 
-def _require_form(settings: Settings, name: str) -> None:
-    found = stored_lineage(settings).state_form
-    if name == LOG and found != STATE_FORM:
+def _require_same(settings: Settings, name: str) -> None:
+    found, where = stored_lineage(settings, name), f"checkpoint {settings.checkpoints}/{name}"
+    if found.state_form != STATE_FORM:
         raise UserError(
-            f"checkpoint {settings.checkpoints}/{name}: another release wrote its state (form {found}, this one reads "
-            f"{STATE_FORM}): move it away and start with --new-lineage, or use that release"
+            f"{where}: another release wrote its state (form {found.state_form}, this one reads {STATE_FORM}): move it "
+            "away and start with --new-lineage, or use that release"
+        )
+    if found.tables not in ("", _tables_id(settings)):
+        raise UserError(
+            f"{where}: it belongs to other tables than {settings.tables}: restore it, or move it away and start with "
+            "--new-lineage"
         )
 
 
-def _lineage(settings: Settings) -> Lineage:
+def _tables_id(settings: Settings) -> str:
+    return str(delta_table(settings, DECISIONS.name).metadata().id)
+
+
+def _of_jmx(settings: Settings) -> Lineage:
+    """Behind the newest offset of each partition: a sample is judged by itself."""
+    offsets: dict[str, dict[str, int]] = {}
+    rows = query(settings, [JMX_SAMPLES.name], _JMX_OFFSETS, [settings.cluster_id]).rows
+    for topic, partition, after_last in rows:
+        if topic == settings.kafka.jmx_topic:
+            offsets.setdefault(topic, {})[str(partition)] = after_last
+    return Lineage(offsets)
+
+
+def _of_log(settings: Settings) -> Lineage:
     measured_ms = max(_newest_seconds(settings, USAGE.name).values(), default=-1)
     offsets: dict[str, dict[str, int]] = {}
     read_below: dict[str, dict[str, int]] = {}
@@ -205,4 +227,4 @@ def _store(settings: Settings, name: str, lineage: Lineage) -> None:
     files, place = file_system(settings, _path(settings, name))
     files.create_dir(place.rpartition("/")[0], recursive=True)
     with files.open_output_stream(place) as stream:
-        stream.write(json.dumps(asdict(replace(lineage, state_form=STATE_FORM))).encode())
+        stream.write(json.dumps(asdict(replace(lineage, tables=_tables_id(settings)))).encode())

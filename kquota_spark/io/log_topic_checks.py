@@ -134,7 +134,9 @@ def _expired(ranges: Mapping[Place, _Range], consumed: Mapping[Place, Consumed] 
         return []
     where = ", ".join(f"{topic} partition {number}: {count:,}" for (topic, number), count in lost.items())
     return [
-        fail("ingest", f"lines expired before ingest read them ({where})", "raise retention.ms of the topic")
+        fail(
+            "ingest", f"lines expired before the audit read them ({where})", "raise retention.ms of the topic"
+        )
     ]
 
 

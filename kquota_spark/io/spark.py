@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ _NEEDED_CLASSES = {
     "io.delta.sql.DeltaSparkSessionExtension": "delta-spark",
     "org.apache.spark.sql.kafka010.KafkaSourceProvider": "spark-sql-kafka-0-10",
 }
+Offsets = Mapping[str, Mapping[str, int]]
+_NONE: Offsets = MappingProxyType({})
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -89,22 +91,24 @@ def _require_jars(session: SparkSession) -> None:
             raise UserError(message) from error
 
 
-def request_log(
-    session: SparkSession, settings: Settings, offsets: Mapping[str, Mapping[str, int]] = MappingProxyType({})
-) -> DataFrame:
+def request_log(session: SparkSession, settings: Settings, offsets: Offsets = _NONE) -> DataFrame:
     """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
     subscription = settings.kafka.subscription
     return (
-        _reader(session, settings, subscription, _starting_offsets(settings, offsets))
+        _reader(
+            session, settings, subscription, _starting_offsets(settings, settings.kafka.log_topics, offsets)
+        )
         # Lines that expired before they were read do not end the job: `io.lost_offsets` finds and tells them.
         .option("failOnDataLoss", "false")
         .load()
     )
 
 
-def jmx_messages(session: SparkSession, settings: Settings) -> DataFrame:
-    """The topic of JMX samples as a stream, from its beginning."""
-    return _reader(session, settings, ("subscribe", settings.kafka.jmx_topic), "earliest").load()
+def jmx_messages(session: SparkSession, settings: Settings, offsets: Offsets = _NONE) -> DataFrame:
+    """The topic of JMX samples as a stream; from its beginning, or from offsets by topic and partition."""
+    topic = settings.kafka.jmx_topic
+    starting = _starting_offsets(settings, lambda _: [topic], offsets)
+    return _reader(session, settings, ("subscribe", topic), starting).load()
 
 
 def _reader(
@@ -126,7 +130,9 @@ def _reader(
     return reader
 
 
-def _starting_offsets(settings: Settings, offsets: Mapping[str, Mapping[str, int]]) -> str:
+def _starting_offsets(
+    settings: Settings, meant: Callable[[Iterable[str]], Iterable[str]], offsets: Offsets
+) -> str:
     """Spark wants every partition named: -2 is the beginning of one that has not been read."""
     if not offsets:
         return "earliest"
@@ -136,7 +142,7 @@ def _starting_offsets(settings: Settings, offsets: Mapping[str, Mapping[str, int
             topic: {
                 str(number): offsets.get(topic, {}).get(str(number), -2) for number in found[topic].partitions
             }
-            for topic in settings.kafka.log_topics(found)
+            for topic in meant(found)
         }
     )
 

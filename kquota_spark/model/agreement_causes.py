@@ -172,7 +172,7 @@ def _of_lines(evidence: BrokerEvidence) -> Iterator[LikelyCause]:
         yield LikelyCause(
             Cause.LATE_LINES,
             f"{evidence.late:,} of {evidence.requests:,} requests came too late to be counted",
-            "raise stream.judge_lateness, or let the shippers keep up",
+            "raise stream.allowed_lateness, or let the shippers keep up",
         )
     if is_mild and evidence.other_throttled:
         yield LikelyCause(

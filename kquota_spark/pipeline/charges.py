@@ -9,7 +9,7 @@ get such points (`model.request_coverage`), and where there is no rule, nobody d
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +43,7 @@ CHARGED = Table(
 )
 _SCHEMA = CHARGED.arrow_schema()
 _ROWS_AT_ONCE = 20_000
+_MOST_LINES = 250_000
 
 encoded_points = msgspec.msgpack.Encoder().encode
 """Points as MessagePack."""
@@ -63,9 +64,16 @@ class Charges:
         self._covers = _covers_nobody if coverage == RequestCoverage() else coverage.covers
         self._points: defaultdict[_Key, list[Point]] = defaultdict(list)
         self._beats_ms: dict[int, int] = {}
+        self._lines = 0
 
-    def add(self, lines: Iterable[Line]) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is held that `batches` should be taken."""
+        return self._lines >= _MOST_LINES
+
+    def add(self, lines: Sequence[Line]) -> None:
         """Take lines of the log."""
+        self._lines += len(lines)
         covers = self._covers
         for kind, broker_id, is_out_of_time, _, _, request in lines:
             if is_out_of_time:
@@ -83,13 +91,14 @@ class Charges:
                 self._beats_ms[broker_id] = max(time_ms, self._beats_ms.get(broker_id, time_ms))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Rows of `CHARGED` of all that was taken."""
+        """Rows of `CHARGED` of all that was taken since the last time."""
         rows: list[tuple[Any, ...]] = [
             (*key[:-1], max(points)[0] * 1_000, encoded_points(points))
             for key, points in self._points.items()
         ]
         beats = self._beats_ms.items()
         rows += [(broker_id, None, None, None, None, time_ms * 1_000, None) for broker_id, time_ms in beats]
+        self._points, self._beats_ms, self._lines = defaultdict(list), {}, 0
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             columns = zip(*rows[start : start + _ROWS_AT_ONCE], strict=True)
             arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
@@ -111,7 +120,9 @@ def to_charged(requests: DataFrame, load: Callable[[], Known]) -> DataFrame:
     def charge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         charges = Charges(load().governor.coverage)
         for batch in batches:
-            charges.add(_lines_of(batch))
+            charges.add([*_lines_of(batch)])
+            if charges.is_full:
+                yield from charges.batches()
         yield from charges.batches()
 
     return requests.select(*_OF_LINE, *_OF_REQUEST).mapInArrow(charge, CHARGED.ddl)

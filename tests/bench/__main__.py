@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -29,16 +27,14 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.spark_home import linked_spark_home
 from kquota_spark.embedded.topics import create_topics
 from tests.bench.floor import floor_s
+from tests.bench.job import MASTER, environment, running, spark_submit
 from tests.bench.lines import BROKERS, QUOTAS, Line, closing_heartbeats, lines
 from tests.bench.model import model_figures
 from tests.bench.reconcile import expected_decided, last_commit_s, problems, requests_decided
 
 LINES = int(os.environ.get("BENCH_LINES", "2000000"))
 WARM_UP = int(os.environ.get("BENCH_WARM_UP", "3000000"))
-MASTER = os.environ.get("BENCH_MASTER", "")
-"""Instead of conf/spark-defaults.conf's, e.g. local-cluster[2,1,2048]: two executors in processes of their own."""
 TOPIC = "kquota.bench"
-_ROOT = Path(__file__).parents[2]
 _LATENESS_S = 10
 _GAP_MS = 60_000
 """Quiet time in the log after the warm-up, so that all of it is decided when the clock starts."""
@@ -64,9 +60,9 @@ def main() -> int:
             config = _configured(root, cluster)
             create_topics(cluster, {TOPIC: BROKERS})
             _load(cluster, chain(lines(range(WARM_UP)), closing_heartbeats(WARM_UP)))
-            floor = floor_s(spark_submit("tests/bench/floor.py", config), _environment())
+            floor = floor_s(spark_submit("tests/bench/floor.py", config), environment())
             _say(f"reading and parsing {WARM_UP:,} lines: {floor:.1f} s; now the job warms up on them")
-            with _running(spark_submit("jobs/audit.py", config), root / "job.log") as job:
+            with running(spark_submit("jobs/audit.py", config), root / "job.log") as job:
                 _wait(job, root, expected_decided(WARM_UP))
                 os.killpg(job.pid, signal.SIGSTOP)
                 measured = lines(range(WARM_UP, WARM_UP + LINES), _GAP_MS)
@@ -118,44 +114,6 @@ def _load(cluster: Cluster, messages: Iterable[Line]) -> None:
                 producer.poll(0.1)
         producer.poll(0)
     producer.flush()
-
-
-def spark_submit(script: str, config: Path) -> list[str]:
-    """The command line of a script of this repository."""
-    command = Path(sys.executable).with_name("spark-submit")
-    return [str(command), *(_on_master(MASTER) if MASTER else ()), script, "--config", str(config)]
-
-
-def _on_master(master: str) -> list[str]:
-    options = ["--master", master]
-    if match := re.fullmatch(r"local-cluster\[\d+,\d+,(\d+)\]", master):
-        options += ["--executor-memory", f"{match[1]}m"]
-    # While the job is held nobody hears from the executors.
-    for name in ("spark.network.timeout", "spark.worker.timeout"):
-        options += ["--conf", f"{name}={_WITHIN_S * 2}"]
-    return options
-
-
-def _environment() -> dict[str, str]:
-    conf = str(_ROOT / "conf")
-    return {
-        **os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(_ROOT), "SPARK_CONF_DIR": conf
-    }  # fmt: skip
-
-
-@contextmanager
-def _running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The job as a process group of its own; ended and waited for."""
-    with log.open("wb") as out:
-        job = subprocess.Popen(
-            command, cwd=_ROOT, env=_environment(), stdout=out, stderr=out, start_new_session=True
-        )
-        try:
-            yield job
-        finally:
-            os.killpg(job.pid, signal.SIGCONT)
-            os.killpg(job.pid, signal.SIGKILL)
-            job.wait()
 
 
 def _wait(job: subprocess.Popen[bytes], root: Path, requests: int) -> None:

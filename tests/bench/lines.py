@@ -7,6 +7,8 @@ v9 and v11, FETCH v12 and v17, a METADATA request and a follower's fetch among t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, timedelta
+from functools import cache
 from typing import NamedTuple
 
 BROKERS = 4
@@ -120,10 +122,15 @@ def _identity(index: int, *, is_producer: bool) -> int:
 
 
 def _log_time(time_ms: int) -> str:
-    # 05:40:00 plus at most 17 hours: no date changes, and no datetime in the hot path.
-    seconds, milli = divmod(time_ms - START_MS, 1_000)
-    hour, rest = divmod(seconds + 5 * 3_600 + 40 * 60, 3_600)
-    return f"2026-11-{21 + hour // 24} {hour % 24:02}:{rest // 60:02}:{rest % 60:02},{milli:03}"
+    # No datetime in the hot path.
+    day, rest_ms = divmod(time_ms, 86_400_000)
+    seconds, milli = divmod(rest_ms, 1_000)
+    return f"{_date(day)} {seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02},{milli:03}"
+
+
+@cache
+def _date(day: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
 QUOTAS = """\

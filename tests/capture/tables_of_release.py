@@ -1,8 +1,8 @@
 """Makes `tests/data/tables-<release>`: tables and checkpoints of this checkout's release, for the tests of later ones.
 
 `python -m tests.capture.tables_of_release DIRECTORY` in a checkout of the release, with Spark. 20 s of two users
-around their limits, in two commits; the last five seconds are still open in MEASURE's state, and the rings of both
-buckets in JUDGE's. `later_requests` is what a test goes on with.
+around their limits, in two commits; the last five seconds are still open in the state of the query, and so are the
+rings of both buckets. `requests_within` is what a test goes on with.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.spark import spark_session
-from tests.support.spark.hops import change, run_hop, settings_at, write_rules
+from tests.support.spark.queries import change, run_log, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
-HOPS = ("measure", "judge")
 RULES = (change("alice", None, 900.0), change("bob", None, 500.0))
 
 
@@ -41,8 +40,7 @@ def make(root: Path) -> None:
     session = spark_session(settings, "tables-of-release")
     for first_s, end_s in ((0, 10), (10, 20)):
         write_table(Path(settings.tables), "requests", *requests_within(first_s, end_s))
-    for hop in HOPS:
-        run_hop(session, settings, hop)
+    run_log(session, settings)
     session.stop()
 
 

@@ -46,8 +46,8 @@ def test_two_executors_one_of_them_killed_leave_the_tables_of_one_process(
     config = configured(tmp_path / "spread", cluster)
     process = started(config, *ON_TWO_EXECUTORS)
     try:
-        # The second micro-batch of INGEST has begun, and work is left for both executors.
-        second = tmp_path / "spread" / "checkpoints" / "ingest" / "offsets" / "1"
+        # The second micro-batch has begun, and work is left for both executors.
+        second = tmp_path / "spread" / "checkpoints" / "log" / "offsets" / "1"
         assert wait_for(
             lambda: (second.exists() and len(_executors(process.pid)) >= 2) or process.poll() is not None,
             within_s=BEGUN_WITHIN_S,

@@ -1,13 +1,12 @@
 """Streaming, offline replay and restatement give the same decisions, whatever happens on the way.
 
 The input is shuffled within the allowed lateness, a third of it is sent twice, and the whole job is killed (-9) at
-three random moments: all tables equal an untroubled run's, and the decisions equal those of the replay of the log
-files, before and after all of it has been restated in batch.
+four moments, each right after the commit of another table. All tables equal an untroubled run's. The decisions equal
+those of the replay of the log files, before and after all of it has been restated in batch.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
@@ -18,7 +17,6 @@ from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.processes import wait_for
 from kquota_spark.io.driver_lock import driver_pid
 from tests.fault.conftest import Run
 from tests.support.chance import drawn
@@ -31,35 +29,38 @@ from tests.support.clusters.audited_topic import (
     assert_equal_tables,
     configured,
     finish,
-    is_at_work,
     started,
 )
-from tests.support.spark.hops import rows_of
+from tests.support.spark.queries import rows_of
 from tests.support.spark.replayed_decisions import differences, replayed
 
-KILLED_IN = ("ingest", "measure", "judge")
-FOLLOWED_BY = {"ingest": "measure", "measure": "judge"}
-"""When the next query has begun, it is high time."""
-MOST_S = 3.0  # after a micro-batch of the query has begun
+KILLED_AFTER = ("requests", "usage", "decisions", "violations")
+"""The tables in the order in which a micro-batch commits them."""
+MOST_S = 0.05  # after the commit: in most cases before the next one
 
 
-def _kill_in(config: Path, hop: str, after_s: float) -> None:
-    """Start the job, which does not end by itself, and kill JVM and Python driver together in a query."""
-    began_s = time.time()
+def _kill_after(config: Path, table: str, after_s: float) -> None:
+    """Start the job, which does not end by itself, and kill Python driver and JVM after a commit of a table."""
+    log = config.parent / "tables" / table / "_delta_log"
+    before = _newest(log)
     process = started(config, job=ENDLESS)
+    driver = None
     try:
-        assert wait_for(
-            lambda: is_at_work(config, hop, began_s) or process.poll() is not None, within_s=BEGUN_WITHIN_S
-        )
-        following = FOLLOWED_BY.get(hop, "none")
-        wait_for(lambda: is_at_work(config, following, began_s), within_s=after_s)
-        driver = driver_pid(str(config.parent / "checkpoints"), "ingest")
+        give_up_s = time.monotonic() + BEGUN_WITHIN_S
+        while _newest(log) == before and process.poll() is None and time.monotonic() < give_up_s:
+            time.sleep(0.001)
+        time.sleep(after_s)
+        driver = driver_pid(str(config.parent / "checkpoints"), "log")
         assert driver is not None and process.poll() is None, "the job has failed before it was killed"
+        assert _newest(log) != before, f"no commit of {table}"
+        os.kill(driver, signal.SIGKILL)
     finally:
         process.kill()
         process.wait()
-    with contextlib.suppress(ProcessLookupError):  # it may have noticed the death of its JVM first
-        os.kill(driver, signal.SIGKILL)
+
+
+def _newest(log: Path) -> str:
+    return max((file.name for file in log.glob("*.json")), default="")
 
 
 def _log_files(directory: Path) -> list[tuple[int, Path]]:
@@ -77,8 +78,8 @@ def test_kills_shuffle_and_copies_change_no_decision(cluster: Cluster, calm: Run
     moments = drawn()
     killed = configured(tmp_path / "killed", cluster)
 
-    for hop in KILLED_IN:
-        _kill_in(killed, hop, moments.uniform(0, MOST_S))
+    for table in KILLED_AFTER:
+        _kill_after(killed, table, moments.uniform(0, MOST_S))
     finish(killed)
 
     assert_equal_tables(calm.root, tmp_path / "killed")
@@ -95,4 +96,4 @@ def test_kills_shuffle_and_copies_change_no_decision(cluster: Cluster, calm: Run
     counts = duckdb.connect()
     counts.register("requests", DeltaTable(str(tmp_path / "killed/tables/requests")).to_pyarrow_dataset())
     kinds = dict(counts.execute("SELECT kind, count(*) FROM requests GROUP BY kind").fetchall())
-    assert kinds == {"request": LINES - 1 + COPIES, "unreadable": 1, "heartbeat": 1}
+    assert kinds == {"request": LINES - 1 + COPIES, "unreadable": 1}

@@ -30,7 +30,7 @@ def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_li
     try:
         checkpoints, log = str(tmp_path / "first" / "checkpoints"), tmp_path / "first" / "audit.log"
         assert wait_for(
-            lambda: driver_pid(checkpoints, "ingest") is not None or first.poll() is not None,
+            lambda: driver_pid(checkpoints, "log") is not None or first.poll() is not None,
             within_s=BEGUN_WITHIN_S,
         )
         assert first.poll() is None
@@ -46,7 +46,7 @@ def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_li
         finally:
             os.killpg(first.pid, signal.SIGCONT)
         said = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("audit: ")]
-        pid = driver_pid(checkpoints, "ingest")
+        pid = driver_pid(checkpoints, "log")
         assert said == [
             (
                 f"audit: checkpoints {tmp_path}/first/checkpoints are in use by another driver (pid {pid}): "

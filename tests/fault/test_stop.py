@@ -100,7 +100,7 @@ def test_a_driver_that_is_signalled_itself_ends_with_0(cluster: Cluster, tmp_pat
     config = configured(tmp_path / "signalled", cluster)
 
     def to_the_driver(_: subprocess.Popen[bytes]) -> None:
-        pid = driver_pid(str(tmp_path / "signalled" / "checkpoints"), "ingest")
+        pid = driver_pid(str(tmp_path / "signalled" / "checkpoints"), "log")
         assert pid is not None
         os.kill(pid, signal.SIGTERM)
 

@@ -182,9 +182,9 @@ def test_a_partition_based_callback_is_audited_as_the_brokers_run_it(tmp_path: P
 
 
 def _without_callback(root: Path, cluster: Cluster) -> str:
-    """What the job says where the settings name no callback; one hop is enough to hear it."""
+    """What the job says where the settings name no callback; a run through what is there is enough to hear it."""
     other = root / "other"
     other.mkdir()
     config = _config(other, cluster, "")
     spark_submit = str(Path(sys.executable).with_name("spark-submit"))
-    return _run(spark_submit, *QUICK, "jobs/audit.py", "--config", str(config), "--once", "--only", "judge")
+    return _run(spark_submit, *QUICK, "jobs/audit.py", "--config", str(config), "--once")

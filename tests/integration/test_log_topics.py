@@ -95,7 +95,7 @@ def auditing(config: Path, ui_port: int) -> Iterator[subprocess.Popen[bytes]]:
             "spark.ui.enabled=true",
             "--verbose",
         ),
-        *("jobs/audit.py", "--config", str(config), "--only", "ingest"),
+        *("jobs/audit.py", "--config", str(config)),
     ]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
     with (config.parent / "audit.log").open("wb") as log:

@@ -26,9 +26,9 @@ from tests.support.programs.exposition_format import parsed_exposition
 def _progress() -> Progress:
     """A query that has something to say about everything."""
     progress = Progress(
-        rows=10, batches=1, last_seen_s=5.0, watermark_s=4.0, newest_s=4.5,
+        rows=10, batches=1, last_seen_s=5.0, watermark_s=4.0,
         counted={
-            "rows": 9, "unreadable": 1, "out_of_time": 1, "late": 1, "rules_behind": 1,
+            "rows": 9, "newest_ms": 4_500, "unreadable": 1, "out_of_time": 1, "late": 1, "rules_behind": 1,
             "judged_produce": 8, "agreeing_produce": 7, "judged_fetch": 0, "agreeing_fetch": 0,
         },
     )  # fmt: skip
@@ -39,10 +39,10 @@ def _progress() -> Progress:
 
 def test_the_alerts_ask_for_metrics_that_the_job_has() -> None:
     metrics = AuditMetrics(Settings(cluster_id="c", metrics=Metrics(port=1)))
-    metrics.update({"ingest": _progress(), "judge": _progress()}, {"ingest": True, "judge": True})
+    metrics.update({"log": _progress()}, {"log": True})
     scraped = parsed_exposition(metrics.scrape())
-    # These two come from the tables.
-    known = set(scraped) | {"kquota_audit_input_lag_versions", "kquota_audit_quota_snapshot_age_seconds"}
+    # It comes from the tables.
+    known = set(scraped) | {"kquota_audit_quota_snapshot_age_seconds"}
     rules = yaml.safe_load((CONF / "prometheus-auditor.rules.yaml").read_text(encoding="utf-8"))
     alerts = rules["groups"][0]["rules"]
     assert [alert["alert"] for alert in alerts] == [
@@ -53,7 +53,7 @@ def test_the_alerts_ask_for_metrics_that_the_job_has() -> None:
     ]
     asked = {name for alert in alerts for name in re.findall(r"kquota_audit_\w+", alert["expr"])}
     assert asked - known == set()
-    assert scraped["kquota_audit_input_lag_offsets"][(("cluster_id", "c"), ("query", "ingest"))] == 2.0
+    assert scraped["kquota_audit_input_lag_offsets"][(("cluster_id", "c"), ("query", "log"))] == 2.0
     # A quota type that was not judged is left out: no division of 0 by 0.
     assert scraped["kquota_audit_requests_agreeing_total"] == {
         (("cluster_id", "c"), ("quota_type", "produce")): 7.0
@@ -62,12 +62,12 @@ def test_the_alerts_ask_for_metrics_that_the_job_has() -> None:
 
 def test_a_query_that_has_ended_stays_with_its_figures_and_is_not_active() -> None:
     metrics = AuditMetrics(Settings(cluster_id="c"))
-    metrics.update({"ingest": _progress()}, {"ingest": True})
-    metrics.update({"measure": _progress()}, {"measure": True})
+    metrics.update({"log": _progress()}, {"log": True})
+    metrics.update({"jmx": _progress()}, {"jmx": True})
     scraped = parsed_exposition(metrics.scrape())
-    of = {query: (("cluster_id", "c"), ("query", query)) for query in ("ingest", "measure")}
-    assert scraped["kquota_audit_query_active"] == {of["ingest"]: 0.0, of["measure"]: 1.0}
-    assert scraped["kquota_audit_input_rows_total"] == {of["ingest"]: 10.0, of["measure"]: 10.0}
+    of = {query: (("cluster_id", "c"), ("query", query)) for query in ("log", "jmx")}
+    assert scraped["kquota_audit_query_active"] == {of["log"]: 0.0, of["jmx"]: 1.0}
+    assert scraped["kquota_audit_input_rows_total"] == {of["log"]: 10.0, of["jmx"]: 10.0}
 
 
 ROOT = CONF.parent

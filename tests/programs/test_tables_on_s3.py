@@ -73,14 +73,14 @@ def test_the_quotas_are_written_there(bucket: tuple[Path, str]) -> None:
 def test_a_checkpoint_is_seen_there(bucket: tuple[Path, str]) -> None:
     config, endpoint = bucket
     settings = load_settings(config)
-    assert not Checkpoint.of(settings, "ingest").exists
-    place = "lake/kquota/checkpoints/ingest"
+    assert not Checkpoint.of(settings, "log").exists
+    place = "lake/kquota/checkpoints/log"
     put(endpoint, f"{place}/metadata", b'{"id":"x"}')
     for batch in (0, 1):
         offset = json.dumps({"kquota.request-log": {"0": 100 * batch}})
         put(endpoint, f"{place}/offsets/{batch}", f"v1\n{{}}\n{offset}".encode())
     put(endpoint, f"{place}/commits/0", b"v1\n{}")
-    found = Checkpoint.of(settings, "ingest")
+    found = Checkpoint.of(settings, "log")
     assert (found.exists, found.last_batch, found.planned_batches) == (True, 0, [0, 1])
     assert found.source_offset(1) == {"kquota.request-log": {"0": 100}}
 

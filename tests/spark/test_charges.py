@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.io.known import KnownLoader
 from kquota_spark.model.points import CONTROLLER_ID, PointKind
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.request_coverage import request_coverage
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.pipeline.charges import to_charges, to_coverage
+from kquota_spark.pipeline.charges import decoded_points, to_charged
 from kquota_spark.schema.tables import REQUESTS
-from tests.support.spark.hops import WITHIN_S, change, rows_of, settings_at, write_rules
+from tests.support.spark.queries import WITHIN_S, change, rows_of, settings_at, start_log, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PARTITION_BASED = "kquota_spark.model.group_callbacks:PartitionBasedCallback"
 OF_REQUESTS = QuotaKey.REQUEST_PERCENTAGE
 ACCEPTED = {"topic_hash": 11, "partitions": 3, "point_kind": int(PointKind.CREATE_TOPIC)}
 REFUSED = {"topic_hash": 12, "partitions": 0, "point_kind": int(PointKind.REFUSED_MUTATION)}
@@ -41,14 +44,16 @@ def charged(
     has_callback: bool = False,
 ) -> list[tuple[Any, ...]]:
     settings = settings_at(root)
+    if has_callback:
+        settings = replace(settings, quotas=Quotas(source="file", callback=PARTITION_BASED))
     write_rules(settings, *rules)
-    table = spark.read.format("delta").load(f"{settings.tables}/quota_rules")
-    coverage = to_coverage(table, has_callback=has_callback)
+    for name in ("partition_leaders", "broker_configs", "log_gaps"):
+        write_table(Path(settings.tables), name)
     rows = [tuple(row.get(name) for name in REQUESTS.names) for row in lines]
-    found = to_charges(spark.createDataFrame(rows, REQUESTS.ddl), coverage).collect()
+    found = to_charged(spark.createDataFrame(rows, REQUESTS.ddl), KnownLoader(settings)).collect()
+    points = ((row, decoded_points(row.points) if row.points else [()]) for row in found)
     return sorted(
-        (row.user, row.quota_type, row.broker_id, *(tuple(row.point)[2:] if row.point else ()))
-        for row in found
+        (row.user, row.quota_type, row.broker_id, *point[2:]) for row, of_row in points for point in of_row
     )
 
 
@@ -114,11 +119,11 @@ def test_with_a_callback_one_quota_is_enough_to_measure_everybody(
 
 def test_the_first_quota_is_picked_up_while_the_job_runs(spark: SparkSession, tmp_path: Path) -> None:
     from kquota_spark.io.delta_tables import create_tables
-    from kquota_spark.io.hops import start_hop
 
     settings = settings_at(tmp_path, trigger=Duration(100))
     create_tables(settings)
-    query = start_hop(spark, settings, "measure", is_once=False)
+    write_rules(settings)
+    query = start_log(spark, settings, is_once=False).query
     try:
         _commit(settings, line(0), heartbeat(1, T0_MS + 20_000))
         assert _measured_types(settings, seconds=1) == [("produce", 0)]

@@ -7,8 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.request_log import MAX_LINE_BYTES
-from kquota_spark.pipeline.ingest import IngestSettings, to_requests
+from kquota_spark.pipeline.ingest import IngestSettings
 from kquota_spark.schema.tables import REQUESTS
+from tests.support.spark.parsed import parsed_rows
 from tests.support.tables.table_rows import T0_MS
 
 if TYPE_CHECKING:
@@ -98,8 +99,7 @@ def ingested(
     headers = None if header is None else [("kind", b"x"), ("broker_id", header)]
     moment = dt.datetime.fromtimestamp(timestamp_ms / 1_000, dt.UTC)
     messages = [(key, value, headers, "log", 2, offset, moment, 0) for offset, value in enumerate(values)]
-    rows = to_requests(spark.createDataFrame(messages, MESSAGE), SETTINGS).collect()
-    return sorted((row.asDict(recursive=True) for row in rows), key=lambda row: row["kafka_offset"])
+    return parsed_rows(spark.createDataFrame(messages, MESSAGE), SETTINGS)
 
 
 def beat(**told: Any) -> bytes:

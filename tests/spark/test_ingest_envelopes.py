@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.log_messages import MessageFormat
-from kquota_spark.pipeline.ingest import IngestSettings, to_requests
+from kquota_spark.pipeline.ingest import IngestSettings
 from tests.spark.test_ingest import MESSAGE
 from tests.support.logs.envelope_samples import LINES, WRITTEN, sample
 from tests.support.logs.log_lines import T0_MS
+from tests.support.spark.parsed import parsed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +34,7 @@ def rows_of(
     written = [
         (key, value, None, topic, 0, offset, moment, 0) for offset, (topic, key, value) in enumerate(messages)
     ]
-    found = to_requests(spark.createDataFrame(written, MESSAGE), settings).collect()
-    return sorted((row.asDict(recursive=True) for row in found), key=lambda row: row["kafka_offset"])
+    return parsed_rows(spark.createDataFrame(written, MESSAGE), settings)
 
 
 def without_position(row: dict[str, Any]) -> dict[str, Any]:

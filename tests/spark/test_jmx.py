@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kquota_spark.config.settings import Settings
-from kquota_spark.io.known import LimitsLoader
-from kquota_spark.io.spark import table_stream
+from kquota_spark.audit.queries import from_jmx
+from kquota_spark.audit.told import Teller
+from kquota_spark.config.settings import Collect, CollectJmx, Settings
 from kquota_spark.model.entities import DEFAULT, Default, IpEntity
 from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.rules import QuotaChange
-from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_samples
-from kquota_spark.pipeline.judge_jmx import to_jmx_decisions, to_jmx_usage
-from kquota_spark.schema.columns import Table
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
-from kquota_spark.schema.tables import DECISIONS, USAGE
 from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
-from tests.support.spark.hops import change, only, rows_of, run_hop, write_rules
+from tests.support.spark.queries import (
+    MESSAGE,
+    change,
+    forget_last_commit,
+    only,
+    rows_of,
+    run,
+    run_jmx,
+    start_jmx,
+    write_rules,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-_MESSAGES = (
-    "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, "
-    "offset bigint, timestamp timestamp, timestampType int"
-)
-_PARSE = JmxSettings("demo", {"kafka2:8778": 2}, {}, 4_096)
 MESSAGES = [
     telegraf("kafka_quota_produce", {"byte-rate": 250_000.5, "throttle-time": 162.4}, user="alice"),
     telegraf("kafka_quota_fetch", {"byte-rate": 300_000}, client_id="etl"),
@@ -52,13 +51,10 @@ MESSAGES = [
 ]
 
 
-def sampled(spark: SparkSession, settings: Settings, *messages: bytes) -> list[dict[str, Any]]:
-    """Append the rows of these messages to `jmx_samples`, as the query over Kafka does."""
-    at = datetime.fromtimestamp(TIME_MS / 1_000 + 1, UTC)
-    rows = [(None, value, None, "jmx", 0, offset, at, 0) for offset, value in enumerate(messages)]
-    frame = to_jmx_samples(spark.createDataFrame(rows, _MESSAGES), _PARSE)
-    frame.write.format("delta").mode("append").save(f"{settings.tables}/{JMX_SAMPLES.name}")
-    return rows_of(settings, JMX_SAMPLES.name)
+def audited(spark: SparkSession, settings: Settings, *messages: bytes) -> None:
+    """Let the query work through these messages."""
+    collect = Collect(jmx=CollectJmx(brokers={"2": "kafka2:8778"}))
+    run_jmx(spark, replace(settings, collect=collect), *messages, at_ms=TIME_MS + 1_000)
 
 
 def rules(settings: Settings) -> None:
@@ -73,7 +69,9 @@ def rules(settings: Settings) -> None:
 
 
 def test_every_message_is_a_row_or_more(spark: SparkSession, settings: Settings) -> None:
-    found = sampled(spark, settings, *MESSAGES)
+    rules(settings)
+    audited(spark, settings, *MESSAGES)
+    found = rows_of(settings, "jmx_samples")
     assert only(found, "kafka_offset", "kind", "mbean_type", "bucket_user", "bucket_client_id", "ip") == [
         (0, "sample", "Produce", "alice", "", None),
         (1, "sample", "Fetch", "", "etl", None),
@@ -94,9 +92,7 @@ def test_samples_become_usage_and_decisions_of_the_brokers_own_rate(
     spark: SparkSession, settings: Settings
 ) -> None:
     rules(settings)
-    sampled(spark, settings, *MESSAGES)
-    for hop in ("measure_jmx", "judge_jmx"):
-        run_hop(spark, settings, hop)
+    audited(spark, settings, *MESSAGES)
     assert only(rows_of(settings, "usage"), "quota_type", "user", "client_id", "rate_per_s", "amount") == [
         ("controller_mutation", "bot", "", 0.5, None),
         ("controller_mutation", "ctl", "", 6.5, None),
@@ -141,8 +137,7 @@ def test_connections_are_limited_by_the_quota_of_their_address_or_the_defaults(
         for ip, rate in rates.items()
     }
     message = "kafka.server:type=socket-server-metrics,ip=*", beans
-    sampled(spark, settings, jolokia(*message), jolokia(*message, time_ms=edit_ms))
-    run_hop(spark, settings, "judge_jmx")
+    audited(spark, settings, jolokia(*message), jolokia(*message, time_ms=edit_ms))
     shown = ("second", "bucket_tags", "limit_per_s", "rule", "quota_used_percent")
     assert only(rows_of(settings, "decisions"), *shown) == [
         (TIME_MS, '{"ip":"10.0.0.1"}', 4.0, "ips/10.0.0.1", 125.0),  # 5 of 4
@@ -160,7 +155,7 @@ def test_the_limit_is_the_one_of_the_samples_time(spark: SparkSession, settings:
     edit_ms = TIME_MS + 10_000
     write_rules(settings, change("alice", None, 200_000.0), change("alice", None, 100_000.0, edit_ms))
     times_ms = (TIME_MS, edit_ms - 1, edit_ms, edit_ms + 5_000)
-    sampled(
+    audited(
         spark,
         settings,
         *(
@@ -172,7 +167,6 @@ def test_the_limit_is_the_one_of_the_samples_time(spark: SparkSession, settings:
             for time_ms in times_ms
         ),
     )
-    run_hop(spark, settings, "judge_jmx")
     found = only(rows_of(settings, "decisions"), "second", "limit_per_s", "observed_throttle_ms")
     assert found == [
         (TIME_MS, 200_000.0, None),
@@ -182,23 +176,22 @@ def test_the_limit_is_the_one_of_the_samples_time(spark: SparkSession, settings:
     ]
 
 
-def test_a_hop_gives_exactly_what_its_table_declares_and_python_reads_messages_and_finds_limits(
+def test_python_reads_messages_and_finds_limits_and_spark_does_the_rest(
     spark: SparkSession, settings: Settings
 ) -> None:
-    rules(settings)
-    samples = table_stream(spark, settings, JMX_SAMPLES.name)
     nothing = Path(settings.tables) / "messages"
     nothing.mkdir()
-    messages = spark.readStream.schema(_MESSAGES).parquet(str(nothing))
-    made: list[tuple[DataFrame, Table]] = [
-        (to_jmx_samples(messages, _PARSE), JMX_SAMPLES),
-        (to_jmx_usage(samples), USAGE),
-        (to_jmx_decisions(samples, LimitsLoader(settings), RateConfig()), DECISIONS),
-    ]
-    for frame, declared in made:
-        types = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
-        assert types == [(column.name, column.type.replace(" ", "")) for column in declared.columns]
-        plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[attr-defined,unused-ignore]
-        assert re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", plan) == (
-            [] if declared is USAGE else ["MapInArrow"]
-        )
+    source = spark.readStream.schema(MESSAGE).parquet(str(nothing))
+    plan = from_jmx(source, settings, Teller(spark.sparkContext))._jdf.queryExecution().analyzed().toString()
+    # The third writes what was decided.
+    assert re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", plan) == ["MapInArrow"] * 3
+
+
+def test_a_micro_batch_that_runs_again_is_there_once(spark: SparkSession, settings: Settings) -> None:
+    rules(settings)
+    audited(spark, settings, *MESSAGES)
+    written = {name: rows_of(settings, name) for name in ("jmx_samples", "usage", "decisions", "violations")}
+    assert [len(rows) for rows in written.values()] == [9, 5, 6, 2]
+    forget_last_commit(settings, "jmx")
+    run(start_jmx(spark, settings))
+    assert {name: rows_of(settings, name) for name in written} == written

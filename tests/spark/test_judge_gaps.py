@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.model.points import CONTROLLER_ID, PointKind
 from kquota_spark.schema.gap_tables import BROKER_START
-from tests.support.spark.hops import CLUSTER
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
+from tests.support.spark.queries import CLUSTER
 from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:

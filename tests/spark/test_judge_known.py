@@ -13,19 +13,21 @@ import pytest
 from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Quotas, Settings
-from kquota_spark.io.audit import reason_of
+from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.io.failed_query import reason_of
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
-from tests.support.spark.hops import (
+from tests.support.spark.judged_usage import judged, settings_with_rules, used
+from tests.support.spark.queries import (
     CLUSTER,
     WITHIN_S,
     change,
     only,
     rows_of,
-    run_hop,
+    run_judge,
     settings_at,
+    start_judge,
     write_rules,
 )
-from tests.support.spark.judged_usage import judged, settings_with_rules, used
 from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
@@ -81,9 +83,8 @@ def test_the_quotas_of_another_cluster_are_not_read(spark: SparkSession, tmp_pat
     write_rules(settings, change("alice", None, 2.0), cluster_id="other")
     row = used("alice", (100, 10, 0), cluster_id=settings.cluster_id)
     write_table(Path(settings.tables), "usage", row)
-    for name in ("decisions", "violations"):
-        write_table(Path(settings.tables), name)
-    run_hop(spark, settings, "judge")
+    create_tables(settings)
+    run_judge(spark, settings)
     assert [row["limit_per_s"] for row in rows_of(settings, "decisions")] == [1.0]
 
 
@@ -108,12 +109,10 @@ def test_a_callback_is_asked_with_the_leaders_and_quotas_of_the_tables(
 
 
 def test_a_broken_callback_stops_the_job_with_its_reason(spark: SparkSession, settings: Settings) -> None:
-    from kquota_spark.io.hops import start_hop
-
     settings = with_callback(settings, "tests.support.spark.broken_callback:Broken")
     write_rules(settings, change("pay_", None, 800.0))
     write_table(Path(settings.tables), "usage", used("pay_1", (100, 1_000, 0)))
-    query = start_hop(spark, settings, "judge", is_once=True)
+    query = start_judge(spark, settings).query
     try:
         with pytest.raises(Exception):  # noqa: B017 - what Spark raises; the reason is what counts
             query.awaitTermination(WITHIN_S)

@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Quotas, Settings
-from kquota_spark.io.audit import reason_of
 from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.io.failed_query import reason_of
 from tests.capture.tables_of_release import RULES, requests_within
-from tests.support.spark.hops import WITHIN_S, rows_of, run_hop, settings_at, write_rules
+from tests.support.spark.queries import WITHIN_S, rows_of, run_log, settings_at, start_log, write_rules
 from tests.support.tables.table_rows import write_table
 
 if TYPE_CHECKING:
@@ -37,13 +37,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def _failure(session: SparkSession, settings: Settings, hop: str) -> str:
+def _failure(session: SparkSession, settings: Settings) -> str:
     """The line that the job would print."""
     from pyspark.errors import StreamingQueryException
 
-    from kquota_spark.io.hops import start_hop
-
-    query = start_hop(session, settings, hop, is_once=True)
+    query = start_log(session, settings).query
     with contextlib.suppress(StreamingQueryException):
         query.awaitTermination(WITHIN_S)
     failure = query.exception()
@@ -83,19 +81,20 @@ def test_a_full_disk_stops_the_query_and_costs_no_row(
     else:
         full = _begun(dataclasses.replace(full, checkpoints=place))
     for settings in (calm, full):
-        run_hop(spark, settings, "measure")
+        run_log(spark, settings)
         write_table(Path(settings.tables), "requests", *requests_within(10, 20))
     before = rows_of(full, "usage")
     ballast = _fill(small_disk)
-    reason = _failure(spark, full, "measure")
+    reason = _failure(spark, full)
     assert "No space left on device" in reason
     assert "\n" not in reason
     assert rows_of(full, "usage") == before
     ballast.unlink()
     for settings in (calm, full):
-        run_hop(spark, settings, "measure")
+        run_log(spark, settings)
     assert len(rows_of(full, "usage")) > len(before)
-    assert rows_of(full, "usage") == rows_of(calm, "usage")
+    for name in ("usage", "decisions", "violations"):
+        assert rows_of(full, name) == rows_of(calm, name), name
 
 
 def test_a_worker_that_dies_stops_the_query_and_costs_no_row(
@@ -112,11 +111,9 @@ def test_a_worker_that_dies_stops_the_query_and_costs_no_row(
 
     calm, killed = settings_of("calm"), settings_of("killed")
     (tmp_path / "calm.mark").touch()
-    for settings in (calm, killed):
-        run_hop(spark, settings, "measure")
-    run_hop(spark, calm, "judge")
-    assert "\n" not in _failure(spark, killed, "judge")
+    run_log(spark, calm)
+    assert "\n" not in _failure(spark, killed)
     assert DeltaTable(f"{killed.tables}/decisions").version() == 0
-    run_hop(spark, killed, "judge")
+    run_log(spark, killed)
     assert rows_of(calm, "decisions") == rows_of(killed, "decisions")
     assert sum(row["requests"] for row in rows_of(killed, "decisions")) > 0

@@ -1,28 +1,39 @@
-"""Tables of release 0.1 go on: with their checkpoints, and after these were lost, as if nothing had happened."""
+"""Tables of release 0.1 go on, and so do those of this one whose checkpoint was lost, as if nothing had happened."""
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.io.lineage import require_lineage
+from kquota_spark.io.lineage import require_lineage, stored_lineage
+from kquota_spark.io.rebuilt_violations import rebuild_all_violations
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
-from tests.capture.tables_of_release import HOPS, RULES, requests_within
+from tests.capture.tables_of_release import RULES, requests_within
 from tests.support.places import DATA
-from tests.support.spark.hops import forget_last_commit, rows_of, run_hop, settings_at, write_rules
+from tests.support.spark.queries import (
+    forget_last_commit,
+    rows_of,
+    run,
+    run_log,
+    settings_at,
+    start_log,
+    write_rules,
+)
 from tests.support.tables.table_rows import T0_MS, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OF_0_1 = DATA / "tables-0.1"
+LOG = ["log"]
 WRITTEN = ("usage", "decisions", "violations")
 OF_CERTAINTY = {
     "requests_judged", "requests_agreeing", "judged_throttled", "judged_near_limit", "uncertain", "uncertain_wrong",
@@ -54,8 +65,9 @@ def _completed(row: dict[str, Any]) -> dict[str, Any]:
 def _go_on(spark: SparkSession, settings: Settings) -> None:
     """The next twelve seconds."""
     write_table(Path(settings.tables), "requests", *requests_within(20, 32))
-    for hop in HOPS:
-        run_hop(spark, settings, hop)
+    # The rows of before come again, as the lines do from a topic that is read from an hour before.
+    lineage = stored_lineage(settings)
+    run(start_log(spark, settings, lineage))
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +86,7 @@ def untroubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 def of_0_1(tmp_path: Path) -> Settings:
     """20 s of release 0.1: 15 closed ones of two users, five in the state of MEASURE, two rings in that of JUDGE."""
     shutil.copytree(OF_0_1, tmp_path / "old")
-    settings = settings_at(tmp_path / "old")
-    # Spark notes in the state of transformWithState where it is: such a checkpoint cannot be moved as it stands.
-    noted = Path(settings.checkpoints) / "judge" / "state" / "0" / "_metadata" / "v2" / "0"
-    text = noted.read_text(encoding="utf-8")
-    assert "file:ROOT/" in text
-    noted.write_text(text.replace("file:ROOT/", f"file:{tmp_path}/old/"), encoding="utf-8")
+    settings = replace(settings_at(tmp_path / "old"), kafka=Kafka(topic="log"))
     assert {name: len(rows_of(settings, name)) for name in WRITTEN} == {
         "usage": 30, "decisions": 30, "violations": 2,
     }  # fmt: skip
@@ -90,40 +97,45 @@ def of_0_1(tmp_path: Path) -> Settings:
 def test_a_later_release_goes_on_with_the_tables_under_a_new_lineage(
     spark: SparkSession, of_0_1: Settings, untroubled: Rows
 ) -> None:
-    for hop in ("measure", "judge"):
-        with pytest.raises(
-            UserError, match=f"{hop}: another release wrote its state .form 1, this one reads"
-        ):
-            require_lineage(of_0_1, [hop], is_new=False)
-        shutil.rmtree(Path(of_0_1.checkpoints) / hop)
-    assert require_lineage(of_0_1, HOPS, is_new=True) == ["measure", "judge"]
-    _go_on(spark, of_0_1)
-    found = _rows(of_0_1)
-    for name in WRITTEN:
-        assert found[name] == untroubled[name], name
-        properties = DeltaTable(f"{of_0_1.tables}/{name}").metadata().configuration
-        assert properties[VERSION_PROPERTY] == str(SCHEMA_VERSION)
-
-
-def test_lost_checkpoints_and_a_new_lineage_cost_and_double_nothing(
-    spark: SparkSession, of_0_1: Settings, untroubled: Rows
-) -> None:
-    from kquota_spark.io.rebuilt_violations import rebuild_all_violations
-
     before = _rows(of_0_1)
-    for hop in HOPS:
-        shutil.rmtree(Path(of_0_1.checkpoints) / hop)
-    with pytest.raises(UserError, match=r"measure is missing, but table usage has rows .* --new-lineage"):
-        require_lineage(of_0_1, HOPS, is_new=False)
-    assert require_lineage(of_0_1, HOPS, is_new=True) == list(HOPS)
+    with pytest.raises(
+        UserError,
+        match="/log is missing: the checkpoints ingest, measure, judge are of a release with a query for each table: "
+        "start once with --new-lineage",
+    ):
+        require_lineage(of_0_1, LOG, is_new=False)
+    assert require_lineage(of_0_1, LOG, is_new=True) == LOG
     rebuild_all_violations(of_0_1)
     assert _rows(of_0_1) == before
     _go_on(spark, of_0_1)
     found = _rows(of_0_1)
     for name in WRITTEN:
         assert found[name] == untroubled[name], name
+        properties = DeltaTable(f"{of_0_1.tables}/{name}").metadata().configuration
+        assert properties[VERSION_PROPERTY] == str(SCHEMA_VERSION)
     # A crash of the new lineage is one like any other.
-    assert require_lineage(of_0_1, HOPS, is_new=False) == []
-    forget_last_commit(of_0_1, "judge")
-    run_hop(spark, of_0_1, "judge")
+    forget_last_commit(of_0_1)
+    run(start_log(spark, of_0_1, stored_lineage(of_0_1)))
     assert _rows(of_0_1) == untroubled
+
+
+def test_a_lost_checkpoint_and_a_new_lineage_cost_and_double_nothing(
+    spark: SparkSession, tmp_path: Path, untroubled: Rows
+) -> None:
+    settings = replace(settings_at(tmp_path), kafka=Kafka(topic="log"))
+    create_tables(settings)
+    write_rules(settings, *RULES)
+    assert require_lineage(settings, LOG, is_new=False) == []
+    for first_s, end_s in ((0, 10), (10, 20)):
+        write_table(Path(settings.tables), "requests", *requests_within(first_s, end_s))
+    run_log(spark, settings)
+    before = _rows(settings)
+    assert len(before["decisions"]) == 30  # 15 closed seconds of two users
+    shutil.rmtree(Path(settings.checkpoints) / "log")
+    with pytest.raises(UserError, match=r"log is missing, but table requests has rows .* --new-lineage"):
+        require_lineage(settings, LOG, is_new=False)
+    assert require_lineage(settings, LOG, is_new=True) == LOG
+    rebuild_all_violations(settings)
+    assert _rows(settings) == before
+    _go_on(spark, settings)
+    assert _rows(settings) == untroubled

@@ -13,8 +13,8 @@ from kquota_spark.model.replay import BucketReplay, Governing
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.bucket_judge import Configs
 from tests.support.chance import drawn
-from tests.support.spark.hops import only
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
+from tests.support.spark.queries import only
 from tests.support.spark.remembered import remembered
 from tests.support.tables.table_rows import T0_MS
 
@@ -51,14 +51,13 @@ def test_the_cut_into_batches_and_restarts_change_nothing(spark: SparkSession, t
 
 
 def test_an_idle_bucket_is_forgotten_and_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
-    # Forgotten when the clock of all brokers, less a second of lateness, is 12 s past the end of its last
-    # second: its ring equals a new one then. The first timer fires for erin too, who has been back since.
-    settings = settings_with_rules(tmp_path, judge_lateness=1_000)
+    # Forgotten when its broker's next seconds are 12 s past the end of its last one: its ring equals a new one then.
+    settings = settings_with_rules(tmp_path)
     judged(spark, settings, [used("alice", (900, 20_000, 0)), used("erin", (0, 1_000, 0))])
     assert _users(spark, settings) == ["alice", "erin"]
-    clock = [used("erin", (10_000, 5_000, 0)), used("bob", (20_000, 1, 0), broker_id=2)]
-    # Timers go off in the micro-batch after the one that moved the watermark.
-    judged(spark, settings, clock, [used("bob", (21_000, 1, 0), broker_id=2)])
+    judged(spark, settings, [used("erin", (10_000, 5_000, 0))])
+    assert _users(spark, settings) == ["alice", "erin"]
+    judged(spark, settings, [used("bob", (20_000, 1, 0))])
     assert _users(spark, settings) == ["", "erin"]  # bob is without a rule, under his client id
     found = judged(spark, settings, [used("alice", (20_100, 12_000, 0)), used("erin", (20_100, 6_000, 0))])
     assert _users(spark, settings) == ["", "alice", "erin"]

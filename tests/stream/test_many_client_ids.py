@@ -13,8 +13,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.model.entities import DEFAULT
 from kquota_spark.schema.tables import USAGE
-from tests.support.spark.hops import change, rows_of, run_hop, settings_at, write_rules
 from tests.support.spark.judged_usage import used
+from tests.support.spark.queries import change, rows_of, run_judge, settings_at, write_rules
 from tests.support.spark.remembered import remembered
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 RANDOM_IDS = 20_000
 SECONDS = 20
 KNOWN = 20
-LATENESS_MS = 30_000
 
 
 def _known(first_s: int, end_s: int) -> list[dict[str, Any]]:
@@ -52,7 +51,7 @@ def _random(first_s: int, end_s: int) -> list[dict[str, Any]]:
 
 
 def _settings(root: Path) -> Settings:
-    settings = settings_at(root, judge_lateness=LATENESS_MS)
+    settings = settings_at(root)
     create_tables(settings)
     rules = [change(f"user-{number}", None, 1_000.0) for number in range(KNOWN)]
     write_rules(settings, *rules, change(None, DEFAULT, 1_000.0))
@@ -66,7 +65,7 @@ def _judged(spark: SparkSession, settings: Settings, *commits: list[dict[str, An
         table = pa.Table.from_pylist(data, schema=USAGE.arrow_schema())
         write_deltalake(f"{settings.tables}/usage", table, mode="append")
     started_s = time.monotonic()
-    run_hop(spark, settings, "judge")
+    run_judge(spark, settings)
     return time.monotonic() - started_s
 
 
@@ -85,8 +84,8 @@ def test_known_clients_are_judged_as_without_the_random_ones_and_those_are_forgo
     assert len(rows_of(flooded, "decisions")) == KNOWN * SECONDS + RANDOM_IDS
     assert _of_known(flooded) == _of_known(quiet)
     assert len(remembered(spark, flooded)) == KNOWN + RANDOM_IDS
-    # 30 s of lateness and 12 s of the ring later they are gone; the known ones go on from their rings.
-    later = (_known(SECONDS, SECONDS + 1), _known(70, 71), _known(71, 72))
+    # 12 s after their last second, when the manager is used again, they are gone; the known ones go on.
+    later = (_known(SECONDS, SECONDS + 1), _known(70, 71))
     for settings in (quiet, flooded):
         _judged(spark, settings, *later)
     assert len(remembered(spark, flooded)) == KNOWN

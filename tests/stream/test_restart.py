@@ -6,39 +6,46 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.delta_tables import create_tables
-from tests.support.spark.hops import change, forget_last_commit, only, rows_of, run_hop, write_rules
+from tests.support.spark.queries import change, forget_last_commit, only, rows_of, run_log, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+WRITTEN = ("usage", "decisions", "violations")
+
+
 def version(settings: Settings, name: str) -> int:
     return DeltaTable(f"{settings.tables}/{name}").version()
 
 
-def test_measure_and_judge_write_their_last_batch_once(spark: SparkSession, settings: Settings) -> None:
+def test_the_last_batch_is_written_once(spark: SparkSession, settings: Settings) -> None:
     root = Path(settings.tables)
     write_rules(settings, change("alice", None, 100.0))
     # Ten seconds of 1,000 B each; the heartbeat closes them, five seconds of lateness included.
     write_table(root, "requests", *(request(index, T0_MS + index * 1_000) for index in range(10)))
     write_table(root, "requests", heartbeat(10, T0_MS + 15_000))
-    for hop, target, moments in (
-        ("measure", "usage", [(T0_MS + index * 1_000, 1) for index in range(10)]),
-        ("judge", "decisions", [(T0_MS + index * 1_000, 1) for index in range(10)]),
-    ):
-        run_hop(spark, settings, hop)
-        written, at_version = rows_of(settings, target), version(settings, target)
-        assert only(written, "second", "requests") == moments
-        batch = forget_last_commit(settings, hop)
-        # Spark works through the batch again, state included; the sink knows it by (query, batch).
-        assert run_hop(spark, settings, hop)[0]["batchId"] == batch
-        assert rows_of(settings, target) == written
-        assert version(settings, target) == at_version
+    run_log(spark, settings)
+    written = {name: rows_of(settings, name) for name in WRITTEN}
+    versions = {name: version(settings, name) for name in WRITTEN}
+    for name in ("usage", "decisions"):
+        assert only(written[name], "second", "requests") == [
+            (T0_MS + index * 1_000, 1) for index in range(10)
+        ]
+    files = parquet_files(settings)
+    batch = forget_last_commit(settings)
+    # Spark works through the batch again, state included; the tables know it by (query, batch).
+    assert run_log(spark, settings)[0]["batchId"] == batch
+    assert {name: rows_of(settings, name) for name in WRITTEN} == written
+    assert {name: version(settings, name) for name in WRITTEN} == versions
+    # What the second attempt wrote is not left lying about.
+    assert parquet_files(settings) == files
 
 
 def test_the_next_rows_go_on_from_the_state_of_the_batch_that_ran_twice(
@@ -47,13 +54,11 @@ def test_the_next_rows_go_on_from_the_state_of_the_batch_that_ran_twice(
     root = Path(settings.tables)
     write_rules(settings, change("alice", None, 100.0))
     write_table(root, "requests", request(0), heartbeat(1, T0_MS + 6_000))
-    for hop in ("measure", "judge"):
-        run_hop(spark, settings, hop)
-        forget_last_commit(settings, hop)
-        run_hop(spark, settings, hop)
+    run_log(spark, settings)
+    forget_last_commit(settings)
+    run_log(spark, settings)
     write_table(root, "requests", request(2, T0_MS + 2_000), heartbeat(3, T0_MS + 8_000))
-    for hop in ("measure", "judge"):
-        run_hop(spark, settings, hop)
+    run_log(spark, settings)
     # The ring counts ten seconds: 1,000 B are 100 B/s, and with the second request 200 B/s, the double of the limit.
     # Had the first been recorded twice, it would be 300.
     found = only(rows_of(settings, "decisions"), "second", "rate_per_s", "quota_used_percent")
@@ -63,35 +68,39 @@ def test_the_next_rows_go_on_from_the_state_of_the_batch_that_ran_twice(
 def test_killed_while_the_first_offsets_are_written_it_starts_all_the_same(
     spark: SparkSession, settings: Settings
 ) -> None:
-    checkpoint = Path(settings.checkpoints) / "measure"
+    checkpoint = Path(settings.checkpoints) / "log"
     (checkpoint / "offsets").mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id":"48976ca1-da68-4f33-88fc-72b807610998"}', "utf-8")
     (checkpoint / "offsets" / ".0.0b5a6dc4.tmp").write_text("v1", "utf-8")
     write_rules(settings)
     write_table(Path(settings.tables), "requests", request(0), heartbeat(1, T0_MS + 6_000))
-    run_hop(spark, settings, "measure")
+    run_log(spark, settings)
     assert only(rows_of(settings, "usage"), "second", "requests") == [(T0_MS, 1)]
 
 
-def test_killed_between_decisions_and_violations_it_folds_what_was_committed(
-    spark: SparkSession, settings: Settings
+@pytest.mark.parametrize(
+    "lost", [["violations"], ["violations", "decisions"], ["violations", "decisions", "usage"]]
+)
+def test_killed_between_two_commits_it_adds_what_is_missing_by_the_rules_of_then(
+    spark: SparkSession, settings: Settings, lost: list[str]
 ) -> None:
     root = Path(settings.tables)
     write_rules(settings, change("alice", None, 100.0))
     # 2,000 B in ten seconds are 200 B/s, twice the limit.
     write_table(root, "requests", request(0, charged_bytes=2_000), heartbeat(1, T0_MS + 6_000))
-    for hop in ("measure", "judge"):
-        run_hop(spark, settings, hop)
-    decisions, violations = rows_of(settings, "decisions"), rows_of(settings, "violations")
-    assert only(violations, "start_time", "peak_rate_per_s", "limit_per_s") == [(T0_MS, 200.0, 100.0)]
-    files = sorted((root / "decisions").rglob("*.parquet"))
-    # As if the fold had not come to it; by the rules of now nothing would be violated.
-    shutil.rmtree(root / "violations")
+    run_log(spark, settings)
+    written = {name: rows_of(settings, name) for name in WRITTEN}
+    shown = only(written["violations"], "start_time", "peak_rate_per_s", "limit_per_s")
+    assert shown == [(T0_MS, 200.0, 100.0)]
+    # As if the commits had not come to these tables; by the rules of now nothing would be violated.
+    for name in lost:
+        shutil.rmtree(root / name)
     create_tables(settings)
-    forget_last_commit(settings, "judge")
+    forget_last_commit(settings)
     write_rules(settings, change("alice", None, 900.0))
-    run_hop(spark, settings, "judge")
-    assert rows_of(settings, "decisions") == decisions
-    assert rows_of(settings, "violations") == violations
-    # What the second attempt wrote is not left lying about.
-    assert sorted((root / "decisions").rglob("*.parquet")) == files
+    run_log(spark, settings)
+    assert {name: rows_of(settings, name) for name in WRITTEN} == written
+
+
+def parquet_files(settings: Settings) -> list[Path]:
+    return sorted(file for name in WRITTEN for file in Path(settings.tables, name).rglob("*.parquet"))

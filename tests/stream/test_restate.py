@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from tests.support.chance import drawn
-from tests.support.spark.hops import change, only, rows_of, run_hop, settings_at, write_rules
+from tests.support.spark.queries import change, only, rows_of, run_log, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RULES = (change("alice", None, 1_000.0), change("bob", None, 700.0))
-HOPS = ("measure", "judge")
 WRITTEN = ("usage", "decisions", "violations")
 SECONDS = 90
 
@@ -39,8 +38,7 @@ def _audited(spark: SparkSession, settings: Settings, *commits: list[dict[str, A
     write_rules(settings, *RULES)
     for rows in commits:
         write_table(Path(settings.tables), "requests", *rows)
-        for hop in HOPS:
-            run_hop(spark, settings, hop)
+        run_log(spark, settings)
 
 
 def _end(offset: int, second: int) -> dict[str, Any]:
@@ -50,7 +48,7 @@ def _end(offset: int, second: int) -> dict[str, Any]:
 def _run(root: Path) -> Settings:
     from kquota_spark.io.delta_tables import create_tables
 
-    settings = settings_at(root, max_files_per_trigger=100)
+    settings = settings_at(root)
     create_tables(settings)
     return settings
 
@@ -95,8 +93,7 @@ def test_a_stretch_that_had_nothing_is_not_read_again_by_the_queries(
     assert only(rows_of(settings, "usage"), "second") == [(T0_MS,), (T0_MS + 60_000,), (T0_MS + 70_000,)]
     closed_ms = require_closed(settings, T0_MS + 30_000, T0_MS + 31_000)
     restate(spark, settings, T0_MS + 30_000, T0_MS + 31_000, closed_ms)
-    for hop in HOPS:
-        run_hop(spark, settings, hop)
+    run_log(spark, settings)
     judged = only(rows_of(settings, "decisions"), "second", "rate_per_s", "late")
     assert judged == [
         (T0_MS, 100.0, 0),

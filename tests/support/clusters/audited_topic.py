@@ -34,7 +34,7 @@ tables: {root}/tables
 checkpoints: {root}/checkpoints
 kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}, max_lines_per_trigger: 4000}}
 quotas: {{source: file, file: {root}/quotas.yaml}}
-stream: {{allowed_lateness: 5 s, max_files_per_trigger: 2}}
+stream: {{allowed_lateness: 5 s}}
 {further}
 """
 _OF_BATCHES = ("offsets", "state", "commits")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.model.quota_types import QuotaKey
-from tests.support.spark.hops import change, rows_of, run_hop, settings_at, write_rules
+from tests.support.spark.queries import change, rows_of, run_judge, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, usage, write_table
 
 if TYPE_CHECKING:
@@ -46,13 +47,12 @@ def judged(spark: SparkSession, settings: Settings, *commits: list[dict[str, Any
     """Write each list as one commit, which is one micro-batch; all decisions so far."""
     for rows in commits:
         write_table(Path(settings.tables), "usage", *rows)
-    run_hop(spark, settings, "judge")
+    run_judge(spark, settings)
     return rows_of(settings, "decisions")
 
 
 def settings_with_rules(root: Path, **stream: int) -> Settings:
     settings = settings_at(root, **stream)
     write_rules(settings, *RULES)
-    for name in ("decisions", "violations", "log_gaps", "broker_configs"):
-        write_table(Path(settings.tables), name)
+    create_tables(settings)
     return settings

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def remembered(spark: SparkSession, settings: Settings) -> list[tuple[str, str]]:
     """User and client id of each bucket, in order."""
     found = spark.read.format("statestore").option("stateVarName", "buckets")
-    rows = found.load(f"{settings.checkpoints}/judge").select("key", "value").collect()
+    rows = found.load(f"{settings.checkpoints}/log").select("key", "value").collect()
     configs = Configs(RateConfig(), RateConfig())
     judges = (ManagerJudge(manager_of(row.key[0]).quota_type, configs, bytes(row.value[0])) for row in rows)
     return sorted(tuple(msgspec.json.decode(bucket)[:2]) for judge in judges for bucket in judge.buckets)

@@ -13,7 +13,7 @@ import pytest
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.delta_tables import create_tables
 from tests.support.places import CONF
-from tests.support.spark.hops import settings_at
+from tests.support.spark.queries import settings_at
 from tests.support.spark.quick import QUICK
 
 if TYPE_CHECKING:

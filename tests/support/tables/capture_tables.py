@@ -19,7 +19,7 @@ from kquota_spark.model.decision import Decision
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed_batch
+from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
 from tests.support.logs.captures import Capture
 from tests.support.places import DATA
 from tests.support.tables.table_rows import write_table
@@ -102,7 +102,7 @@ def write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int
         }
     )
     settings = IngestSettings("test", "UTC", 60_000, 30_000, 4_096)
-    write_table(root, "requests", *parsed_batch(batch, MessageReader(settings)).to_pylist())
+    write_table(root, "requests", *parsed(batch, MessageReader(settings))[1].to_pylist())
 
 
 def _time(time_ms: int) -> dict[str, Any]:

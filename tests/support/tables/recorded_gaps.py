@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
 
@@ -36,3 +37,11 @@ def stored(settings: Settings) -> list[tuple[Any, ...]]:
 def _after_t0(time: dt.datetime) -> int | None:
     time_ms = round(time.timestamp() * 1_000)
     return time_ms - T0_MS if time_ms else None
+
+
+class Told(NamedTuple):
+    """What a task tells of the lines that it has written."""
+
+    spans: Sequence[tuple[str, int, int, int, int]] = ()
+    brokers: Sequence[int] = ()
+    counts: Mapping[str, int] = {}

@@ -105,7 +105,6 @@ MISTAKES = [
     ("broker: {quota_window_num: true}", "broker.quota_window_num: True, expected a whole number"),
     ("broker: {quota_window_num: 1.5}", "broker.quota_window_num: 1.5, expected a whole number"),
     ("broker: {quota_window_num: 0}", "broker.quota_window_num: 0, expected 1 or more"),
-    ("stream: {max_files_per_trigger: -1}", "stream.max_files_per_trigger: -1, expected 1 or more"),
     ("metrics: {port: 70000}", "metrics.port: 70000, expected 0 to 65535"),
     ("stream: {trigger: 10}", f"stream.trigger: 10, {DURATION}"),
     ("stream: {trigger: 10 sec}", f"stream.trigger: '10 sec', {DURATION}"),
@@ -231,7 +230,7 @@ kafka:
   broker_in_topic: log-(\d+)
 quotas: {source: file, apply_lag: "${KQUOTA_TEST_LAG}", session_timeout: 250ms}
 broker: {version: "3.7", log_time_zone: Europe/Berlin, log_time_zones: {3: UTC}}
-stream: {trigger: 2 min, judge_lateness: 1 h, episode_gap: 1 d, allowed_lateness: 1 ms}
+stream: {trigger: 2 min, episode_gap: 1 d, allowed_lateness: 1 ms}
 ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
 """
     assert load_settings(written(tmp_path, text)) == Settings(
@@ -249,7 +248,7 @@ ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
         quotas=Quotas(source="file", apply_lag=Duration(1_500), session_timeout=Duration(250)),
         broker=Broker(version="3.7", log_time_zone="Europe/Berlin", log_time_zones={"3": "UTC"}),
         stream=Stream(
-            trigger=Duration(120_000), judge_lateness=Duration(3_600_000), episode_gap=Duration(86_400_000),
+            trigger=Duration(120_000), episode_gap=Duration(86_400_000),
             allowed_lateness=Duration(1),
         ),
         ship=Ship(files=("1=a.log", "2=b.log"), exclude_client_ids=()),

@@ -121,7 +121,7 @@ def test_mistakes_are_one_line(
 def test_it_waits_for_no_running_job(
     tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with driver_lock(str(tmp_path / "checkpoints"), "ingest"):
+    with driver_lock(str(tmp_path / "checkpoints"), "log"):
         assert main(["backfill", "--config", str(config), "--file", f"7={CAPTURE}"]) == 1
     assert "are in use by another driver" in capsys.readouterr().err
 

@@ -1,17 +1,16 @@
-"""Through when tables are closed, by what each query has read; a restatement of anything newer is refused."""
+"""Through when tables are closed, by what has been judged; a restatement of anything newer is refused."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.closed import closed_through_ms
+from kquota_spark.io.closed import closed_through_ms, not_folded_from_ms
 from kquota_spark.io.restate import require_closed
-from tests.support.tables.table_rows import T0_MS, decision, request, usage, write_table
+from tests.support.tables.table_rows import T0_MS, decision, heartbeat, request, usage, write_table
 
 
 @pytest.fixture
@@ -26,37 +25,33 @@ def settings(tmp_path: Path) -> Settings:
     return made
 
 
-def read(settings: Settings, hop: str, below: int) -> None:
-    root = Path(settings.checkpoints) / hop
-    for directory in ("offsets", "commits"):
-        (root / directory).mkdir(parents=True, exist_ok=True)
-        (root / directory / "0").write_text(f"v1\n{{}}\n{json.dumps({'reservoirVersion': below})}", "utf-8")
+def begun(settings: Settings) -> None:
+    """A checkpoint: the job has run here."""
+    (Path(settings.checkpoints) / "log").mkdir(parents=True)
+    (Path(settings.checkpoints) / "log" / "metadata").write_text('{"id":"1"}', "utf-8")
 
 
-def test_what_judge_has_read_of_usage_is_closed(settings: Settings) -> None:
-    # JUDGE has read versions 0 (empty) to 3: usage through second 2.
-    read(settings, "judge", 4)
+def test_what_is_measured_and_judged_is_closed(settings: Settings) -> None:
+    # `usage` is one commit ahead, as in the middle of a micro-batch.
     assert closed_through_ms(settings) == T0_MS + 3_000
-    read(settings, "judge", 2)
-    assert closed_through_ms(settings) == T0_MS + 1_000
+    begun(settings)
+    assert closed_through_ms(settings) == T0_MS + 3_000
 
 
-def test_a_query_that_has_read_nothing_leaves_everything_open(settings: Settings) -> None:
-    read(settings, "judge", 1)
-    assert closed_through_ms(settings) is None
-    read(settings, "judge", 0)
-    assert closed_through_ms(settings) is None
-
-
-def test_without_checkpoints_the_tables_count(settings: Settings) -> None:
+def test_lines_that_nobody_will_judge_are_closed(settings: Settings) -> None:
+    # Of archives: the job has never run on these tables.
+    lines = [request(1, T0_MS + 9_500), request(2, T0_MS + 99_000, is_out_of_time=True)]
+    write_table(Path(settings.tables), "requests", *lines, heartbeat(3, T0_MS + 60_000))
+    assert closed_through_ms(settings) == T0_MS + 10_000
+    begun(settings)
     assert closed_through_ms(settings) == T0_MS + 3_000
 
 
 def test_a_damaged_checkpoint_is_said_in_a_line(settings: Settings) -> None:
-    read(settings, "judge", 4)
-    (Path(settings.checkpoints) / "judge" / "offsets" / "0").write_text("v1", "utf-8")
-    with pytest.raises(UserError, match=r"^checkpoint .*/judge cannot be read: it is cut off$"):
-        closed_through_ms(settings)
+    begun(settings)
+    (Path(settings.checkpoints) / "log" / "metadata").write_text("{}", "utf-8")
+    with pytest.raises(UserError, match=r"^checkpoint .*/log cannot be read: 'id'$"):
+        not_folded_from_ms(settings)
 
 
 def test_an_open_stretch_is_refused(settings: Settings, tmp_path: Path) -> None:
@@ -68,7 +63,7 @@ def test_an_open_stretch_is_refused(settings: Settings, tmp_path: Path) -> None:
         require_closed(settings, T0_MS, T0_MS + 3_001)
     with pytest.raises(UserError, match=r"^nothing to restate: .* is not after "):
         require_closed(settings, T0_MS, T0_MS)
-    for name in ("usage", "decisions"):
+    for name in ("usage", "decisions", "requests"):
         write_table(tmp_path / "empty", name)
     empty = Settings(tables=str(tmp_path / "empty"), checkpoints=settings.checkpoints)
     with pytest.raises(UserError, match=r"^nothing to restate: the audit has not judged a second yet$"):

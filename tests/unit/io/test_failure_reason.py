@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.io.audit import reason_of
+from kquota_spark.io.failed_query import reason_of
 
 _WORKER = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure

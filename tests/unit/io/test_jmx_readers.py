@@ -155,8 +155,12 @@ def test_a_new_lineage_goes_on_behind_the_rows_of_its_own_source(tmp_path: Path)
         tables, "decisions", decision(0), decision(30, **UNKNOWN), decision(30, **UNKNOWN, broker_id=2)
     )
     write_table(tables, "violations", violation(0))
-    settings = Settings(cluster_id="demo", tables=str(tables), checkpoints=str(tmp_path / "checkpoints"))
-    hops = ["measure", "judge"]
-    assert require_lineage(settings, hops, is_new=True) == hops
-    found = {hop: stored_lineage(settings, hop).through_ms for hop in hops}
-    assert found == {"measure": {"1": T0_MS}, "judge": {"1": T0_MS}}
+    settings = Settings(
+        cluster_id="demo",
+        tables=str(tables),
+        checkpoints=str(tmp_path / "checkpoints"),
+        kafka=Kafka(topic="log"),
+    )
+    assert require_lineage(settings, ["log"], is_new=True) == ["log"]
+    found = stored_lineage(settings)
+    assert (found.measured_ms, found.decided_ms) == (T0_MS, {"1": T0_MS})

@@ -19,7 +19,7 @@ from kquota_spark.model.rules import QuotaChange
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.known import IpLimit, Known
 from kquota_spark.schema.gap_tables import BROKER_START, MID_STREAM
-from tests.support.spark.hops import CLUSTER, change, settings_at, write_rules
+from tests.support.spark.queries import CLUSTER, change, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, second, write_table
 
 

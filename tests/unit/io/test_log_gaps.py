@@ -11,10 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.log_gaps import GapWatch, record_gaps
-from kquota_spark.io.progress import Progress
 from kquota_spark.schema.gap_tables import BROKER_START, MID_STREAM
 from kquota_spark.schema.tables import REQUESTS
-from tests.support.tables.recorded_gaps import settings_at, stored
+from tests.support.tables.recorded_gaps import Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, unreadable, write_table
 
 MOMENT = dt.datetime.fromtimestamp(T0_MS / 1_000, dt.UTC)
@@ -100,27 +99,23 @@ def test_how_each_log_begins_is_recorded_once(tmp_path: Path) -> None:
     assert record_gaps(settings) == []
 
 
-def test_the_driver_looks_when_progress_tells_of_a_new_broker_or_of_a_shipper(tmp_path: Path) -> None:
+def test_the_driver_looks_when_a_task_tells_of_a_new_broker_or_of_a_shipper(tmp_path: Path) -> None:
     settings = settings_at(tmp_path)
     said: list[str] = []
     watch = GapWatch(settings, said.append)
-    ingest, measure = Progress(), Progress()
     write_table(Path(settings.tables), "requests", line(1, 500, "5000-7"))
-    watch.follow([ingest, measure])
+    watch.follow([Told()], 0)
     assert stored(settings) == []
-    ingest.brokers = 1 << 1
-    watch.follow([ingest, measure])
+    watch.follow([Told(brokers=[1]), Told()], 1)
     assert said == ["the audit begins in mid-stream of the log of broker 1: 12 s are uncertain"]
-    # Broker 64 shares its bit: it is found with the next one that has a bit of its own.
-    write_table(Path(settings.tables), "requests", line(64, 900, "5000-7"))
-    watch.follow([ingest, measure])
+    write_table(Path(settings.tables), "requests", line(65, 900, "5000-7"))
+    watch.follow([Told(brokers=[1])], 2)
     assert len(stored(settings)) == 1
     told(settings, 1, 600, 800)
-    ingest.counted["gaps"] = 1
-    watch.follow([ingest, measure])
+    watch.follow([Told(brokers=[1, 65], counts={"gaps": 1})], 3)
     assert said[1:] == [
         "shippers lost lines: 1 new gaps in log_gaps",
-        "the audit begins in mid-stream of the log of broker 64: 12 s are uncertain",
+        "the audit begins in mid-stream of the log of broker 65: 12 s are uncertain",
     ]
-    watch.follow([ingest, measure])
+    watch.follow([Told(brokers=[1, 65])], 4)
     assert len(said) == 3

@@ -1,9 +1,9 @@
-"""Offsets that INGEST passed without their lines: found from its checkpoint and `requests`, once, and told."""
+"""Offsets that the query passed without their lines: found from its checkpoint and `requests`, once, and told."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.log_gaps import record_gaps
+from kquota_spark.io.log_gaps import GapWatch, record_gaps
 from kquota_spark.io.progress import Progress
 from kquota_spark.schema.gap_tables import BROKER_START, EXPIRED_UNREAD, MADE_ANEW, MID_STREAM
-from tests.support.tables.recorded_gaps import settings_at, stored
+from tests.support.tables.recorded_gaps import Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, request, write_table
 
 AT_MS = T0_MS + 3_600_000
@@ -30,8 +30,8 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def ran(settings: Settings, batch: int, ends: Mapping[str, int], *, is_committed: bool = True) -> None:
-    """A micro-batch of INGEST, as its checkpoint notes it."""
-    root = Path(settings.checkpoints) / "ingest"
+    """A micro-batch, as its checkpoint notes it."""
+    root = Path(settings.checkpoints) / "log"
     for name in ("offsets", "commits"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "metadata").write_text('{"id":"one-query"}', encoding="utf-8")
@@ -41,7 +41,7 @@ def ran(settings: Settings, batch: int, ends: Mapping[str, int], *, is_committed
         (root / "commits" / str(batch)).write_text("v1\n{}", encoding="utf-8")
 
 
-def read(settings: Settings, offsets: range, broker_id: int = 1, **more: Any) -> None:
+def read(settings: Settings, offsets: Iterable[int], broker_id: int = 1, **more: Any) -> None:
     """Lines of a broker, one a millisecond after the offset."""
     rows = [
         request(offset, T0_MS + offset, broker_id=broker_id, connection=f"c{offset}-0", **more)
@@ -107,7 +107,7 @@ def test_expired_lines_of_which_a_crash_left_no_word_are_found_at_the_next_start
     ]
     assert losses(settings) == [(1, 169, 180, EXPIRED_UNREAD), (1, 99, 150, EXPIRED_UNREAD)]
     # The crash came between the rows and the note of it.
-    (Path(settings.checkpoints) / "ingest.compared.json").write_text(
+    (Path(settings.checkpoints) / "log.compared.json").write_text(
         '{"query_id":"one-query","batch":0}', encoding="utf-8"
     )
     record_gaps(settings)
@@ -132,7 +132,7 @@ def test_a_topic_made_anew_is_a_gap_up_to_when_it_was_noticed(settings: Settings
 
 
 def test_a_checkpoint_of_a_release_that_ended_at_a_loss_is_taken_as_it_is(settings: Settings) -> None:
-    (Path(settings.checkpoints) / "ingest.compared.json").unlink()
+    (Path(settings.checkpoints) / "log.compared.json").unlink()
     ran(settings, 0, {"0": 100})
     ran(settings, 1, {"0": 200})
     read(settings, range(150, 200))  # retention has taken the others
@@ -149,8 +149,8 @@ def test_a_checkpoint_begun_anew_is_compared_from_its_own_first_micro_batch(sett
     read(settings, range(100))
     record_gaps(settings)
     ran(settings, 0, {"0": 200})
-    (Path(settings.checkpoints) / "ingest" / "metadata").write_text('{"id":"another"}', encoding="utf-8")
-    (Path(settings.checkpoints) / "ingest.lineage.json").write_text(
+    (Path(settings.checkpoints) / "log" / "metadata").write_text('{"id":"another"}', encoding="utf-8")
+    (Path(settings.checkpoints) / "log.lineage.json").write_text(
         '{"offsets":{"log":{"0":100}}}', encoding="utf-8"
     )
     read(settings, range(130, 200))
@@ -159,28 +159,39 @@ def test_a_checkpoint_begun_anew_is_compared_from_its_own_first_micro_batch(sett
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "rows", "is_short"),
+    ("start", "end", "is_backward"),
     [
-        (None, {"log": {"0": 100}}, 100, False),
-        ({"log": {"0": 100, "1": 5}}, {"log": {"0": 200, "1": 5, "2": 9}}, 109, False),
-        ({"log": {"0": 100, "1": 5}}, {"log": {"0": 200, "1": 6}}, 100, True),
-        ({"log": {"0": 100}}, {"log": {"0": 100}}, 0, False),
-        ({"log": {"0": 100}}, {"log": {"0": 20}}, 0, True),
-        ({"log": {"0": 100}}, {}, 0, True),
-        ({"log": {"0": 100}}, {"log": {"0": 200}}, None, False),
-        ({"reservoirVersion": 3, "index": 0}, {"reservoirVersion": 4, "index": 9}, 0, False),
+        (None, {"log": {"0": 100}}, False),
+        ({"log": {"0": 100, "1": 5}}, {"log": {"0": 200, "1": 5, "2": 9}}, False),
+        ({"log": {"0": 100}}, {"log": {"0": 100}}, False),
+        ({"log": {"0": 100}}, {"log": {"0": 20}}, True),
+        ({"log": {"0": 100}}, {}, True),
     ],
 )
-def test_progress_tells_of_offsets_without_a_row(
-    start: object, end: object, rows: int | None, is_short: bool
+def test_progress_tells_of_a_partition_that_ends_before_its_start(
+    start: object, end: object, is_backward: bool
 ) -> None:
     progress = Progress()
-    counts = {} if rows is None else {"kquota": {"rows": rows}}
     source = {"startOffset": start, "endOffset": end}
     progress.add(
-        {
-            "timestamp": "2026-11-21T05:40:00.000Z", "numInputRows": 0, "durationMs": {},
-            "observedMetrics": counts, "sources": [source],
-        }
-    )  # fmt: skip
-    assert progress.short_batches == int(is_short)
+        {"timestamp": "2026-11-21T05:40:00.000Z", "numInputRows": 0, "durationMs": {}, "sources": [source]}
+    )
+    assert progress.backward_batches == int(is_backward)
+
+
+def test_a_micro_batch_tells_of_a_gap_before_it_is_judged(settings: Settings) -> None:
+    said: list[str] = []
+    watch = GapWatch(settings, said.append)
+    ran(settings, 0, {"0": 100})
+    read(settings, range(100))
+    watch.follow([Told([("log", 0, 0, 49, 50)], [1]), Told([("log", 0, 50, 99, 50)])], 0)
+    assert said == ["the audit begins in mid-stream of the log of broker 1: 12 s are uncertain"]
+    # It is not noted as done yet. Offsets 150 to 159 have expired, and nothing else would tell it.
+    ran(settings, 1, {"0": 200}, is_committed=False)
+    read(settings, [*range(100, 150), *range(160, 200)])
+    watch.follow([Told([("log", 0, 160, 199, 40)], [1]), Told([("log", 0, 100, 149, 50)], [1])], 1)
+    assert losses(settings) == [(1, 149, 160, EXPIRED_UNREAD)]
+    ran(settings, 2, {"0": 220}, is_committed=False)
+    read(settings, range(210, 220))
+    watch.follow([Told([("log", 0, 210, 219, 10)], [1])], 2)
+    assert losses(settings) == [(1, 149, 160, EXPIRED_UNREAD), (1, 199, 210, EXPIRED_UNREAD)]

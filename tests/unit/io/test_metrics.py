@@ -23,15 +23,15 @@ def _get(port: int, path: str = "/metrics") -> tuple[str, str]:
 
 def test_a_scrape_is_prometheus_text() -> None:
     families = [
-        Family("kquota_rows_total", "counter", "Rows.", [({"query": "ingest"}, 12), ({"query": "judge"}, 3)]),
+        Family("kquota_rows_total", "counter", "Rows.", [({"query": "log"}, 12), ({"query": "jmx"}, 3)]),
         Family("kquota_age_seconds", "gauge", "Age.", [({}, 1.25)]),
         Family("kquota_nothing", "gauge", "A metric without a value is left out.", []),
     ]
     assert exposition(families) == (
         "# HELP kquota_rows_total Rows.\n"
         "# TYPE kquota_rows_total counter\n"
-        'kquota_rows_total{query="ingest"} 12\n'
-        'kquota_rows_total{query="judge"} 3\n'
+        'kquota_rows_total{query="log"} 12\n'
+        'kquota_rows_total{query="jmx"} 3\n'
         "# HELP kquota_age_seconds Age.\n"
         "# TYPE kquota_age_seconds gauge\n"
         "kquota_age_seconds 1.25\n"

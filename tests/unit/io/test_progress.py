@@ -11,11 +11,6 @@ KAFKA = {
     "endOffset": {"t": {"0": 9_000, "1": 500}},
     "latestOffset": {"t": {"0": 9_998, "1": 10_002}},
 }
-DELTA = {
-    "description": "DeltaSource[file:/tables/requests]",
-    "endOffset": {"sourceVersion": 1, "reservoirId": "r", "reservoirVersion": 7, "index": -1},
-    "latestOffset": None,
-}
 
 
 def _report(batch: int, second: int, rows: int, source: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -63,29 +58,9 @@ def test_kafka_lag_is_what_all_partitions_still_hold() -> None:
     assert progress.offsets_behind == 998 + 9_502 + 40
 
 
-def test_delta_lag_is_the_commits_not_read_whole() -> None:
-    assert Progress().versions_behind(3) is None
-    progress = Progress()
-    progress.add(_report(0, 0, 1_000, DELTA))
-    # Index -1 of version 7: all before 7 is read. 7, 8 and 9 are not.
-    assert [progress.versions_behind(version) for version in (6, 7, 9)] == [0, 1, 3]
-
-
-def test_observed_counts_add_up_and_the_newest_time_never_goes_back() -> None:
-    progress = Progress()
-    for second, counts in (
-        (0, {"rows": 10, "late": None, "newest_ms": (START_S + 5) * 1_000}),
-        (1, {"rows": 5, "late": 2, "newest_ms": (START_S + 3) * 1_000}),
-        (2, {"rows": 0, "late": None, "newest_ms": None}),
-    ):
-        progress.add(_report(second, second, 1, DELTA, observedMetrics={"kquota": counts}))
-    assert progress.counted == {"rows": 15, "late": 2}
-    assert progress.newest_s == START_S + 5
-
-
 def test_watermark_and_rows_behind_it() -> None:
     progress = Progress()
     event_time = {"watermark": "2026-11-21T05:39:58.500Z"}
     states = [{"numRowsDroppedByWatermark": 2}, {"numRowsDroppedByWatermark": 1}]
-    progress.add(_report(0, 0, 1, DELTA, eventTime=event_time, stateOperators=states))
+    progress.add(_report(0, 0, 1, KAFKA, eventTime=event_time, stateOperators=states))
     assert (progress.watermark_s, progress.dropped) == (START_S - 1.5, 3)

@@ -17,7 +17,7 @@ from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
 from tests.support.chance import drawn
-from tests.support.spark.hops import only, rows_of, settings_at
+from tests.support.spark.queries import only, rows_of, settings_at
 from tests.support.tables.table_rows import DAY, T0_MS, decision, second, write_table
 
 GAP_S = 3

@@ -14,7 +14,7 @@ from kquota_spark.model.rules import QuotaChange, RuleBook
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.sent import received, stretch_of
 from tests.support.pipeline.governed_requests import ALWAYS, Found, asked, governed, known, usage_batch
-from tests.support.spark.hops import change
+from tests.support.spark.queries import change
 from tests.support.tables.table_rows import T0_MS
 
 FETCH, PERCENT = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE

@@ -18,7 +18,7 @@ from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.sent import manager_of, received
 from tests.support.pipeline.governed_requests import asked, known, usage_batch
 from tests.support.spark.broken_callback import Broken
-from tests.support.spark.hops import change
+from tests.support.spark.queries import change
 from tests.support.tables.table_rows import T0_MS
 
 RULE = "module:Callback"

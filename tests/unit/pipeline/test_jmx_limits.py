@@ -14,7 +14,7 @@ from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.pipeline.jmx_limits import limited_batch
 from kquota_spark.pipeline.known import IpLimit, Limits
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
-from tests.support.spark.hops import change
+from tests.support.spark.queries import change
 from tests.support.tables.table_rows import T0_MS
 
 LEVELS = (

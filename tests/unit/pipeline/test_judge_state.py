@@ -75,9 +75,7 @@ def test_the_state_of_every_quota_type_goes_on_second_by_second() -> None:
 def test_a_state_of_another_release_is_refused() -> None:
     form, *rest = msgspec.msgpack.decode(ManagerJudge(QuotaType.PRODUCE, CONFIGS).state)
     foreign = msgspec.msgpack.encode([form + 1, *rest])
-    with pytest.raises(
-        ValueError, match=f"form {form + 1}, expected {form}: move the checkpoint of judge away"
-    ):
+    with pytest.raises(ValueError, match=f"form {form + 1}, expected {form}: move the checkpoint log away"):
         ManagerJudge(QuotaType.PRODUCE, CONFIGS, foreign)
 
 
@@ -104,11 +102,11 @@ def test_a_manager_forgets_what_no_ring_remembers() -> None:
     judge = ManagerJudge(QuotaType.PRODUCE, CONFIGS)
     chance = random.Random(4)
     judge.judge([("early", _sent(chance, T0_MS)), ("late", _sent(chance, T0_MS + 1_000))])
-    # 12 s after the end of its last second: T0 + 1 s + 12 s.
-    judge.forget(T0_MS + 12_999)
-    assert ManagerJudge(QuotaType.PRODUCE, CONFIGS, judge.state).buckets == ["early", "late"]
-    judge.forget(T0_MS + 13_000)
-    assert ManagerJudge(QuotaType.PRODUCE, CONFIGS, judge.state).buckets == ["late"]
+    # 12 s after the end of its last second: T0 + 1 s + 12 s. Of the seconds that come next the oldest counts.
+    judge.judge([("next", _sent(chance, T0_MS + 90_000)), ("next", _sent(chance, T0_MS + 12_000))])
+    assert ManagerJudge(QuotaType.PRODUCE, CONFIGS, judge.state).buckets == ["early", "late", "next"]
+    judge.judge([("next", _sent(chance, T0_MS + 13_000))])
+    assert ManagerJudge(QuotaType.PRODUCE, CONFIGS, judge.state).buckets == ["late", "next"]
 
 
 def test_what_is_known_of_the_rules_is_the_least_of_all_rows() -> None:

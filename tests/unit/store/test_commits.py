@@ -18,7 +18,7 @@ from kquota_spark.io.tables import query
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
 from kquota_spark.store.parts import Part, PartWriter, decoded, encoded
-from tests.support.spark.hops import only, rows_of, settings_at
+from tests.support.spark.queries import only, rows_of, settings_at
 from tests.support.tables.table_rows import DAY, T0_MS, decision
 
 
