@@ -28,6 +28,7 @@ from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, sampled_batch
 from kquota_spark.pipeline.judge_jmx import jmx_usage_batch
+from kquota_spark.pipeline.kept_imports import keep_imports
 from kquota_spark.pipeline.measure import usage_batch
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -74,6 +75,7 @@ class Stages:
         )
         self.teller.tell(told)
         yield from charges.batches()
+        keep_imports()
 
     def governed(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Rows of `to_seconds` to rows of GOVERN; on the way they go into `usage`."""
@@ -91,6 +93,7 @@ class Stages:
             writer.write(written)
             rows += written.num_rows
         self.teller.tell(Told(USAGE.name, [*writer.close()], {"rows": rows}))
+        keep_imports()
 
     def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Rows of `decisions` into their table; nothing comes out."""
@@ -108,6 +111,7 @@ def decided(settings: Settings, teller: Teller, batches: Iterable[pa.RecordBatch
         violated, newest = _as_bytes(violated_seconds(rows)), seconds_by_place(rows, "max")
         counts = _decision_counts(rows)
         teller.tell(Told(DECISIONS.name, [*writer.close()], counts, violated=violated, newest=newest))
+        keep_imports()
     return iter(())
 
 

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.bucket_judge import Configs, Judged
+from kquota_spark.pipeline.kept_imports import keep_imports
 from kquota_spark.pipeline.manager_judge import JudgedBucket, ManagerJudge
 from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, manager_of, received
 from kquota_spark.schema.columns import Column
@@ -107,7 +108,7 @@ class _ManagerProcessor(StatefulProcessor):
         yield pd.DataFrame(decided_columns(manager, found))
 
     def close(self) -> None:
-        pass
+        keep_imports()
 
 
 def decided_columns(manager: Manager, found: Iterable[JudgedBucket]) -> dict[str, list[Any]]:

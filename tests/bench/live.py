@@ -1,6 +1,6 @@
 """A job beside a load as it comes: how late decisions are seen, its share of the cores, how soon the first is there.
 
-    python -m tests.bench.live 1000 "trigger: 1 s, allowed_lateness: 2 s"
+python -m tests.bench.live 1000 "trigger: 1 s, allowed_lateness: 2 s"
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def test_a_later_release_goes_on_with_the_tables_under_a_new_lineage(
     before = _rows(of_0_1)
     with pytest.raises(
         UserError,
-        match="/log is missing: the checkpoints ingest, measure, judge are of a release with a query for each table: "
+        match="/log is missing: the checkpoints measure, judge are of a release with a query for each table: "
         "start once with --new-lineage",
     ):
         require_lineage(of_0_1, LOG, is_new=False)

@@ -84,9 +84,10 @@ def test_known_clients_are_judged_as_without_the_random_ones_and_those_are_forgo
     assert len(rows_of(flooded, "decisions")) == KNOWN * SECONDS + RANDOM_IDS
     assert _of_known(flooded) == _of_known(quiet)
     assert len(remembered(spark, flooded)) == KNOWN + RANDOM_IDS
-    # 12 s after their last second, when the manager is used again, they are gone; the known ones go on.
-    later = (_known(SECONDS, SECONDS + 1), _known(70, 71))
+    # 12 s after their last second, when the manager of their type is used again, they are gone; the known ones go on.
+    fetch = used("user-0", (70_000, 100, 0), quota_type="fetch", kind=1)
+    later = (_known(SECONDS, SECONDS + 1), [*_known(70, 71), fetch])
     for settings in (quiet, flooded):
         _judged(spark, settings, *later)
-    assert len(remembered(spark, flooded)) == KNOWN
+    assert len(remembered(spark, flooded)) == KNOWN + 1
     assert _of_known(flooded) == _of_known(quiet)
