@@ -1,8 +1,8 @@
-"""`make bench`: lines per second of the whole audit, against the parse-only floor of the same run.
+"""`make bench`: lines per second of the whole audit, beside the floor and a plain process in the same run.
 
 Before it the pure model is measured on one core (`tests.bench.model`).
 
-`jobs/audit.py` runs as in production, all queries side by side. It first works through `WARM_UP` lines, in
+`jobs/audit.py` runs as in production. It first works through `WARM_UP` lines, in
 which the JVM compiles what it runs. Then it is held (SIGSTOP) while `LINES` more are loaded into its topic, and
 let go: the clock runs from there to the commit of the last decision. A figure counts only when `decisions`
 reconciles with the input, line for line.
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from kquota_spark.config.loader import load_settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.spark_home import linked_spark_home
 from kquota_spark.embedded.topics import create_topics
@@ -30,6 +31,7 @@ from tests.bench.floor import floor_s
 from tests.bench.job import MASTER, environment, running, spark_submit
 from tests.bench.lines import BROKERS, QUOTAS, Line, closing_heartbeats, lines
 from tests.bench.model import model_figures
+from tests.bench.plain import plain_lines_per_s
 from tests.bench.reconcile import expected_decided, last_commit_s, problems, requests_decided
 
 LINES = int(os.environ.get("BENCH_LINES", "2000000"))
@@ -73,12 +75,18 @@ def main() -> int:
                 _wait(job, root, expected_decided(WARM_UP + LINES))
             found = problems(root / "tables", WARM_UP + LINES)
             audit_s = last_commit_s(root / "tables" / "decisions") - started_s
+            _say("now one plain process, without Spark")
+            client = cluster.client_settings()
+            plain = plain_lines_per_s(load_settings(config), client, root / "plain", min(LINES, WARM_UP))
     result = {
         "master": MASTER or "local[*]",
         "lines": LINES,
         "parse_floor_lines_per_s": round(WARM_UP / floor),
         "audit_lines_per_s": round(LINES / audit_s),
-        "audit_to_floor": round(LINES / audit_s * floor / WARM_UP, 3),
+        "plain_process_lines_per_s": round(plain),
+        "audit_to_floor": round(LINES / audit_s * floor / WARM_UP, 2),
+        "audit_to_plain_process": round(LINES / audit_s / plain, 2),
+        "audit_to_json_loads": round(LINES / audit_s / of_model["json_loads_lines_per_s"], 2),
         "reconciled": not found,
         "problems": found,
         "model": of_model,

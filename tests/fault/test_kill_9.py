@@ -60,7 +60,8 @@ def _kill_after(config: Path, table: str, after_s: float) -> None:
 
 
 def _newest(log: Path) -> str:
-    return max((file.name for file in log.glob("*.json")), default="")
+    """The newest commit; a table that was only created has none."""
+    return max((file.name for file in log.glob("*[1-9]*.json")), default="")
 
 
 def _log_files(directory: Path) -> list[tuple[int, Path]]:

@@ -71,7 +71,9 @@ def ship(cluster: Cluster, topic: str, name: str) -> None:
 def config(cluster: Cluster, tmp_path: Path) -> Path:
     (tmp_path / "password").touch(mode=0o600)
     (tmp_path / "password").write_text(CANARY + "\n", encoding="utf-8")
-    (tmp_path / "quotas.yaml").write_text("quotas: []\n", encoding="utf-8")
+    (tmp_path / "quotas.yaml").write_text(
+        "- {user: alice, type: producer_byte_rate, value: 1000000}\n", encoding="utf-8"
+    )
     (tmp_path / "events").mkdir()
     text = _CONFIG.format(root=tmp_path, bootstrap=cluster.bootstrap_servers)
     (tmp_path / "kquota.yaml").write_text(text, encoding="utf-8")

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.failed_query import reason_of
+from kquota_spark.io.known import KnownLoader
+from kquota_spark.pipeline.govern import to_governed
+from kquota_spark.pipeline.sent import received
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
+from kquota_spark.schema.tables import USAGE
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
 from tests.support.spark.queries import (
     CLUSTER,
@@ -28,11 +33,15 @@ from tests.support.spark.queries import (
     start_judge,
     write_rules,
 )
-from tests.support.tables.table_rows import T0_MS, write_table
+from tests.support.tables.table_rows import T0_MS, usage, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ONE_POINT = (
+    f"array(struct({T0_MS}L AS record_time_ms, {T0_MS}L AS log_time_ms, 1L AS connection_hash, 1 AS correlation_id, "
+    "1000L AS amount, 0 AS observed_throttle_ms, 0 AS kind, 0L AS network_time_us))"
+)
 PARTITION_BASED = "kquota_spark.model.group_callbacks:PartitionBasedCallback"
 
 
@@ -86,6 +95,34 @@ def test_the_quotas_of_another_cluster_are_not_read(spark: SparkSession, tmp_pat
     create_tables(settings)
     run_judge(spark, settings)
     assert [row["limit_per_s"] for row in rows_of(settings, "decisions")] == [1.0]
+
+
+def test_a_task_judges_by_the_versions_of_its_micro_batch_as_long_as_they_are_there(
+    spark: SparkSession, settings: Settings
+) -> None:
+    write_rules(settings, change("alice", None, 500.0))
+    rules = DeltaTable(f"{settings.tables}/quota_rules")
+    then = rules.version()
+    write_rules(settings, change("alice", None, 900.0))
+    rows = [tuple(usage(0).get(name) for name in USAGE.names)]
+    measured = spark.createDataFrame(rows, USAGE.ddl).withColumn("points", F.expr(_ONE_POINT))
+
+    def limits() -> list[float | None]:
+        governed = to_governed(measured, KnownLoader(settings)).collect()
+        return [received(bytes(row.sent)).limit_per_s for row in governed]
+
+    context = spark.sparkContext
+    try:
+        context.setLocalProperty("kquota.pinned", json.dumps({"quota_rules": then}))
+        assert limits() == [500.0]
+        # The watcher removes replaced files after some minutes; a job may have stood for longer.
+        rules.update_incremental()
+        rules.vacuum(0, dry_run=False, enforce_retention_duration=False)
+        context.setLocalProperty("kquota.pinned", json.dumps({"quota_rules": then - 1}))
+        assert limits() == [900.0]
+    finally:
+        context.setLocalProperty("kquota.pinned", None)  # type: ignore[arg-type]
+    assert limits() == [900.0]
 
 
 def test_a_callback_is_asked_with_the_leaders_and_quotas_of_the_tables(

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.delta_tables import create_tables
-from tests.support.spark.queries import change, forget_last_commit, only, rows_of, run_log, write_rules
+from tests.support.spark.queries import (
+    change,
+    forget_last_commit,
+    only,
+    rows_of,
+    run_log,
+    run_topic,
+    write_rules,
+    write_topic,
+)
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
 if TYPE_CHECKING:
@@ -100,6 +110,24 @@ def test_killed_between_two_commits_it_adds_what_is_missing_by_the_rules_of_then
     write_rules(settings, change("alice", None, 900.0))
     run_log(spark, settings)
     assert {name: rows_of(settings, name) for name in WRITTEN} == written
+
+
+def test_a_second_drain_closes_nothing_more(spark: SparkSession, settings: Settings) -> None:
+    line = b'{"kquota_heartbeat":{"time_ms":%d,"is_end":false}}'
+    write_rules(settings)
+    write_topic(settings, [(1, line % T0_MS)], T0_MS)
+    close_all_windows(settings)  # before the first run there is nothing to close
+    run_topic(spark, settings)
+    folder = Path(settings.checkpoints) / "log.closing"
+    for _ in range(2):
+        close_all_windows(settings)
+        run_topic(spark, settings)
+        # Later than the line by twice the lateness of 5 s, and by two seconds.
+        assert sorted(int(file.stem) for file in folder.glob("*.json")) == [0, T0_MS + 12_000]
+    write_topic(settings, [(1, line % (T0_MS + 60_000))], T0_MS + 60_000, 1)
+    run_topic(spark, settings)
+    close_all_windows(settings)
+    assert max(int(file.stem) for file in folder.glob("*.json")) == T0_MS + 72_000
 
 
 def parquet_files(settings: Settings) -> list[Path]:
