@@ -1,8 +1,8 @@
 """Streaming, offline replay and restatement give the same decisions, whatever happens on the way.
 
 The input is shuffled within the allowed lateness, a third of it is sent twice, and the whole job is killed (-9) at
-four moments, each right after the commit of another table. All tables equal an untroubled run's. The decisions equal
-those of the replay of the log files, before and after all of it has been restated in batch.
+four moments: right after the commit of each table, and some time after one. All tables equal an untroubled run's. The
+decisions equal those of the replay of the log files, before and after all of it has been restated in batch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ from tests.support.clusters.audited_topic import (
 from tests.support.spark.queries import rows_of
 from tests.support.spark.replayed_decisions import differences, replayed
 
-KILLED_AFTER = ("requests", "usage", "decisions", "violations")
-"""The tables in the order in which a micro-batch commits them."""
-MOST_S = 0.05  # after the commit: in most cases before the next one
+KILLED_AFTER = (("requests", 0.05), ("usage", 0.05), ("decisions", 0.05), ("decisions", 2.0))
+"""Commits of tables, in the order of a micro-batch, and at most so long after them: mostly before the next one."""
 
 
 def _kill_after(config: Path, table: str, after_s: float) -> None:
@@ -79,8 +78,8 @@ def test_kills_shuffle_and_copies_change_no_decision(cluster: Cluster, calm: Run
     moments = drawn()
     killed = configured(tmp_path / "killed", cluster)
 
-    for table in KILLED_AFTER:
-        _kill_after(killed, table, moments.uniform(0, MOST_S))
+    for table, most_s in KILLED_AFTER:
+        _kill_after(killed, table, moments.uniform(0, most_s))
     finish(killed)
 
     assert_equal_tables(calm.root, tmp_path / "killed")

@@ -16,7 +16,9 @@ from tests.support.tables.table_rows import T0_MS, decision, heartbeat, request,
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """usage through second 3 and decisions through second 2, a commit each second; requests of that day."""
-    made = Settings(tables=str(tmp_path / "tables"), checkpoints=str(tmp_path / "checkpoints"))
+    made = Settings(
+        cluster_id="demo", tables=str(tmp_path / "tables"), checkpoints=str(tmp_path / "checkpoints")
+    )
     write_table(Path(made.tables), "requests", request(0))
     for name, make, seconds in (("usage", usage, 4), ("decisions", decision, 3)):
         write_table(Path(made.tables), name)
