@@ -78,5 +78,9 @@ def test_no_mutated_envelope_raises_or_gives_a_line_that_is_not_in_it() -> None:
             expected: tuple[object, ...] = ("request", 1, bare.parse(auto.opened(value)[0], T0_MS))
         except Unreadable as reason:
             expected = ("unreadable", 1, str(reason))
-        assert (found[0], found[1], found[5:] if found[0] == "request" else found[3]) == expected
+        assert (
+            found.kind,
+            found.broker_id,
+            found.request if found.kind == "request" else found.reason,
+        ) == expected
     assert min(kinds.values()) > 300, kinds
