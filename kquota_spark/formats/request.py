@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import NamedTuple
 
 from kquota_spark.formats.mutations import Mutation
@@ -63,4 +64,9 @@ class Request(NamedTuple):
     @property
     def connection_hash(self) -> int:
         """Small number for the connection: orders requests of one millisecond, and tells copies apart."""
-        return zlib.crc32(self.connection.encode("utf-8", "surrogatepass"))
+        return _hash_of(self.connection)
+
+
+@lru_cache(maxsize=10_000)  # a client sends over few connections
+def _hash_of(connection: str) -> int:
+    return zlib.crc32(connection.encode("utf-8", "surrogatepass"))

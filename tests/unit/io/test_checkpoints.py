@@ -16,7 +16,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.lineage import Lineage, require_lineage, stored_lineage
 from kquota_spark.io.whole_checkpoint import require_whole
-from tests.support.tables.table_rows import T0_MS, decision, request, usage, write_table
+from tests.support.tables.table_rows import DAY, T0_MS, decision, request, usage, write_table
 
 CONF = {"conf": {"spark.sql.shuffle.partitions": "2"}}
 
@@ -168,6 +168,19 @@ def test_a_lost_checkpoint_is_refused_unless_a_new_lineage_is_asked_for(settings
         decided_ms={"1": T0_MS + 2 * hour_ms, "2": T0_MS + 7_100_000},
         tables=stored_lineage(settings).tables,
     )
+
+
+def test_the_query_of_jmx_goes_on_behind_the_newest_offsets(settings: Settings) -> None:
+    place = {"cluster_id": "demo", "event_date": DAY, "kind": "other", "topic": "jmx"}
+    rows = [
+        {**place, "partition": partition, "kafka_offset": offset}
+        for partition, offset in ((0, 7), (0, 9), (1, 3))
+    ]
+    write_table(Path(settings.tables), "jmx_samples", *rows, {**place, "topic": "other", "kafka_offset": 99})
+    with pytest.raises(UserError, match=r"^checkpoint .*/jmx is missing, but table jmx_samples has rows"):
+        require_lineage(settings, ["jmx"], is_new=False)
+    assert require_lineage(settings, ["jmx"], is_new=True) == ["jmx"]
+    assert stored_lineage(settings, "jmx").offsets == {"jmx": {"0": 10, "1": 4}}
 
 
 def test_nothing_is_left_out_of_tables_that_were_made_anew(settings: Settings) -> None:
