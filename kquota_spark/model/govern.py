@@ -46,8 +46,9 @@ class Governed:
     @property
     def relied_on(self) -> Governing:
         """`governing`, valid from when it is sure to hold."""
-        from_ms = max(self.governing.valid_from_ms, self.certain_from_ms)
-        return self.governing._replace(valid_from_ms=from_ms)
+        if self.certain_from_ms <= self.governing.valid_from_ms:
+            return self.governing
+        return self.governing._replace(valid_from_ms=self.certain_from_ms)
 
     def holds_at(self, time_ms: int) -> bool:
         """Whether nothing that could matter changed between this answer and `time_ms`."""
