@@ -6,7 +6,6 @@ then the seconds of each bucket, then nothing.
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, sampled_batch
 from kquota_spark.pipeline.judge_jmx import jmx_usage_batch
-from kquota_spark.pipeline.kept_imports import keep_imports
+from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.measure import usage_batch
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -55,14 +54,13 @@ class Stages:
 
     def charged(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Messages to rows of `CHARGED`; lines go into `requests`."""
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
-        if first is None:
+        filled = _filled(batches)
+        if filled is None:
             return
         reader = MessageReader(ingest_settings(self.settings))
         charges = Charges(KnownLoader(self.settings)().governor.coverage)
         writer, seen = PartWriter(self.settings, REQUESTS), _Seen()
-        for batch in chain((first,), filled):
+        for batch in filled:
             lines, rows = parsed(batch, reader)
             charges.add(lines)
             unread = self.lineage.only_unread(rows)
@@ -79,14 +77,12 @@ class Stages:
 
     def governed(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Rows of `to_seconds` to rows of GOVERN; on the way they go into `usage`."""
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
-        if first is None:
+        filled = _filled(batches)
+        if filled is None:
             return
-        # Points come and go by the thousand and hold no cycles: the collector need not look so often.
-        gc.set_threshold(50_000, 20, 20)
+        look_seldom()
         known, writer, rows = KnownLoader(self.settings)(), PartWriter(self.settings, USAGE), 0
-        for batch in chain((first,), filled):
+        for batch in filled:
             usage = usage_batch(batch, self.settings.cluster_id)
             yield governed_batch(usage, known)
             written = self.lineage.only_unmeasured(usage)
@@ -151,6 +147,13 @@ class JmxStages:
             counts = {"rows": sum(usage.num_rows for usage in used)}
             self.teller.tell(Told(USAGE.name, [*writer.close()], counts))
         return decided(self.settings, self.teller, rows)
+
+
+def _filled(batches: Iterable[pa.RecordBatch]) -> Batches | None:
+    """The batches with rows; None if there is none, and so nothing to be set up for."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    return None if first is None else chain((first,), filled)
 
 
 _OFFSET = "kafka_offset"

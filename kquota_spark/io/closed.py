@@ -73,13 +73,13 @@ def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
     return found
 
 
-def seconds_of(settings: Settings, name: str, version: int | None = None) -> tuple[int, int] | None:
+def seconds_of(settings: Settings, name: str) -> tuple[int, int] | None:
     """The oldest and the newest second that a table has from the log; None if it has none.
 
     The oldest is that of the first files, by their statistics, and may be older than any of the log. JMX is ahead of
     the log, so the newest is looked up in the rows, newest date first.
     """
-    table = delta_table(settings, name, version)
+    table = delta_table(settings, name)
     actions = table.get_add_actions(flatten=True)
     if "min.second" not in actions.schema.names:
         return None

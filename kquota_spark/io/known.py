@@ -49,7 +49,7 @@ class _Watched:
     edition: int = 0
     """Grows when `rows` change."""
     known_through_ms: int | None = None
-    """Of `quota_rules`, through when all edits are known."""
+    """Of `quota_rules`: all edits up to this time are known."""
 
     def look(self, version: int | None) -> bool:
         """Take over what is new; whether there is such a table.

@@ -61,7 +61,7 @@ class Lineage:
         measured_ms: the newest second of `usage`, epoch ms; -1 for none.
         decided_ms: the newest second of `decisions`, by broker.
         state_form: see `schema.version.STATE_FORM`.
-        tables: the id of `decisions`: the checkpoint goes on with these tables; empty for any.
+        tables: the id of `decisions`. The checkpoint belongs to tables with this id; empty: to any.
     """
 
     offsets: Offsets = field(default_factory=dict)

@@ -33,7 +33,7 @@ class Progress:
     dropped: int = 0
     """Rows behind the watermark, as Spark counts them: groups of a micro-batch, not lines."""
     counted: Mapping[str, int] = field(default_factory=dict)
-    """Sums of what it has written, by name; its sink goes on with them."""
+    """Sums of what it has written, by name. The sink adds to them."""
     backward_batches: int = 0
     """Micro-batches in which a partition of Kafka ended before the place where it had been read to."""
     end_offset: Mapping[str, Any] = field(default_factory=dict)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from delta.exceptions import DeltaConcurrentModificationException
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.io.closed import closed_through_ms, not_folded_from_ms, seconds_of
-from kquota_spark.io.conflicts import retried
 from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
@@ -34,6 +34,7 @@ from kquota_spark.pipeline.measure import to_seconds, to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.store.commits import retried
 from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
@@ -223,7 +224,13 @@ def _replace(
     path = table_path(settings, name)
     if _seconds(session, settings, name, from_ms, to_ms).isEmpty():
         # Who follows the table leaves out commits that replace rows. One that only adds some has to say it itself.
-        retried(lambda: writer.mode("append").option("dataChange", "false").save(path))
+        retried(
+            lambda: writer.mode("append").option("dataChange", "false").save(path),
+            DeltaConcurrentModificationException,
+        )
     else:
-        retried(lambda: writer.mode("overwrite").option("replaceWhere", predicate).save(path))
+        retried(
+            lambda: writer.mode("overwrite").option("replaceWhere", predicate).save(path),
+            DeltaConcurrentModificationException,
+        )
     return _seconds(session, settings, name, from_ms, to_ms).count()

@@ -22,21 +22,17 @@ from kquota_spark.model.request_coverage import RequestCoverage
 from kquota_spark.pipeline.ingest import Line
 from kquota_spark.pipeline.known import Known
 from kquota_spark.schema.columns import Column, Table
-from kquota_spark.schema.key_columns import BROKER_ID, CLIENT_ID, PRINCIPAL_TYPE, QUOTA_TYPE, USER
+from kquota_spark.schema.key_columns import CLIENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CLIENT_KEYS = ("broker_id", "quota_type", "principal_type", "user", "client_id")
+CLIENT_KEYS = tuple(column.name for column in CLIENT)
 CHARGED = Table(
     "charged",
     "some requests of one client in one second; or how far the log of a broker is known, without any",
     (
-        BROKER_ID,
-        QUOTA_TYPE,
-        PRINCIPAL_TYPE,
-        USER,
-        CLIENT_ID,
+        *CLIENT,
         Column("record_time", "timestamp", "of the newest of them, UTC"),
         Column("points", "binary", "see `encoded_points`; null for a heartbeat"),
     ),

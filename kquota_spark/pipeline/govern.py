@@ -15,6 +15,7 @@ import pyarrow as pa
 from kquota_spark.model.points import Point
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.known import Known
 from kquota_spark.pipeline.sent import Sent, bucket_text, encoded, manager_text, sent_of
 from kquota_spark.schema.columns import Column, Table
@@ -22,7 +23,7 @@ from kquota_spark.schema.columns import Column, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_CLIENT = ("cluster_id", "broker_id", "quota_type", "principal_type", "user", "client_id")
+_CLIENT = ("cluster_id", *CLIENT_KEYS)
 GOVERNED = Table(
     "governed",
     "the points of one client in one second under one rule",

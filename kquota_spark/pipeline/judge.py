@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.bucket_judge import Configs, Judged
-from kquota_spark.pipeline.kept_imports import keep_imports
+from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.manager_judge import JudgedBucket, ManagerJudge
 from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, manager_of, received
 from kquota_spark.schema.columns import Column
@@ -87,8 +86,7 @@ class _ManagerProcessor(StatefulProcessor):
         self._configs = configs
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        # Points come and go by the thousand and hold no cycles: the collector need not look so often.
-        gc.set_threshold(50_000, 20, 20)
+        look_seldom()
         self._state = handle.getValueState("buckets", "state binary")
 
     def handleInputRows(  # noqa: N802

@@ -11,6 +11,11 @@ import sys
 _modules = 0
 
 
+def look_seldom() -> None:
+    """For a task with points: they come and go by the thousand and hold no cycles."""
+    gc.set_threshold(50_000, 20, 20)
+
+
 def keep_imports() -> None:
     """Leave what was imported out of all later looks; called at the end of a task, when nothing else is alive."""
     global _modules  # noqa: PLW0603 - of this process

@@ -26,6 +26,8 @@ BUCKET = (
 )
 USER = Column("user", "string", "principal name without its type, as Kafka matches it; not sanitised")
 CLIENT_ID = Column("client_id", "string", "client.id as sent; may be empty")
+CLIENT = (BROKER_ID, QUOTA_TYPE, PRINCIPAL_TYPE, USER, CLIENT_ID)
+"""Whose requests a broker counts, and for which type of quota."""
 SOURCE = Column(
     "source",
     "string",

@@ -11,6 +11,7 @@ from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.key_columns import (
     BROKER_ID,
     BUCKET,
+    CLIENT,
     CLIENT_ID,
     CLUSTER_ID,
     EVENT_DATE,
@@ -20,9 +21,6 @@ from kquota_spark.schema.key_columns import (
     USER,
 )
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_CHANGES, QUOTA_RULES
-
-FOREVER_MS = 2**62
-"""Stands for "until further notice" in the rows between GOVERN and JUDGE, where null would not compare."""
 
 POINT = (
     "struct<record_time_ms:bigint,log_time_ms:bigint,connection_hash:bigint,correlation_id:int,"
@@ -94,11 +92,7 @@ USAGE = Table(
     (
         CLUSTER_ID,
         EVENT_DATE,
-        BROKER_ID,
-        QUOTA_TYPE,
-        PRINCIPAL_TYPE,
-        USER,
-        CLIENT_ID,
+        *CLIENT,
         Column("second", "timestamp", "start of the second, UTC"),
         Column("tile", "int", "0, or the number of the part where a second has more than 10,000 requests"),
         Column(

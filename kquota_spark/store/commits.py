@@ -124,11 +124,15 @@ class BatchCommits:
             return [json.loads(line) for line in stream.read().splitlines()]
 
 
-def retried(commit: Callable[[], None]) -> None:
+def retried(commit: Callable[[], None], lost: type[Exception] = CommitFailedError) -> None:
     """Run a write that replaces rows; it reads what it replaces anew each time.
 
     Appends never conflict. What does: the fold into `violations`, a restatement and a compaction that touch the
     same files.
+
+    Args:
+        commit: the write.
+        lost: what it raises when another writer was faster; delta-rs and Spark have one each.
 
     Raises:
         UserError: another writer was faster five times in a row.
@@ -136,7 +140,7 @@ def retried(commit: Callable[[], None]) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             commit()
-        except CommitFailedError as error:
+        except lost as error:
             if attempt == _ATTEMPTS:
                 raise UserError(
                     "another writer changed the same rows of a table five times in a row: is a second kquota maintain "

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -137,8 +136,3 @@ class _OpenPart(NamedTuple):
         size = self.parts.size_of(self.path)
         written_ms = time.time_ns() // 1_000_000
         return Part(self.path, size, day.isoformat(), self.stats.rows, self.stats.text(), written_ms)
-
-
-encoded = msgspec.json.Encoder().encode
-decoded = msgspec.json.Decoder(Part).decode
-"""A part, on its way to the driver."""

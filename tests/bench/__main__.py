@@ -28,28 +28,18 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.spark_home import linked_spark_home
 from kquota_spark.embedded.topics import create_topics
 from tests.bench.floor import floor_s
-from tests.bench.job import MASTER, environment, running, spark_submit
-from tests.bench.lines import BROKERS, QUOTAS, Line, closing_heartbeats, lines
+from tests.bench.job import MASTER, TOPIC, configured, environment, running, spark_submit
+from tests.bench.lines import BROKERS, Line, closing_heartbeats, lines
 from tests.bench.model import model_figures
 from tests.bench.plain import plain_lines_per_s
 from tests.bench.reconcile import expected_decided, last_commit_s, problems, requests_decided
 
 LINES = int(os.environ.get("BENCH_LINES", "2000000"))
 WARM_UP = int(os.environ.get("BENCH_WARM_UP", "3000000"))
-TOPIC = "kquota.bench"
-_LATENESS_S = 10
+_STREAM = "trigger: 1 s, allowed_lateness: 10 s"
 _GAP_MS = 60_000
 """Quiet time in the log after the warm-up, so that all of it is decided when the clock starts."""
 _WITHIN_S = 600
-
-_CONFIG = """\
-cluster_id: bench
-tables: {root}/tables
-checkpoints: {root}/checkpoints
-kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
-quotas: {{source: file, file: {root}/quotas.yaml}}
-stream: {{trigger: 1 s, allowed_lateness: {lateness} s}}
-"""
 
 
 def main() -> int:
@@ -59,7 +49,7 @@ def main() -> int:
         root = Path(name)
         os.environ["SPARK_HOME"] = str(linked_spark_home(root / "spark"))
         with embedded_cluster(root / "cluster") as cluster:
-            config = _configured(root, cluster)
+            config = configured(root, cluster, _STREAM)
             create_topics(cluster, {TOPIC: BROKERS})
             _load(cluster, chain(lines(range(WARM_UP)), closing_heartbeats(WARM_UP)))
             floor = floor_s(spark_submit("tests/bench/floor.py", config), environment())
@@ -93,14 +83,6 @@ def main() -> int:
     }
     print(json.dumps(result, indent=2))
     return 1 if found else 0
-
-
-def _configured(root: Path, cluster: Cluster) -> Path:
-    config = root / "kquota.yaml"
-    text = _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, lateness=_LATENESS_S)
-    config.write_text(text, encoding="utf-8")
-    (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
-    return config
 
 
 def _load(cluster: Cluster, messages: Iterable[Line]) -> None:

@@ -11,9 +11,30 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kquota_spark.embedded.cluster import Cluster
+from tests.bench.lines import QUOTAS
+
 MASTER = os.environ.get("BENCH_MASTER", "")
 """Instead of conf/spark-defaults.conf's, e.g. local-cluster[2,1,2048]: two executors in processes of their own."""
+TOPIC = "kquota.bench"
+_CONFIG = """\
+cluster_id: bench
+tables: {root}/tables
+checkpoints: {root}/checkpoints
+kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
+quotas: {{source: file, file: {root}/quotas.yaml}}
+stream: {{{stream}}}
+"""
 _ROOT = Path(__file__).parents[2]
+
+
+def configured(root: Path, cluster: Cluster, stream: str) -> Path:
+    """Write the settings of a job with this section `stream`, and its quotas."""
+    config = root / "kquota.yaml"
+    text = _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, stream=stream)
+    config.write_text(text, encoding="utf-8")
+    (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
+    return config
 
 
 def spark_submit(script: str, config: Path) -> list[str]:

@@ -22,22 +22,13 @@ from deltalake import DeltaTable
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.spark_home import linked_spark_home
 from kquota_spark.embedded.topics import create_topics
-from tests.bench.job import running, spark_submit
-from tests.bench.lines import BROKERS, QUOTAS, START_MS, lines
+from tests.bench.job import TOPIC, configured, running, spark_submit
+from tests.bench.lines import BROKERS, START_MS, lines
 
-TOPIC = "kquota.bench"
 SETTLED_S = float(os.environ.get("LIVE_SETTLED_S", "40"))
 """After the first decision, until what is compiled is compiled."""
 MEASURED_S = float(os.environ.get("LIVE_MEASURED_S", "60"))
 _TICK_S = 0.05
-_CONFIG = """\
-cluster_id: bench
-tables: {root}/tables
-checkpoints: {root}/checkpoints
-kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
-quotas: {{source: file, file: {root}/quotas.yaml}}
-stream: {{{stream}}}
-"""
 
 
 class Load:
@@ -124,14 +115,12 @@ def live_figures(lines_per_s: int, stream: str) -> dict[str, object]:
         root = Path(name)
         os.environ["SPARK_HOME"] = str(linked_spark_home(root / "spark"))
         with embedded_cluster(root / "cluster") as cluster:
-            text = _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, stream=stream)
-            (root / "kquota.yaml").write_text(text, encoding="utf-8")
-            (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
+            config = configured(root, cluster, stream)
             create_topics(cluster, {TOPIC: BROKERS})
             with Load(cluster, lines_per_s):
                 time.sleep(2)
                 started_s = time.time()
-                with running(spark_submit("jobs/audit.py", root / "kquota.yaml"), root / "job.log") as job:
+                with running(spark_submit("jobs/audit.py", config), root / "job.log") as job:
                     return _measured(root, job.pid, started_s)
 
 

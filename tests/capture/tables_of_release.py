@@ -2,7 +2,7 @@
 
 `python -m tests.capture.tables_of_release DIRECTORY` in a checkout of the release, with Spark. 20 s of two users
 around their limits, in two commits; the last five seconds are still open in the state of the query, and so are the
-rings of both buckets. `requests_within` is what a test goes on with.
+rings of both buckets. A test adds more lines by `requests_within`.
 """
 
 from __future__ import annotations

@@ -38,4 +38,6 @@ def test_of_two_runs_of_a_task_one_counts_and_nothing_is_heard_twice(spark: Spar
         ("usage", 1, 1),
     ]
     assert {each.spans[0].lines for each in heard if each.table == "requests"} == {3, 4}
+    # Names, sizes and statistics arrive as they were.
+    assert [each.parts for each in heard if each.table == "requests"] == [[part("kept")]] * 2
     assert teller.heard() == []
