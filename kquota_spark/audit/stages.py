@@ -61,8 +61,8 @@ class Stages:
         charges = Charges(KnownLoader(self.settings)().governor.coverage)
         writer, seen = PartWriter(self.settings, REQUESTS), _Seen()
         for batch in filled:
-            lines, rows = parsed(batch, reader)
-            charges.add(lines)
+            rows = parsed(batch, reader)
+            charges.add(rows)
             unread = self.lineage.only_unread(rows)
             writer.write(unread)
             seen.add(unread)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-from functools import lru_cache
 from typing import NamedTuple
 
 from kquota_spark.formats.mutations import Mutation
@@ -16,8 +14,6 @@ MAX_TOPICS = 32
 """So many topics of a request are named; all of them are counted."""
 INT32_MAX = 2**31 - 1
 """The largest length, throttle time and correlation id that the wire can carry."""
-MOST_PERCENT = 1e8
-"""More of a thread-second than this, 11 days, is taken for this much."""
 DOWN_CONVERTED = "FETCH whose records were converted: the bytes charged are not in the log"
 """Reason to refuse: the log has the sizes after the conversion, the quota those before."""
 
@@ -55,18 +51,3 @@ class Request(NamedTuple):
     network_time_us: int | None
     mutations: list[Mutation] | None
     altered_quotas: str | None = None
-
-    @property
-    def handler_time_us(self) -> int:
-        """Time on a handler thread, microseconds; nothing bounds the number in the log, a column does."""
-        return round(min(self.request_time_percent, MOST_PERCENT) * 10_000)
-
-    @property
-    def connection_hash(self) -> int:
-        """Small number for the connection: orders requests of one millisecond, and tells copies apart."""
-        return _hash_of(self.connection)
-
-
-@lru_cache(maxsize=10_000)  # a client sends over few connections
-def _hash_of(connection: str) -> int:
-    return zlib.crc32(connection.encode("utf-8", "surrogatepass"))

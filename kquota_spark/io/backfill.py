@@ -132,7 +132,7 @@ def _batches(
                 "broker": pa.array([str(broker_id).encode()] * count, pa.binary()),
             }
         )
-        _, rows = parsed(messages, reader)
+        rows = parsed(messages, reader)
         _count(found, rows)
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()

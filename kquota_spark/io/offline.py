@@ -10,11 +10,11 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kquota_spark.errors import UserError
-from kquota_spark.formats.charges import charges_of
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
 from kquota_spark.model.bucket_replays import replay_of
 from kquota_spark.model.decision import Decision, Stretch, judge_bucket
@@ -26,10 +26,14 @@ from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import Verdict
 from kquota_spark.model.resolve import Bucket, Tags
 from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
+from kquota_spark.pipeline.ingest import request_batch
 
 _BROKER_IN_NAME = re.compile(r"broker-?(\d+)")
 _MAX_LINE_BYTES = 8 << 20
+_LINES_AT_ONCE = 10_000
 _REPORT_S = 2.0
+_CHARGE_KEYS = ("kafka_offset", *CLIENT_KEYS)
 
 
 _Identity = tuple[int, QuotaType, Principal, str]
@@ -97,14 +101,9 @@ def replay_files(
     reported_s = time.monotonic()
     for broker_id, path in files:
         parser = RequestLogParser((log_time_zones or {}).get(broker_id, log_time_zone))
-        for line in log_lines(path):
-            found.lines += 1
-            try:
-                request = parser.parse(line)
-            except Unreadable as reason:
-                found.unreadable[str(reason)] += 1
-                continue
-            stretches.add(broker_id, request)
+        for lines in _parts(log_lines(path)):
+            found.lines += len(lines)
+            stretches.add(broker_id, _parsed(parser, lines, found.unreadable))
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
                 print(f"{path.name}: {found.lines:,} lines", file=sys.stderr)
@@ -115,6 +114,21 @@ def replay_files(
         replay = replay_of(key.quota_type, (mutation_config or RateConfig()) if is_mutation else config)
         found.decisions[key] = judge_bucket(replay, of_bucket, found.verdicts[key])
     return found
+
+
+def _parts(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    while part := list(islice(lines, _LINES_AT_ONCE)):
+        yield part
+
+
+def _parsed(parser: RequestLogParser, lines: Sequence[bytes], unreadable: dict[str, int]) -> list[Request]:
+    requests = []
+    for line in lines:
+        try:
+            requests.append(parser.parse(line))
+        except Unreadable as reason:
+            unreadable[str(reason)] += 1
+    return requests
 
 
 def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str, Tags]:
@@ -133,19 +147,23 @@ class _Stretches:
         self.counted = 0
         self.duplicates = 0
 
-    def add(self, broker_id: int, request: Request) -> None:
+    def add(self, broker_id: int, requests: Sequence[Request]) -> None:
         beginning = self._beginnings[broker_id]
-        beginning.complete_from(request.log_time_ms)
-        if not request.is_forwarded:
-            beginning.add(request.record_time_ms, request.correlation_id, request.connection)
-        is_time_measured = self._governor.coverage.covers(request.user, request.client_id)
-        principal = Principal(request.principal_type, request.user)
-        is_new = [
-            self._add_point((charge.broker_id, charge.quota_type, principal, request.client_id), charge.point)
-            for charge in charges_of(request, broker_id, is_time_measured=is_time_measured)
-        ]
-        self.counted += bool(is_new)
-        self.duplicates += bool(is_new) and not any(is_new)
+        for request in requests:
+            beginning.complete_from(request.log_time_ms)
+            if not request.is_forwarded:
+                beginning.add(request.record_time_ms, request.correlation_id, request.connection)
+        charges = charges_of(request_batch(broker_id, requests), self._governor.coverage)
+        # By place of the request: whether some charge of it was not there before.
+        is_new: dict[int, bool] = {}
+        columns = [charges[name].to_pylist() for name in (*_CHARGE_KEYS, *Point._fields)]
+        for place, bucket_of, quota_type, principal_type, user, client_id, *point in zip(
+            *columns, strict=True
+        ):
+            identity = (bucket_of, QuotaType(quota_type), Principal(principal_type, user), client_id)
+            is_new[place] = self._add_point(identity, Point._make(point)) or is_new.get(place, False)
+        self.counted += len(is_new)
+        self.duplicates += sum(not each for each in is_new.values())
 
     def _add_point(self, identity: _Identity, point: Point) -> bool:
         """Whether it was not there before."""

@@ -1,6 +1,7 @@
-"""CHARGES: what lines add to the buckets of the four quota types, grouped by client and second before they travel.
+"""CHARGES: what requests add to the buckets of the four quota types, grouped by client and second before they travel.
 
-A client sends many requests a second. They leave the worker as one row of bytes, not as a row each.
+The one place that says it, column by column in Arrow: a request of a client costs no Python object here. A client sends
+many requests a second. They leave the worker as one row of bytes, not as a row each.
 
 Every request of a client counts for its request quota, and few clients have one: only those that a rule could cover
 get such points (`model.request_coverage`), and where there is no rule, nobody does.
@@ -8,19 +9,19 @@ get such points (`model.request_coverage`), and where there is no rule, nobody d
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kquota_spark.formats.charges import charges_of
-from kquota_spark.formats.request import Request
-from kquota_spark.model.points import Point
+from kquota_spark.model.points import CONTROLLER_ID, Point, PointKind
+from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.request_coverage import RequestCoverage
-from kquota_spark.pipeline.ingest import Line
 from kquota_spark.pipeline.known import Known
+from kquota_spark.pipeline.packed_points import from_columns, packed
 from kquota_spark.schema.columns import Column, Table
 from kquota_spark.schema.key_columns import CLIENT
 
@@ -34,32 +35,140 @@ CHARGED = Table(
     (
         *CLIENT,
         Column("record_time", "timestamp", "of the newest of them, UTC"),
-        Column("points", "binary", "see `encoded_points`; null for a heartbeat"),
+        Column("points", "binary", "see `pipeline.packed_points`; null for a heartbeat"),
     ),
 )
+MOST_PERCENT = 1e8
+"""More of a thread-second than this, 11 days, is taken for this much: nothing bounds the number in the log."""
+
 _SCHEMA = CHARGED.arrow_schema()
+_HELD = [
+    kind
+    for kind in PointKind
+    if kind == PointKind.REFUSED_MUTATION or kind >= PointKind.PERMISSIVE_CREATE_TOPIC
+]
 _ROWS_AT_ONCE = 20_000
 _MOST_LINES = 250_000
+_NEEDED = (
+    "kind", "is_out_of_time", "kafka_offset", *CLIENT_KEYS, "record_time_ms", "log_time_ms", "connection",
+    "correlation_id", "charged_bytes", "observed_throttle_ms", "point_kind", "request_time_percent", "network_time_us",
+    "mutations",
+)  # fmt: skip
+_TYPES: dict[str, Any] = {name: _SCHEMA.field(name).type for name in CLIENT_KEYS}
+_Columns = dict[str, Any]
 
-encoded_points = msgspec.msgpack.Encoder().encode
-"""Points as MessagePack."""
-decoded_points = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int, int, int, int]]).decode
-"""Those points again, as plain tuples in the order of `Point`."""
 
-_Key = tuple[int, str, str, str, str, int]
+def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
+    """Bytes, thread time, and one charge for each topic that was created, enlarged, deleted or refused.
+
+    Args:
+        requests: rows of `requests` of any kind; those from the future are left out.
+        coverage: whose thread time is measured.
+
+    Returns:
+        A row a charge: `CLIENT_KEYS`, whose broker is that of the bucket, the fields of `Point`, and `kafka_offset`.
+    """
+    rows = _in_time(requests, "request")
+    parts = [_bandwidth(rows.filter(rows["quota_type"].is_valid()))]
+    if coverage != RequestCoverage():
+        parts.append(_thread_time(rows, coverage))
+    if rows["mutations"].null_count < rows.num_rows:
+        parts.append(_mutations(rows.filter(rows["mutations"].is_valid())))
+    return pa.concat_tables(map(pa.table, parts))
+
+
+def _in_time(requests: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+    return requests.filter((pc.field("kind") == kind) & ~pc.field("is_out_of_time"))
+
+
+def _bandwidth(rows: pa.RecordBatch) -> _Columns:
+    return _charges(rows, {})
+
+
+def _thread_time(rows: pa.RecordBatch, coverage: RequestCoverage) -> _Columns:
+    rows = rows.filter(pc.and_(rows["network_time_us"].is_valid(), _is_covered(rows, coverage)))
+    percent = np.minimum(rows["request_time_percent"].to_numpy(), MOST_PERCENT)
+    is_shared = pc.or_(rows["quota_type"].is_valid(), rows["mutations"].is_valid())
+    kind = pc.if_else(is_shared, int(PointKind.SHARED_REQUEST), int(PointKind.REQUEST))
+    return _charges(
+        rows,
+        {
+            "quota_type": _same(QuotaType.REQUEST.value, rows.num_rows),
+            "amount": pa.array(np.rint(percent * 10_000).astype(np.int64)),
+            "kind": kind,
+            "network_time_us": rows["network_time_us"],
+        },
+    )
+
+
+def _is_covered(rows: pa.RecordBatch, coverage: RequestCoverage) -> Any:
+    if coverage.is_everyone:
+        return _same(True, rows.num_rows)
+    users, client_ids = (
+        pa.array(sorted(each), pa.string()) for each in (coverage.users, coverage.client_ids)
+    )
+    return pc.or_(pc.is_in(rows["user"], users), pc.is_in(rows["client_id"], client_ids))
+
+
+def _mutations(rows: pa.RecordBatch) -> _Columns:
+    mutations: Any = rows["mutations"]
+    rows, mutation = rows.take(pc.list_parent_indices(mutations)), pc.list_flatten(mutations)
+    kind: Any = pc.struct_field(mutation, "point_kind")
+    # The throttle in the answer is that of the topics that were refused; the others were not held back.
+    is_held = np.isin(kind, _HELD)
+    return _charges(
+        rows,
+        {
+            "broker_id": _same(CONTROLLER_ID, rows.num_rows),
+            "quota_type": _same(QuotaType.CONTROLLER_MUTATION.value, rows.num_rows),
+            "connection_hash": pc.struct_field(mutation, "topic_hash"),
+            "amount": pc.struct_field(mutation, "partitions"),
+            "observed_throttle_ms": pa.array(np.where(is_held, rows["observed_throttle_ms"], 0)),
+            "kind": kind,
+        },
+    )
+
+
+def _charges(rows: pa.RecordBatch, changed: _Columns) -> _Columns:
+    """A charge for each row, of its bytes as far as nothing is changed."""
+    columns: _Columns = {
+        **{name: rows[name] for name in CLIENT_KEYS},
+        "kafka_offset": rows["kafka_offset"],
+        "record_time_ms": rows["record_time_ms"],
+        "log_time_ms": rows["log_time_ms"],
+        "connection_hash": changed.get("connection_hash", _hashes(rows["connection"])),
+        "correlation_id": rows["correlation_id"],
+        "amount": rows["charged_bytes"].fill_null(0),
+        "observed_throttle_ms": rows["observed_throttle_ms"],
+        "kind": rows["point_kind"].fill_null(0),
+        "network_time_us": _same(0, rows.num_rows),
+        **changed,
+    }
+    return {name: column.cast(_TYPES.get(name, pa.int64())) for name, column in columns.items()}
+
+
+def _hashes(connections: Any) -> Any:
+    """Small numbers for connections: they order requests of one millisecond, and tell copies apart."""
+    encoded = connections.cast(pa.binary()).dictionary_encode()
+    hashes = pa.array(map(zlib.crc32, encoded.dictionary.to_pylist()), pa.int64())
+    return hashes.take(encoded.indices)
+
+
+def _same(value: Any, count: int) -> Any:
+    return pa.repeat(pa.scalar(value), count)
 
 
 class Charges:
-    """Takes lines and groups what they add. Lines from the future are left out.
+    """Takes rows of `requests` and groups what they add.
 
     Args:
         coverage: whose thread time is measured.
     """
 
     def __init__(self, coverage: RequestCoverage) -> None:
-        self._covers = _covers_nobody if coverage == RequestCoverage() else coverage.covers
-        self._points: defaultdict[_Key, list[Point]] = defaultdict(list)
-        self._beats_ms: dict[int, int] = {}
+        self._coverage = coverage
+        self._charges: list[pa.Table] = []
+        self._beats: list[pa.Table] = []
         self._lines = 0
 
     @property
@@ -67,46 +176,54 @@ class Charges:
         """Whether so much is held that `batches` should be taken."""
         return self._lines >= _MOST_LINES
 
-    def add(self, lines: Sequence[Line]) -> None:
-        """Take lines of the log."""
-        self._lines += len(lines)
-        covers = self._covers
-        for kind, broker_id, is_out_of_time, _, _, request in lines:
-            if is_out_of_time:
-                continue
-            if kind == "request":
-                assert broker_id is not None
-                user, client_id, second = request.user, request.client_id, request.record_time_ms // 1_000
-                charges = charges_of(request, broker_id, is_time_measured=covers(user, client_id))
-                for charged_id, quota_type, point in charges:
-                    key = (charged_id, quota_type, request.principal_type, user, client_id, second)
-                    self._points[key].append(point)
-            elif kind == "heartbeat":
-                assert broker_id is not None
-                time_ms = request.record_time_ms
-                self._beats_ms[broker_id] = max(time_ms, self._beats_ms.get(broker_id, time_ms))
+    def add(self, requests: pa.RecordBatch) -> None:
+        """Take rows of `requests`."""
+        self._lines += requests.num_rows
+        self._charges.append(charges_of(requests, self._coverage))
+        beats = _in_time(requests, "heartbeat").select(["broker_id", "record_time_ms"])
+        self._beats.append(pa.Table.from_batches([beats]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows of `CHARGED` of all that was taken since the last time."""
-        rows: list[tuple[Any, ...]] = [
-            (*key[:-1], max(points)[0] * 1_000, encoded_points(points))
-            for key, points in self._points.items()
-        ]
-        beats = self._beats_ms.items()
-        rows += [(broker_id, None, None, None, None, time_ms * 1_000, None) for broker_id, time_ms in beats]
-        self._points, self._beats_ms, self._lines = defaultdict(list), {}, 0
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            columns = zip(*rows[start : start + _ROWS_AT_ONCE], strict=True)
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+        if not self._lines:
+            return
+        beats = pa.concat_tables(self._beats).group_by("broker_id").aggregate([("record_time_ms", "max")])
+        rows = [_grouped(pa.concat_tables(self._charges)), _filled_up(beats, {})]
+        self._charges, self._beats, self._lines = [], [], 0
+        table = pa.Table.from_batches(rows).combine_chunks()
+        yield from table.to_batches(max_chunksize=_ROWS_AT_ONCE)
 
 
-def _covers_nobody(_user: str, _client_id: str) -> bool:
-    return False
+def _grouped(charges: pa.Table) -> pa.RecordBatch:
+    """Rows of `CHARGED`, one a client and second."""
+    second = pc.divide(charges["record_time_ms"], 1_000)
+    found = (
+        charges.append_column("second", second)
+        .group_by([*CLIENT_KEYS, "second"], use_threads=False)
+        .aggregate([("record_time_ms", "max"), *((name, "list") for name in Point._fields)])
+    )
+    lists: list[Any] = [found[f"{name}_list"].combine_chunks() for name in Point._fields]
+    points = packed(from_columns([each.flatten() for each in lists]), lists[0].offsets)
+    return _filled_up(found, {"points": points})
+
+
+def _filled_up(found: pa.Table, more: _Columns) -> pa.RecordBatch:
+    """Rows of `CHARGED` from some of its columns and the newest time; null is what is not there."""
+    newest = pc.multiply(found["record_time_ms_max"], 1_000).cast(_SCHEMA.field("record_time").type)
+    given = {name: found[name] for name in CLIENT_KEYS if name in found.column_names}
+    columns: _Columns = {**given, "record_time": newest, **more}
+    arrays = [
+        columns[field.name].cast(field.type)
+        if field.name in columns
+        else pa.nulls(found.num_rows, field.type)
+        for field in _SCHEMA
+    ]
+    chunks = [each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each for each in arrays]
+    return pa.RecordBatch.from_arrays(chunks, schema=_SCHEMA)
 
 
 def to_charged(requests: DataFrame, load: Callable[[], Known]) -> DataFrame:
-    """Rows of `CHARGED` from rows of `requests`; the job makes them of the lines themselves.
+    """Rows of `CHARGED` from rows of `requests`; the job makes them on the way into that table.
 
     Args:
         requests: rows of `requests`.
@@ -116,25 +233,9 @@ def to_charged(requests: DataFrame, load: Callable[[], Known]) -> DataFrame:
     def charge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         charges = Charges(load().governor.coverage)
         for batch in batches:
-            charges.add([*_lines_of(batch)])
+            charges.add(batch)
             if charges.is_full:
                 yield from charges.batches()
         yield from charges.batches()
 
-    return requests.select(*_OF_LINE, *_OF_REQUEST).mapInArrow(charge, CHARGED.ddl)
-
-
-_OF_LINE = ("kind", "broker_id", "is_out_of_time")
-_NOT_CHARGED = {"api_name", "software_name", "software_version", "topics", "altered_quotas"}
-_OF_REQUEST = tuple(name for name in Request._fields if name not in _NOT_CHARGED)
-
-
-def _lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
-    none: list[Any] = [None] * batch.num_rows
-    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-    columns["mutations"] = [
-        found and [tuple(each.values()) for each in found] for found in columns["mutations"]
-    ]
-    requests = map(Request._make, zip(*(columns.get(name, none) for name in Request._fields), strict=True))
-    heads = (columns[name] for name in _OF_LINE)
-    return map(Line._make, zip(*heads, none, none, requests, strict=True))
+    return requests.select(*_NEEDED).mapInArrow(charge, CHARGED.ddl)

@@ -6,17 +6,17 @@ quota callback. A row that spans an edit comes out once per stretch, with the po
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from kquota_spark.model.points import Point
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.known import Known
+from kquota_spark.pipeline.packed_points import Matrix, from_columns
 from kquota_spark.pipeline.sent import Sent, bucket_text, encoded, manager_text, sent_of
 from kquota_spark.schema.columns import Column, Table
 
@@ -35,7 +35,6 @@ GOVERNED = Table(
     ),
 )
 _SCHEMA = GOVERNED.arrow_schema()
-_PLAIN_FIELDS = len(Point._fields) - 1
 
 
 def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
@@ -84,39 +83,30 @@ def governed_batch(batch: pa.RecordBatch, known: Known) -> pa.RecordBatch:
         principal = Principal(principal_type or "User", user)
         client = _Client(cluster_id, broker_id, QuotaType(quota_type), principal, client_id)
         manager = manager_text(cluster_id, broker_id, quota_type)
-        for bucket, sent in _pieces(client, second_ms, points, (starts[place], starts[place + 1]), known):
+        for bucket, sent in _pieces(client, second_ms, points[starts[place] : starts[place + 1]], known):
             found.append((manager, bucket, encoded(sent), second_ms * 1_000))
     columns = zip(*found, strict=True) if found else ((),) * len(_SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
-def _points_of(points: Any) -> tuple[list[int], list[list[int]]]:
-    """Where the points of each row begin, and all points, field by field."""
-    values = points.values
-    return points.offsets.to_pylist(), [values.field(name).to_pylist() for name in Point._fields]
+def _points_of(points: Any) -> tuple[list[int], Matrix]:
+    """Where the points of each row begin, and all points."""
+    offsets = np.asarray(points.offsets)
+    return (offsets - offsets[0]).tolist(), from_columns(points.flatten().flatten())
 
 
-def _pieces(
-    client: _Client, second_ms: int, points: list[list[int]], within: tuple[int, int], known: Known
-) -> Iterator[tuple[str, Sent]]:
+def _pieces(client: _Client, second_ms: int, points: Matrix, known: Known) -> Iterator[tuple[str, Sent]]:
     """The points of a second, cut at edits, each piece with its bucket."""
-    start, end = within
-    times_ms, is_request = points[0], client.quota_type is QuotaType.REQUEST
     config = known.windows.at(client.broker_id, second_ms)
     gaps = known.gaps_at(client.broker_id, second_ms, config.horizon_ms)
-    while start < end:
-        asked = (client.broker_id, client.quota_type, client.principal, client.client_id)
-        governed = known.governor.govern(*asked, times_ms[start])
+    asked = (client.broker_id, client.quota_type, client.principal, client.client_id)
+    while len(points):
+        governed = known.governor.govern(*asked, int(points[0, 0]))
         until_ms = governed.governing.valid_to_ms
-        cut = end if until_ms is None else bisect_left(times_ms, until_ms, start, end)
-        sent = sent_of(
-            governed,
-            second_ms,
-            (client.principal.name, client.client_id),
-            [field[start:cut] for field in points[:_PLAIN_FIELDS]],
-            points[_PLAIN_FIELDS][start:cut] if is_request else None,
-        )
+        cut = len(points) if until_ms is None else int(points[:, 0].searchsorted(until_ms))
+        of_client = client.principal.name, client.client_id
+        sent = sent_of(governed, second_ms, of_client, points[:cut].tobytes())
         sent.known_through_ms, sent.gaps, sent.rate_config = known.known_through_ms, gaps, config.name
         yield bucket_text(governed.bucket, has_tags=known.has_callback), sent
-        start = cut
+        points = points[cut:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -86,17 +86,14 @@ def to_messages(source: DataFrame, settings: IngestSettings) -> DataFrame:
     )
 
 
-def parsed(messages: pa.RecordBatch, reader: MessageReader) -> tuple[list[Line], pa.RecordBatch]:
-    """Parse one batch of messages: the lines, and their rows of `requests`.
-
-    A line that cannot be read becomes a row with its reason.
-    """
+def parsed(messages: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
+    """Parse one batch of messages to rows of `requests`. A line that cannot be read becomes a row with its reason."""
     # Tens of thousands of live tuples and no cycles among them: looking for some costs 30 %.
     gc.disable()
     try:
         given: list[list[Any]] = [messages.column(name).to_pylist() for name in _MESSAGE_COLUMNS]
         lines = [reader.read(*message) for message in zip(*given, strict=True)]
-        return lines, _rows(messages, lines, reader.settings.cluster_id)
+        return _rows(messages, lines, reader.settings.cluster_id)
     finally:
         gc.enable()
 
@@ -109,13 +106,9 @@ _SCHEMA = REQUESTS.arrow_schema()
 
 def _rows(messages: pa.RecordBatch, lines: list[Line], cluster_id: str) -> pa.RecordBatch:
     *heads, requests = zip(*lines, strict=True)
-    columns: dict[str, Any] = {
-        name: pa.array(values, _SCHEMA.field(name).type)
-        for name, values in (
-            *zip(Line._fields, heads, strict=False),
-            *zip(Request._fields, zip(*requests, strict=True), strict=True),
-        )
-    }
+    columns = _request_columns(requests)
+    for name, values in zip(Line._fields, heads, strict=False):
+        columns[name] = pa.array(values, _SCHEMA.field(name).type)
     columns |= {
         "topic": messages.column("topic"),
         "partition": messages.column("partition"),
@@ -127,6 +120,31 @@ def _rows(messages: pa.RecordBatch, lines: list[Line], cluster_id: str) -> pa.Re
     columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())
     arrays = [columns[field.name].cast(field.type) for field in _SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def request_batch(broker_id: int, requests: Sequence[Request]) -> pa.RecordBatch:
+    """Rows of `requests` as `pipeline.charges` needs them, of a log that is no topic: offsets are places.
+
+    Args:
+        broker_id: whose log.
+        requests: what its lines say.
+    """
+    count = len(requests)
+    columns = _request_columns(requests) | {
+        "kind": pa.repeat("request", count),
+        "is_out_of_time": pa.repeat(False, count),
+        "broker_id": pa.repeat(broker_id, count),
+        "kafka_offset": pa.array(range(count), pa.int64()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _request_columns(requests: Sequence[Request]) -> dict[str, Any]:
+    fields = zip(*requests, strict=True) if requests else [()] * len(Request._fields)
+    return {
+        name: pa.array(values, _SCHEMA.field(name).type)
+        for name, values in zip(Request._fields, fields, strict=True)
+    }
 
 
 class MessageReader:

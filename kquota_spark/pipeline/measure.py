@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark people expect
 
 from kquota_spark.model.points import Point
-from kquota_spark.pipeline.charges import CLIENT_KEYS, decoded_points
+from kquota_spark.pipeline.charges import CLIENT_KEYS
+from kquota_spark.pipeline.packed_points import Matrix, unpacked
 from kquota_spark.schema.tables import USAGE
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ TILE_POINTS = 10_000
 """A second with more requests is split into rows of this many: a row must fit into one Arrow batch."""
 _SCHEMA = USAGE.arrow_schema()
 _POINT: Any = _SCHEMA.field("points").type.value_type
+_AMOUNT, _OBSERVED_THROTTLE_MS = map(Point._fields.index, ("amount", "observed_throttle_ms"))
+Numbers = npt.NDArray[np.int64]
 
 
 def to_seconds(charged: DataFrame, allowed_lateness: str) -> DataFrame:
@@ -34,7 +37,7 @@ def to_seconds(charged: DataFrame, allowed_lateness: str) -> DataFrame:
         allowed_lateness: delay of the watermark, e.g. `30 seconds`.
 
     Returns:
-        Rows with `CLIENT_KEYS`, second, and points: an array of what `encoded_points` gives.
+        Rows with `CLIENT_KEYS`, second, and points: an array of `pipeline.packed_points`.
     """
     return (
         charged.withWatermark("record_time", allowed_lateness)
@@ -56,42 +59,62 @@ def to_usage(seconds: DataFrame, cluster_id: str) -> DataFrame:
 
 def usage_batch(seconds: pa.RecordBatch, cluster_id: str) -> pa.RecordBatch:
     """Rows of `usage` from rows of `to_seconds`: points in replay order, cut into tiles, with the sums for charts."""
-    found: list[tuple[int, int, int, Sequence[tuple[int, ...]]]] = []
-    parts_of: list[Any] = seconds.column("points").to_pylist()
-    for place, parts in enumerate(parts_of):
-        copies = list(chain.from_iterable(map(decoded_points, parts)))
-        # A set: a line that was delivered twice is one request. Told apart by all its fields.
-        points = sorted(set(copies))
-        duplicates = len(copies) - len(points)
-        for tile, start in enumerate(range(0, len(points), TILE_POINTS)):
-            found.append((place, tile, duplicates if tile == 0 else 0, points[start : start + TILE_POINTS]))
-    places, tiles, duplicates_of, points_of = zip(*found, strict=True) if found else ((),) * 4
-    of_second = seconds.select([*CLIENT_KEYS, "second"]).take(pa.array(places, pa.int64()))
-    amounts = pa.array([sum(point[4] for point in points) for points in points_of], pa.int64())
+    points, row_of, duplicates = _ordered(seconds.column("points"))
+    counts = np.bincount(row_of, minlength=seconds.num_rows)
+    tiles_of = -(-counts // TILE_POINTS)
+    places = np.repeat(np.arange(seconds.num_rows), tiles_of)
+    tiles = np.arange(len(places)) - np.repeat(np.cumsum(tiles_of) - tiles_of, tiles_of)
+    starts = np.repeat(np.cumsum(counts) - counts, tiles_of) + tiles * TILE_POINTS
+    of_second = seconds.select([*CLIENT_KEYS, "second"]).take(places)
     columns: dict[str, Any] = {name: of_second.column(name) for name in of_second.schema.names}
+    amounts = _sums(points[:, _AMOUNT], starts)
     columns |= {
-        "cluster_id": pa.repeat(cluster_id, len(found)),
+        "cluster_id": pa.repeat(cluster_id, len(places)),
         "event_date": columns["second"].cast(pa.date32()),
-        "tile": pa.array(tiles, pa.int32()),
+        "tile": tiles,
         "amount": amounts,
-        "requests": pa.array(map(len, points_of), pa.int64()),
-        "duplicates": pa.array(duplicates_of, pa.int64()),
-        "rate_per_s": pc.cast(amounts, pa.float64()),
-        "observed_throttle_ms": pa.array(
-            [sum(point[5] for point in points) for points in points_of], pa.int64()
-        ),
-        "points": _points_array(points_of),
-        "source": pa.repeat("log", len(found)),
+        "requests": np.diff(starts, append=len(points)),
+        "duplicates": np.where(tiles == 0, duplicates[places], 0),
+        "rate_per_s": amounts.astype(np.float64),
+        "observed_throttle_ms": _sums(points[:, _OBSERVED_THROTTLE_MS], starts),
+        "points": _points_array(points, starts),
+        "source": pa.repeat("log", len(places)),
     }
-    return pa.RecordBatch.from_arrays([columns[name] for name in _SCHEMA.names], schema=_SCHEMA)
+    arrays = [pa.array(columns[field.name], field.type) for field in _SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
-def _points_array(points_of: Sequence[Sequence[tuple[int, ...]]]) -> Any:
-    """Points column by column: one conversion for a whole batch."""
-    offsets = [0]
-    for points in points_of:
-        offsets.append(offsets[-1] + len(points))
-    fields: Any = list(zip(*chain.from_iterable(points_of), strict=True)) or [()] * len(Point._fields)
-    arrays = [pa.array(values, field.type) for values, field in zip(fields, _POINT, strict=True)]
-    structs = pa.StructArray.from_arrays(arrays, fields=list(_POINT))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), structs)
+def _ordered(parts: Any) -> tuple[Matrix, Numbers, Numbers]:
+    """The points of all rows, row by row in replay order and each once.
+
+    A line that was delivered twice is one request. Copies are told by all their fields.
+
+    Returns:
+        The points, the row of each, and how many copies were left out of each row.
+    """
+    copies, counts = unpacked(parts.flatten())
+    in_parts = np.diff(np.asarray(parts.offsets))
+    row_of = np.repeat(np.repeat(np.arange(len(parts)), in_parts), counts)
+    order = np.lexsort((copies[:, 0], row_of))
+    points, rows = copies[order], row_of[order]
+    # Few requests have the millisecond and so need the other fields.
+    is_tied = (np.diff(rows) == 0) & (np.diff(points[:, 0]) == 0)
+    if not is_tied.any():
+        return points, rows, np.zeros(len(parts), np.int64)
+    tied = np.flatnonzero(np.append(is_tied, False) | np.insert(is_tied, 0, False))
+    of_tied = points[tied]
+    points[tied] = of_tied[np.lexsort((*of_tied.T[::-1], rows[tied]))]
+    is_copy = np.zeros(len(points), bool)
+    is_copy[1:][is_tied] = (points[1:][is_tied] == points[:-1][is_tied]).all(axis=1)
+    duplicates = np.bincount(rows[is_copy], minlength=len(parts))
+    return points[~is_copy], rows[~is_copy], duplicates
+
+
+def _sums(values: Numbers, starts: Numbers) -> Numbers:
+    return np.add.reduceat(values, starts) if len(starts) else np.zeros(0, np.int64)
+
+
+def _points_array(points: Matrix, starts: Numbers) -> Any:
+    offsets = pa.array(np.append(starts, len(points)), pa.int32())
+    fields = [pa.array(points[:, place]).cast(field.type) for place, field in enumerate(_POINT)]
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(_POINT)))

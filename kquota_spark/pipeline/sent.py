@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import partial
-from itertools import repeat
 
 import msgspec
 
 from kquota_spark.model.decision import Stretch
 from kquota_spark.model.govern import Governed
-from kquota_spark.model.points import Point
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.replay import Governing
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.pipeline.known import Gap
+from kquota_spark.pipeline.packed_points import points_of
 
 MANAGER_KEYS = ("cluster_id", "broker_id", "quota_type")
 BUCKET_KEYS = ("bucket_user", "bucket_client_id", "bucket_tags")
@@ -38,10 +35,8 @@ class Sent(msgspec.Struct, gc=False, array_like=True):
     valid_from_ms: int
     valid_to_ms: int | None
     has_request_quota: bool
-    points: Sequence[Sequence[int]]
-    """Field by field of `Point`, without its last one: that costs half of point by point."""
-    network_times_us: Sequence[int] | None = None
-    """That last field, of a request quota's points only."""
+    points: bytes
+    """See `pipeline.packed_points`."""
     rule: str | None = None
     rule_version: int | None = None
     level: int | None = None
@@ -57,18 +52,16 @@ encoded = msgspec.msgpack.Encoder().encode
 received = msgspec.msgpack.Decoder(Sent).decode
 """What was sent, from its bytes."""
 
-_point = partial(tuple.__new__, Point)
-
 
 def stretch_of(sent: Sent) -> Stretch:
     """What `judge_bucket` takes."""
     governing = Governing(
         sent.limit_per_s, sent.valid_from_ms, sent.valid_to_ms, sent.has_request_quota, sent.gaps
     )
-    points = list(map(_point, zip(*sent.points, sent.network_times_us or repeat(0))))  # noqa: B905
     return Stretch(
-        sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version, points
-    )
+        sent.second_ms, sent.user, sent.client_id, governing, sent.level, sent.rule, sent.rule_version,
+        points_of(sent.points),
+    )  # fmt: skip
 
 
 def manager_of(text: str) -> Manager:
@@ -89,13 +82,7 @@ def bucket_text(bucket: Bucket, *, has_tags: bool) -> str:
     return msgspec.json.encode(names).decode()
 
 
-def sent_of(
-    governed: Governed,
-    second_ms: int,
-    client: tuple[str, str],
-    points: Sequence[Sequence[int]],
-    network_times_us: Sequence[int] | None,
-) -> Sent:
+def sent_of(governed: Governed, second_ms: int, client: tuple[str, str], points: bytes) -> Sent:
     """What is sent of points under one rule; `known_through_ms`, gaps and windows are still to be set.
 
     Args:
@@ -103,7 +90,6 @@ def sent_of(
         second_ms: the second.
         client: user and client id.
         points: see `Sent`.
-        network_times_us: see `Sent`.
     """
     governing = governed.relied_on
     return Sent(
@@ -113,7 +99,6 @@ def sent_of(
         governing.valid_to_ms,
         governing.has_request_quota,
         points,
-        network_times_us,
         governed.rule,
         governed.rule_version,
         governed.level,

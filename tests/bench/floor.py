@@ -55,7 +55,7 @@ def main() -> int:
 def _parse(messages: DataFrame, settings: IngestSettings) -> None:
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader = MessageReader(settings)
-        return (parsed(batch, reader)[1] for batch in batches if batch.num_rows)
+        return (parsed(batch, reader) for batch in batches if batch.num_rows)
 
     found = to_messages(messages, settings).mapInArrow(rows, REQUESTS.ddl)
     found.write.format("noop").mode("overwrite").save()

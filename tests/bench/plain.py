@@ -6,7 +6,6 @@ line to the verdict, rings stay in memory, and nothing is remembered over a rest
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Consumer, Message
 from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
-from kquota_spark.formats.charges import charges_of
 from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.model.bucket_replays import Replay, replay_of
@@ -28,13 +27,14 @@ from kquota_spark.model.points import Point
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.pipeline.bucket_judge import Configs, Judged
-from kquota_spark.pipeline.charges import encoded_points
-from kquota_spark.pipeline.ingest import Line, MessageReader, parsed
+from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
+from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.pipeline.judge import decided_columns
 from kquota_spark.pipeline.manager_judge import JudgedBucket
 from kquota_spark.pipeline.measure import usage_batch
 from kquota_spark.pipeline.sent import Manager, bucket_text
 from kquota_spark.schema.tables import DECISIONS
+from tests.support.pipeline.packed import packed_bytes
 
 _AT_ONCE = 100_000
 _DECISIONS = DECISIONS.arrow_schema()
@@ -72,26 +72,22 @@ class PlainAudit:
             batch = pa.RecordBatch.from_pydict(
                 {name: pa.array(list(map(of, messages)), kind) for name, kind, of in _OF}
             )
-            lines, rows = parsed(batch, self._reader)
+            rows = parsed(batch, self._reader)
             self._write("requests", rows)
-            self._charge(lines)
+            self._charge(rows)
         bound = self._newest - self._settings.stream.allowed_lateness // 1_000
         closed = [client for client in self._open if is_end or client.second < bound]
         if closed:
             self._judge({client: self._open.pop(client) for client in closed})
 
-    def _charge(self, lines: list[Line]) -> None:
-        gc.disable()
-        for kind, broker_id, is_out_of_time, _, _, request in lines:
-            if kind == "request" and broker_id is not None and not is_out_of_time:
-                for charge in charges_of(request, broker_id, is_time_measured=False):
-                    second = request.record_time_ms // 1_000
-                    names = (request.principal_type, request.user, request.client_id)
-                    self._open[_Client(charge.broker_id, charge.quota_type, *names, second)].append(
-                        charge.point
-                    )
-                    self._newest = max(second, self._newest)
-        gc.enable()
+    def _charge(self, rows: pa.RecordBatch) -> None:
+        charges = charges_of(rows, self._known.governor.coverage)
+        seconds = pc.divide(charges["record_time_ms"], 1_000)
+        keys = zip(*(charges[name].to_pylist() for name in CLIENT_KEYS), seconds.to_pylist(), strict=True)
+        points = zip(*(charges[name].to_pylist() for name in Point._fields), strict=True)
+        for key, point in zip(map(_Client._make, keys), map(Point._make, points), strict=True):
+            self._open[key].append(point)
+        self._newest = max(pc.max(seconds).as_py() or 0, self._newest)
 
     def _judge(self, closed: Mapping[_Client, list[Point]]) -> None:
         by_bucket: defaultdict[tuple[int, QuotaType, str], list[Stretch]] = defaultdict(list)
@@ -110,9 +106,7 @@ class PlainAudit:
             "second": pa.array(
                 [client.second * 1_000_000 for client in closed], pa.timestamp("us", tz="UTC")
             ),
-            "points": pa.array(
-                [[encoded_points(points)] for points in closed.values()], pa.list_(pa.binary())
-            ),
+            "points": pa.array([[packed_bytes(points)] for points in closed.values()], pa.list_(pa.binary())),
         }
         self._write("usage", usage_batch(pa.RecordBatch.from_pydict(seconds), self._settings.cluster_id))
         self._write("decisions", self._decided(by_bucket))

@@ -16,7 +16,8 @@ from kquota_spark.model.points import CONTROLLER_ID, PointKind
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.request_coverage import request_coverage
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.pipeline.charges import decoded_points, to_charged
+from kquota_spark.pipeline.charges import to_charged
+from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.schema.tables import REQUESTS
 from tests.support.spark.queries import WITHIN_S, change, rows_of, settings_at, start_log, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
@@ -51,7 +52,7 @@ def charged(
         write_table(Path(settings.tables), name)
     rows = [tuple(row.get(name) for name in REQUESTS.names) for row in lines]
     found = to_charged(spark.createDataFrame(rows, REQUESTS.ddl), KnownLoader(settings)).collect()
-    points = ((row, decoded_points(row.points) if row.points else [()]) for row in found)
+    points = ((row, points_of(row.points) if row.points else [()]) for row in found)
     return sorted(
         (row.user, row.quota_type, row.broker_id, *point[2:]) for row, of_row in points for point in of_row
     )

@@ -15,6 +15,7 @@ from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.known import BrokerWindows, Known
+from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.pipeline.sent import manager_of, received
 from kquota_spark.schema.tables import USAGE
 from tests.support.tables.table_rows import T0_MS, usage
@@ -87,8 +88,10 @@ def governed_by(knows: Known, rows: Iterable[dict[str, Any]]) -> list[tuple[Aske
             (sent.valid_from_ms, sent.valid_to_ms),
             sent.has_request_quota,
         )
-        for record_time_ms in sent.points[0]:
-            found.append(((manager.quota_type.value, sent.user, sent.client_id, record_time_ms), answer))
+        for point in points_of(sent.points):
+            found.append(
+                ((manager.quota_type.value, sent.user, sent.client_id, point.record_time_ms), answer)
+            )
     return sorted(found, key=lambda each: each[0])
 
 

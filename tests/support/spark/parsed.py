@@ -14,5 +14,5 @@ def parsed_rows(source: DataFrame, settings: IngestSettings) -> list[dict[str, A
     """In the order of their offsets."""
     reader = MessageReader(settings)
     batches = to_messages(source, settings).toArrow().to_batches()
-    rows = [row for batch in batches if batch.num_rows for row in parsed(batch, reader)[1].to_pylist()]
+    rows = [row for batch in batches if batch.num_rows for row in parsed(batch, reader).to_pylist()]
     return sorted(rows, key=lambda row: row["kafka_offset"])

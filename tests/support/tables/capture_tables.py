@@ -102,7 +102,7 @@ def write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int
         }
     )
     settings = IngestSettings("test", "UTC", 60_000, 30_000, 4_096)
-    write_table(root, "requests", *parsed(batch, MessageReader(settings))[1].to_pylist())
+    write_table(root, "requests", *parsed(batch, MessageReader(settings)).to_pylist())
 
 
 def _time(time_ms: int) -> dict[str, Any]:

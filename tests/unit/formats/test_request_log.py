@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import zlib
 
 import pytest
 
@@ -272,7 +271,3 @@ def test_a_null_record_set_is_empty() -> None:
 @pytest.mark.parametrize("after", [b"", b" (kafka.request.logger)", b" (a.b) ", b"\t(x$Y)\r"])
 def test_what_may_stand_after_a_request(after: bytes) -> None:
     assert PARSER.parse(PRODUCE_V9[: PRODUCE_V9.rindex(b"}") + 1] + after) == PRODUCE
-
-
-def test_the_connection_hash() -> None:
-    assert PARSER.parse(PRODUCE_V9).connection_hash == zlib.crc32(b"10.0.0.11:9093-10.0.7.31:51514-27")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from kquota_spark.model.entities import DEFAULT
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.points import Point
@@ -191,13 +189,8 @@ def test_what_a_poll_found_is_sure_from_that_poll_on() -> None:
     ]
 
 
-@pytest.mark.parametrize(("quota_type", "network_us"), [("produce", 0), ("request", 77)])
-def test_points_come_to_the_judge_as_they_were(quota_type: str, network_us: int) -> None:
+def test_points_come_to_the_judge_as_they_were() -> None:
     given = [Point(T0_MS + n, T0_MS + n + 1, 2**32 - n, n, 2**40 + n, 30 + n, 4, 77 + n) for n in range(2)]
-    row = {**asked(T0_MS, quota_type=quota_type), "points": [point._asdict() for point in given]}
+    row = {**asked(T0_MS), "points": [point._asdict() for point in given]}
     [sent] = governed_batch(usage_batch([row]), known(RuleGovernor(RuleBook()))).to_pylist()
-    # Only of a request quota is the time on network threads of use, so only there it travels.
-    expected = [
-        point._replace(network_time_us=network_us and network_us + n) for n, point in enumerate(given)
-    ]
-    assert stretch_of(received(sent["sent"])).points == expected
+    assert stretch_of(received(sent["sent"])).points == given

@@ -15,6 +15,7 @@ from kquota_spark.model.quota_callback import CallbackError, QuotaCallback, Topi
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.pipeline.govern import governed_batch
+from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.pipeline.sent import manager_of, received
 from tests.support.pipeline.governed_requests import asked, known, usage_batch
 from tests.support.spark.broken_callback import Broken
@@ -81,7 +82,7 @@ def test_groups_share_buckets_that_move_with_the_leaders() -> None:
             row["manager"].quota_type.value,
             row["bucket"],
             row["sent"].limit_per_s,
-            [time_ms - T0_MS for time_ms in row["sent"].points[0]],
+            [point.record_time_ms - T0_MS for point in points_of(row["sent"].points)],
             row["sent"].rule,
         )
         for row in found

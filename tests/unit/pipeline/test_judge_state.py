@@ -21,6 +21,7 @@ from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
 from kquota_spark.pipeline.manager_judge import ManagerJudge
 from kquota_spark.pipeline.sent import Sent
 from tests.support.chance import drawn
+from tests.support.pipeline.packed import packed_bytes
 from tests.support.places import DATA
 from tests.support.tables.table_rows import T0_MS
 
@@ -47,14 +48,12 @@ def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
 def _sent(chance: random.Random, second_ms: int, rate_config: str | None = None) -> Sent:
     moments = sorted(chance.randrange(1_000) for _ in range(chance.randrange(1, 6)))
     points = [
-        (second_ms + moment, 0, chance.randrange(2**32), index, chance.randrange(2**31), 0, 0)
+        (second_ms + moment, 0, chance.randrange(2**32), index, chance.randrange(2**31), 0, 0, 0)
         for index, moment in enumerate(moments)
     ]
     limit = chance.choice([None, 0.0, 700.0])
-    columns = [list(column) for column in zip(*points, strict=True)]
-    return Sent(
-        second_ms, "alice", "etl", 0, None, False, columns, limit_per_s=limit, rate_config=rate_config
-    )
+    data = packed_bytes(points)
+    return Sent(second_ms, "alice", "etl", 0, None, False, data, limit_per_s=limit, rate_config=rate_config)
 
 
 def test_the_state_of_every_quota_type_goes_on_second_by_second() -> None:

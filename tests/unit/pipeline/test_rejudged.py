@@ -14,6 +14,7 @@ from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.rejudge import Reach, rejudged
 from kquota_spark.pipeline.sent import Sent, stretch_of
 from tests.support.chance import drawn
+from tests.support.pipeline.packed import packed_bytes
 from tests.support.tables.table_rows import T0_MS
 
 MINUTE_MS = 60_000
@@ -22,10 +23,12 @@ MINUTE_MS = 60_000
 def _second(chance: random.Random, start_ms: int) -> Sent:
     times = sorted(chance.randrange(start_ms, start_ms + 1_000) for _ in range(chance.choice([1, 2, 5])))
     points = [
-        [time_ms, time_ms + 1, 7, index, chance.randrange(900), 0, 0] for index, time_ms in enumerate(times)
+        [time_ms, time_ms + 1, 7, index, chance.randrange(900), 0, 0, 0]
+        for index, time_ms in enumerate(times)
     ]
-    columns = [list(column) for column in zip(*points, strict=True)]
-    return Sent(start_ms, "alice", "etl", 0, None, False, columns, None, "users/alice", 1, 3, 1000.0, 2**60)
+    return Sent(
+        start_ms, "alice", "etl", 0, None, False, packed_bytes(points), "users/alice", 1, 3, 1000.0, 2**60
+    )
 
 
 def _traffic(chance: random.Random, busy: float, seconds: int) -> list[Sent]:

@@ -1,0 +1,59 @@
+"""Points as bytes: eight numbers of 64 bits each, little-endian, in the order of `Point`.
+
+Rows of bytes pass Spark and its state unread. Workers see them as one matrix of a whole batch, a row a point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from struct import iter_unpack
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kquota_spark.model.points import Point
+
+Matrix = npt.NDArray[np.int64]
+"""A row a point, a column a field."""
+
+_WIDTH = len(Point._fields)
+_POINT_BYTES = 8 * _WIDTH
+_FORMAT = f"<{_WIDTH}q"
+_NUMBER = np.dtype("<i8")
+_point = partial(tuple.__new__, Point)
+
+
+def from_columns(columns: Sequence[Any]) -> Matrix:
+    """A matrix from Arrow arrays of whole numbers, one a field."""
+    matrix = np.empty((len(columns[0]), _WIDTH), _NUMBER)
+    for place, column in enumerate(columns):
+        matrix[:, place] = column
+    return matrix
+
+
+def packed(matrix: Matrix, offsets: Any) -> Any:
+    """An Arrow array of bytes.
+
+    Args:
+        matrix: the points.
+        offsets: Arrow array of where each value begins, and the last ends, in points; the first is 0.
+    """
+    starts: Any = (np.asarray(offsets) * _POINT_BYTES).astype(np.int32)
+    data: Any = matrix
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, *map(pa.py_buffer, (starts, data))])
+
+
+def unpacked(values: Any) -> tuple[Matrix, npt.NDArray[np.int64]]:
+    """The points of an Arrow array of bytes without nulls, and how many each value has."""
+    _, starts, data = values.buffers()
+    bounds = np.frombuffer(starts, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    numbers = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]].view(_NUMBER)
+    return numbers.reshape(-1, _WIDTH), np.diff(bounds) // _POINT_BYTES
+
+
+def points_of(data: bytes) -> list[Point]:
+    """The points of one value."""
+    return list(map(_point, iter_unpack(_FORMAT, data)))
