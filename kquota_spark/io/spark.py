@@ -67,7 +67,7 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
         # Asked once a value in uncompiled code; the default is worked out from the environment each time.
         .config("spark.sql.types.framework.enabled", "false")
         # The default sorts all rows of a task as soon as it has seen 128 groups.
-        .config("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "50000")
+        .config("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "250000")
         # The default, INT96, is slow to read and foreign to other readers.
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         # The default of 50 makes every micro-batch of a small table 2 s longer.

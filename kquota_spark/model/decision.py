@@ -113,24 +113,23 @@ def _decision(
     """Sums over the second; rate, limit and rule are those of the request furthest above (or below) its limit."""
     decision = Decision(second_ms)
     worst, worst_share, worst_rate = 0, -1.0, -1.0
-    add = decision.agreement.add
-    for place, verdict in enumerate(judged):
-        point, governing, rate, _, throttle_ms, _, _, _ = verdict
-        if throttle_ms > 0:
+    for place, (point, governing, rate, _, throttle_ms, _, _, _) in enumerate(judged):
+        if throttle_ms:
             decision.throttled_requests += 1
             decision.total_throttle_ms += throttle_ms
             decision.throttle_ms = max(decision.throttle_ms, throttle_ms)
-        if point.observed_throttle_ms > 0:
+        observed_ms = point[5]
+        if observed_ms:
             decision.observed_throttled_requests += 1
-            decision.observed_throttle_ms = max(decision.observed_throttle_ms, point.observed_throttle_ms)
-        limit = governing.limit_per_s
+            decision.observed_throttle_ms = max(decision.observed_throttle_ms, observed_ms)
+        limit = governing[0]
         share = rate / limit if limit else 0.0
         if share > worst_share or (share == worst_share and rate > worst_rate):
             worst, worst_share, worst_rate = place, share, rate
-        add(verdict)
+    decision.agreement.add_all(judged)
     top, stretch = judged[worst], of_second[indexes[worst]]
     decision.requests = len(judged)
-    decision.amount = sum(verdict.point.amount for verdict in judged)
+    decision.amount = sum(verdict[0][4] for verdict in judged)
     decision.rate_per_s, decision.rate_at_most_per_s = top.rate_per_s, top.rate_at_most_per_s
     decision.limit_per_s = top.governing.limit_per_s
     if decision.limit_per_s:
