@@ -13,7 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.client_properties import java_options
 from kquota_spark.io.kafka import admin_client, asked_topics
-from kquota_spark.store.storage import hadoop_options
+from kquota_spark.store.storage import hadoop_options, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +25,9 @@ _NEEDED_CLASSES = {
 }
 Offsets = Mapping[str, Mapping[str, int]]
 _NONE: Offsets = MappingProxyType({})
+_LOCAL_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -43,6 +46,9 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
     for name, value in hadoop_options(settings).items():
         builder = builder.config(f"spark.hadoop.{name}", value)
+    if local_path(settings.checkpoints) is not None:
+        # The default starts ten processes (chmod, readlink) for each small file of a checkpoint on a local disk.
+        builder = builder.config("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_CHECKPOINTS)
     session = (
         builder.config("spark.log.level", "ERROR")
         .config("spark.ui.showConsoleProgress", "false")
