@@ -175,11 +175,12 @@ class _Seen:
         self.counts["unreadable"] += kinds["unreadable"]
         self.counts["gaps"] += kinds["gap"]
         self.counts["out_of_time"] += pc.sum(rows["is_out_of_time"]).as_py()
-        in_time = rows.filter(~pc.field("is_out_of_time"))
-        newest_ms = pc.max(in_time["record_time_ms"]).as_py()
+        in_time = pc.invert(rows["is_out_of_time"])
+        newest_ms = pc.max(rows["record_time_ms"].filter(in_time)).as_py()
         if newest_ms is not None:
             self.counts["newest_ms"] = max(newest_ms, self.counts.get("newest_ms", newest_ms))
-        brokers: list[Any] = rows.filter(pc.field("kind") == "request")["broker_id"].unique().to_pylist()
+        is_request: Any = pc.equal(rows["kind"], pa.scalar("request"))
+        brokers: list[Any] = rows["broker_id"].filter(is_request).unique().to_pylist()
         self.brokers.update(brokers)
         self._add_offsets(rows)
 

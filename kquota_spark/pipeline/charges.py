@@ -49,10 +49,10 @@ _HELD = [
 ]
 _ROWS_AT_ONCE = 20_000
 _MOST_LINES = 250_000
+_OF_KIND = ("kind", "is_out_of_time")
 _NEEDED = (
-    "kind", "is_out_of_time", "kafka_offset", *CLIENT_KEYS, "record_time_ms", "log_time_ms", "connection",
-    "correlation_id", "charged_bytes", "observed_throttle_ms", "point_kind", "request_time_percent", "network_time_us",
-    "mutations",
+    *_OF_KIND, "kafka_offset", *CLIENT_KEYS, "record_time_ms", "log_time_ms", "connection", "correlation_id",
+    "charged_bytes", "observed_throttle_ms", "point_kind", "request_time_percent", "network_time_us", "mutations",
 )  # fmt: skip
 _TYPES: dict[str, Any] = {name: _SCHEMA.field(name).type for name in CLIENT_KEYS}
 _Columns = dict[str, Any]
@@ -68,7 +68,7 @@ def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
     Returns:
         A row a charge: `CLIENT_KEYS`, whose broker is that of the bucket, the fields of `Point`, and `kafka_offset`.
     """
-    rows = _in_time(requests, "request")
+    rows = _in_time(requests.select(_NEEDED), "request")
     parts = [_bandwidth(rows.filter(rows["quota_type"].is_valid()))]
     if coverage != RequestCoverage():
         parts.append(_thread_time(rows, coverage))
@@ -180,7 +180,7 @@ class Charges:
         """Take rows of `requests`."""
         self._lines += requests.num_rows
         self._charges.append(charges_of(requests, self._coverage))
-        beats = _in_time(requests, "heartbeat").select(["broker_id", "record_time_ms"])
+        beats = _in_time(requests.select([*_OF_KIND, "broker_id", "record_time_ms"]), "heartbeat")
         self._beats.append(pa.Table.from_batches([beats]))
 
     def batches(self) -> Iterator[pa.RecordBatch]:

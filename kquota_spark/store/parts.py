@@ -59,7 +59,8 @@ class PartWriter:
         dates = rows.column(_PARTITION)
         days: list[Any] = pc.unique(dates).to_pylist()
         for day in days:
-            of_day = rows.filter(pc.equal(dates, pa.scalar(day))).select(self._schema.names)
+            of_day = rows if len(days) == 1 else rows.filter(pc.equal(dates, pa.scalar(day)))
+            of_day = of_day.select(self._schema.names)
             waiting = self._waiting.setdefault(day, [])
             waiting.append(of_day)
             if sum(batch.num_rows for batch in waiting) >= _ROWS_AT_ONCE:
