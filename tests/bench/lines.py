@@ -104,9 +104,9 @@ class Population(NamedTuple):
         Args:
             count: of the lines; a multiple of 20, and of 2,000 if they are skewed.
         """
-        cold = count * _COLD_OF_100 // 100 if self.is_skewed else count
-        if cold % 20:
+        if count % (2_000 if self.is_skewed else 20):
             raise ValueError(f"{count} lines are not whole rounds of all shapes")
+        cold = count * _COLD_OF_100 // 100 if self.is_skewed else count
         found = {quota_type: cold // 20 * of_20 for quota_type, of_20 in COUNTED_OF_20.items()}
         return {**found, "produce": found["produce"] + count - cold}
 

@@ -55,7 +55,7 @@ class Load:
                 beats += 1
                 self._beat(now_ms())
             self._producer.poll(0)
-        self._producer.flush()
+        self._producer.close()
 
     def _beat(self, time_ms: int) -> None:
         text = f'{{"kquota_heartbeat":{{"time_ms":{time_ms},"is_end":false}}}}'.encode()

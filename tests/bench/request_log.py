@@ -13,13 +13,12 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
 
-from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.cluster import Broker, Cluster
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.kafka_python import kafka_admin
 from tests.bench.job import bench_place
@@ -38,7 +37,6 @@ _VALUE = b"x" * 200
 _TICK_S = 0.002
 _DRAIN_S = 0.1
 _STATISTICS_MS = 200
-_SETTINGS = BrokerSettings(request_log_bytes=100_000_000, request_log_files=2)
 _COLUMNS = {
     "logger": "`kafka.request.logger`",
     "requests_per_s": "requests per second",
@@ -46,8 +44,10 @@ _COLUMNS = {
     "cpu_us_per_request": "CPU per request, us (range)",
     "ack_p50_ms": "ack p50, ms (range)",
     "ack_p99_ms": "ack p99, ms (range)",
+    "log_kb_per_s": "request log, kB/s",
 }
-_FIGURES = tuple(_COLUMNS)[1:]
+_PRICE = ("cores", "cpu_us_per_request", "ack_p50_ms", "ack_p99_ms")
+_OFF_ON = ("WARN", "DEBUG")
 
 
 class Requests:
@@ -107,7 +107,7 @@ class Traffic:
                 self._producer.produce(_TOPIC, _VALUE, partition=partition, on_delivery=self._acknowledged)
                 sent += 1
             self._producer.poll(_TICK_S)
-        self._producer.flush()
+        self._producer.close()
 
     def _acknowledged(self, error: object, message: Message) -> None:
         latency_s = message.latency()
@@ -130,48 +130,56 @@ class Round(NamedTuple):
     cpu_us_per_request: float
     ack_p50_ms: float
     ack_p99_ms: float
+    log_kb_per_s: float
 
 
 def main() -> int:
     """Print the figures."""
     rounds = defaultdict[str, list[Round]](list)
-    with Report("request_log", _COLUMNS) as report, bench_place(_SETTINGS) as place:
+    with Report("request_log", _COLUMNS) as report, bench_place() as place:
         create_topics(place.cluster, {_TOPIC: _PARTITIONS})
         with Traffic(place.cluster) as traffic:
             say(f"warming up for {WARM_UP_S:.0f} s")
             time.sleep(WARM_UP_S)
             for number in range(_ROUNDS):
-                for level in ("WARN", "DEBUG"):
+                # The order changes from round to round, so that a slow drift hits both levels alike.
+                for level in _OFF_ON[:: -1 if number % 2 else 1]:
                     _set_logger(place.cluster, level)
-                    rounds[level].append(_round(traffic, place.cluster.brokers[0].pid))
+                    rounds[level].append(_round(traffic, place.cluster.brokers[0]))
                     say(f"round {number + 1} of {_ROUNDS}, {level}: {rounds[level][-1].cores:.2f} cores")
-        for level in ("WARN", "DEBUG"):
-            report.add({"logger": level, **_spreads(rounds[level])})
+        for level in _OFF_ON:
+            report.add({"logger": level, **_spreads(rounds[level], Round._fields)})
         price = [
             Round(*(on - off for on, off in zip(*pair, strict=True)))
             for pair in zip(rounds["DEBUG"], rounds["WARN"], strict=True)
         ]
-        report.add({"logger": "difference of the rounds, pair by pair", **_spreads(price)})
+        report.add({"logger": "difference, round by round", **_spreads(price, _PRICE)})
     return 0
 
 
-def _spreads(rounds: list[Round]) -> Mapping[str, Cell]:
-    return {name: spread([getattr(each, name) for each in rounds]) for name in _FIGURES}
+def _spreads(rounds: Sequence[Round], names: Iterable[str]) -> Mapping[str, Cell]:
+    return {name: spread([getattr(each, name) for each in rounds]) for name in names}
 
 
-def _round(traffic: Traffic, pid: int) -> Round:
+def _round(traffic: Traffic, broker: Broker) -> Round:
+    def now() -> tuple[float, float, int, int]:
+        log_bytes = broker.request_log.stat().st_size
+        return time.monotonic(), process_cpu_s(broker.pid), traffic.requests.total, log_bytes
+
     time.sleep(_SETTLE_S)
-    began_s, cpu_s, requests, acks = (
-        time.monotonic(), process_cpu_s(pid), traffic.requests.total, len(traffic.acks_ms)
-    )  # fmt: skip
+    before, acks = now(), len(traffic.acks_ms)
     time.sleep(ROUND_S)
-    elapsed_s, cpu_s = time.monotonic() - began_s, process_cpu_s(pid) - cpu_s
-    requests, acks_ms = traffic.requests.total - requests, traffic.acks_ms[acks:]
+    elapsed_s, cpu_s, requests, log_bytes = (new - old for new, old in zip(now(), before, strict=True))
+    acks_ms = traffic.acks_ms[acks:]
     if not requests or not acks_ms:
         raise SystemExit("the broker has answered no request")
-    micros = cpu_s / requests * 1e6
     return Round(
-        requests / elapsed_s, cpu_s / elapsed_s, micros, percentile(acks_ms, 50), percentile(acks_ms, 99)
+        requests_per_s=requests / elapsed_s,
+        cores=cpu_s / elapsed_s,
+        cpu_us_per_request=cpu_s / requests * 1e6,
+        ack_p50_ms=percentile(acks_ms, 50),
+        ack_p99_ms=percentile(acks_ms, 99),
+        log_kb_per_s=log_bytes / elapsed_s / 1_000,
     )
 
 
