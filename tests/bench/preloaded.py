@@ -21,7 +21,7 @@ from kquota_spark.embedded.cluster import Cluster
 from tests.bench.job import ALL_REQUESTS, MASTER, Place, configure, end_of_log, running, spark_submit
 from tests.bench.lines import EVEN, QUOTAS, Line, Population, closing_heartbeats, lines
 from tests.bench.processes import Kind, PeakMemory
-from tests.bench.reconcile import last_commit_s, problems, requests_decided
+from tests.bench.reconcile import DecidedRequests, last_commit_s, problems
 from tests.bench.report import Spread, say, spread
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
@@ -79,9 +79,10 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
     rates, loaded, expected = list[float](), size.warm_up, case.population.expected
     command = spark_submit("jobs/audit.py", place.config, case.master)
     log = place.root / "job.log"
+    decided = DecidedRequests(place.tables)
     with running(command, log) as job, PeakMemory(job.pid) as memory:
         say(f"{case.name}: the job warms up on {size.warm_up:,} lines")
-        _wait(job, place, sum(expected(loaded).values()))
+        _wait(job, place, decided, sum(expected(loaded).values()))
         for number in range(1, ROUNDS + 1):
             os.killpg(job.pid, signal.SIGSTOP)
             more = lines(range(loaded, loaded + size.lines), number * _GAP_MS, population=case.population)
@@ -89,7 +90,7 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
             _load(place, chain(more, closing_heartbeats(loaded, number * _GAP_MS)))
             started_s = time.time()
             os.killpg(job.pid, signal.SIGCONT)
-            _wait(job, place, sum(expected(loaded).values()))
+            _wait(job, place, decided, sum(expected(loaded).values()))
             rates.append(size.lines / (last_commit_s(place.tables / "decisions") - started_s))
             say(f"{case.name}: round {number} of {ROUNDS}, {rates[-1]:,.0f} lines/s")
     found = problems(place.tables, loaded, expected(loaded), are_all_requests=case.tables == ALL_REQUESTS)
@@ -123,10 +124,10 @@ def _producer(cluster: Cluster) -> Producer:
     )
 
 
-def _wait(job: subprocess.Popen[bytes], place: Place, requests: int) -> None:
+def _wait(job: subprocess.Popen[bytes], place: Place, decided: DecidedRequests, requests: int) -> None:
     """Until so many requests are in `decisions`."""
     give_up_s = time.monotonic() + _WITHIN_S
-    while requests_decided(place.tables) < requests:
+    while decided.count() < requests:
         if job.poll() is not None or time.monotonic() > give_up_s:
             say(end_of_log(place))
             raise SystemExit(f"the job has ended, or has not come to {requests:,} requests in {_WITHIN_S} s")

@@ -5,7 +5,7 @@ nothing else. The plain process is the same audit without Spark. A figure counts
 input, line for line and byte for byte.
 
 BENCH_LINES and BENCH_WARM_UP set the size, BENCH_ROUNDS the repetitions, BENCH_MASTER the master of Spark. BENCH_TABLES
-names the configurations of the audit: `all`, `throttled` or `all,throttled`.
+names what the table `requests` of the audit keeps: `all`, `throttled` or both, `all,throttled`.
 """
 
 from __future__ import annotations

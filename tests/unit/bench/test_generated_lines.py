@@ -64,7 +64,8 @@ def test_lines_that_are_not_whole_rounds_are_refused() -> None:
 def test_there_are_so_many_rules_and_they_name_identities(count: int) -> None:
     population = Population(1_000, 1_000)
     changes = parse_quotas(quota_rules(count, population)).changes
-    named = {(str(change.entity.user), str(change.entity.client_id)) for change in changes}
+    named = {str(change.entity) for change in changes}
     assert len(changes) == count
     assert len(named) == count - 1  # both defaults are of one entity
-    assert {population.names(identity) for identity in range(min(count - 2, 1_000))} <= named
+    sending = map(population.names, range(min(count - 2, population.identities)))
+    assert {f"users/{user}/clients/{client}" for user, client in sending} <= named
