@@ -1,4 +1,4 @@
-"""`python -m tests.bench.growth`: how throughput and memory change with client ids, rules and skew. 17 minutes.
+"""`python -m tests.bench.growth`: how throughput and memory change with client ids, rules and skew. 15 minutes.
 
 Each case is a fresh job with a warm-up. Every identity has a client id and a bucket of its own on each broker, from two
 default rules; the other rules name one identity each. GROWTH_LINES and GROWTH_WARM_UP set the size.

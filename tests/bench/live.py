@@ -1,4 +1,4 @@
-"""`python -m tests.bench.live`: latency, cores and first decision of a job beside a load as it comes. 29 minutes.
+"""`python -m tests.bench.live`: latency, cores and first decision of a job beside a load as it comes. 26 minutes.
 
 Each case is a fresh job. It is measured in three windows, `LIVE_SETTLED_S` seconds after its first decision. Idle jobs
 get one line per second and are measured five minutes (`LIVE_IDLE_S`) after their first decision.
@@ -22,7 +22,7 @@ from tests.bench.report import Cell, Report, Spread, percentile, say, spread
 SETTLED_S = float(os.environ.get("LIVE_SETTLED_S", "40"))
 """After the first decision, until the JVM has compiled the code that runs."""
 IDLE_S = float(os.environ.get("LIVE_IDLE_S", "300"))
-WINDOW_S = float(os.environ.get("LIVE_WINDOW_S", "25"))
+WINDOW_S = float(os.environ.get("LIVE_WINDOW_S", "20"))
 _WINDOWS = 3
 _FIRST_WITHIN_S = 300
 _QUICK, _DEFAULTS = "trigger: 1 s, allowed_lateness: 2 s", ""

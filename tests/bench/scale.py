@@ -1,4 +1,4 @@
-"""`python -m tests.bench.scale`: lines per second on one and on two executors of one core each. 8 minutes.
+"""`python -m tests.bench.scale`: lines per second on one and on two executors of one core each. 7 minutes.
 
 The executors are JVMs of their own (`local-cluster`); driver, executors and the broker share the machine. On a machine
 with two cores the second executor therefore adds less than a core.

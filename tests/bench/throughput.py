@@ -1,4 +1,4 @@
-"""`python -m tests.bench.throughput`: lines per second of the whole audit, a floor and a plain process. 15 minutes.
+"""`python -m tests.bench.throughput`: lines per second of the whole audit, a floor and a plain process. 12 minutes.
 
 All three work on the same topic in the same run, three times each. The floor reads and parses the topic and does
 nothing else. The plain process is the same audit without Spark. A figure counts only when `decisions` adds up to the
