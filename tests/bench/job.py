@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,10 @@ quotas: {{source: file, file: {root}/quotas.yaml}}
 stream: {{{stream}}}
 """
 _ROOT = Path(__file__).parents[2]
+
+
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 class Place(NamedTuple):
@@ -65,7 +70,8 @@ class Place(NamedTuple):
 
 @contextmanager
 def bench_place(settings: BrokerSettings | None = None) -> Iterator[Place]:
-    """A cluster of one broker and an empty folder; nothing of them is left after the block."""
+    """A cluster of one broker and an empty folder; nothing of them is left after the block, or after SIGTERM."""
+    signal.signal(signal.SIGTERM, _end)
     with tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
         root = Path(name)
         os.environ["SPARK_HOME"] = str(linked_spark_home(root / "spark"))
