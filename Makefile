@@ -38,9 +38,8 @@ lint: setup ## ruff: style and format
 types: setup ## mypy, strict
 	@$(BIN)/mypy
 
-bench: setup ## lines per second of the whole audit, first answers of the reading commands (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
+bench: setup ## tables of throughput, scale, growth, latency and more, in about 70 minutes (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
-	@$(BIN)/python -m tests.bench.reading
 
 clean: ## remove what was built or run here (.kquota too); .venv and the jars of all checkouts stay
 	@if [ -x $(BIN)/kquota ] && [ -f .kquota/cluster/cluster.json ]; then $(BIN)/kquota cluster down; fi

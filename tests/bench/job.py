@@ -1,4 +1,4 @@
-"""The job as a process, as the benchmarks run it."""
+"""The job as a process, as the benchmarks run it, and the cluster whose topic it reads."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from kquota_spark.embedded.cluster import Cluster
-from tests.bench.lines import QUOTAS
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.spark_home import linked_spark_home
+from kquota_spark.embedded.topics import create_topics
+from tests.bench.lines import BROKERS, QUOTAS
+from tests.bench.processes import end_session
 
 MASTER = os.environ.get("BENCH_MASTER", "")
 """Instead of conf/spark-defaults.conf's, e.g. local-cluster[2,1,2048]: two executors in processes of their own."""
-TOPIC = "kquota.bench"
+ALL_REQUESTS = "{root}/tables"
+THROTTLED_REQUESTS = "{{location: {root}/tables, requests: throttled}}"
+"""Sections `tables` of the configuration: `requests` keeps every line, or those of throttled requests."""
 _CONFIG = """\
 cluster_id: bench
-tables: {root}/tables
+tables: {tables}
 checkpoints: {root}/checkpoints
 kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
 quotas: {{source: file, file: {root}/quotas.yaml}}
@@ -28,19 +36,74 @@ stream: {{{stream}}}
 _ROOT = Path(__file__).parents[2]
 
 
-def configured(root: Path, cluster: Cluster, stream: str) -> Path:
-    """Write the settings of a job with this section `stream`, and its quotas."""
-    config = root / "kquota.yaml"
-    text = _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, stream=stream)
-    config.write_text(text, encoding="utf-8")
-    (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
-    return config
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
-def spark_submit(script: str, config: Path) -> list[str]:
+class Place(NamedTuple):
+    """Where one case runs: a cluster, a folder for its files, and a topic that is named after the folder."""
+
+    cluster: Cluster
+    root: Path
+
+    @property
+    def topic(self) -> str:
+        """The topic of request-log lines."""
+        return f"kquota.{self.root.name}"
+
+    @property
+    def config(self) -> Path:
+        """The settings of its job."""
+        return self.root / "kquota.yaml"
+
+    @property
+    def tables(self) -> Path:
+        """Where its job writes."""
+        return self.root / "tables"
+
+    def case(self, name: str) -> Place:
+        """A new place for one more case on the same cluster."""
+        root = self.root / name
+        root.mkdir()
+        return Place(self.cluster, root)
+
+
+@contextmanager
+def bench_place(settings: BrokerSettings | None = None) -> Iterator[Place]:
+    """A cluster of one broker and an empty folder; nothing of them is left after the block, or after SIGTERM."""
+    signal.signal(signal.SIGTERM, _end)
+    with tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
+        root = Path(name)
+        os.environ["SPARK_HOME"] = str(linked_spark_home(root / "spark"))
+        with embedded_cluster(root / "cluster", settings=settings) as cluster:
+            yield Place(cluster, root)
+
+
+def configure(place: Place, stream: str, quotas: str = QUOTAS, tables: str = ALL_REQUESTS) -> None:
+    """Make the topic, and write the settings and the quotas of a job.
+
+    Args:
+        place: where.
+        stream: the section `stream`, e.g. `trigger: 1 s`; empty for the defaults.
+        quotas: text of the quotas file.
+        tables: the section `tables`, with `{root}` for the folder.
+    """
+    create_topics(place.cluster, {place.topic: BROKERS})
+    text = _CONFIG.format(
+        root=place.root,
+        tables=tables.format(root=place.root),
+        bootstrap=place.cluster.bootstrap_servers,
+        topic=place.topic,
+        stream=stream,
+    )
+    place.config.write_text(text, encoding="utf-8")
+    (place.root / "quotas.yaml").write_text(quotas, encoding="utf-8")
+
+
+def spark_submit(script: str, config: Path, master: str = MASTER) -> list[str]:
     """The command line of a script of this repository."""
     command = Path(sys.executable).with_name("spark-submit")
-    return [str(command), *(_on_master(MASTER) if MASTER else ()), script, "--config", str(config)]
+    return [str(command), *(_on_master(master) if master else ()), script, "--config", str(config)]
 
 
 def _on_master(master: str) -> list[str]:
@@ -63,7 +126,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The job as a process group of its own; ended and waited for."""
+    """The job as a session of its own; ended with all its processes, and waited for."""
     with log.open("wb") as out:
         job = subprocess.Popen(
             command, cwd=_ROOT, env=environment(), stdout=out, stderr=out, start_new_session=True
@@ -71,6 +134,10 @@ def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byte
         try:
             yield job
         finally:
-            os.killpg(job.pid, signal.SIGCONT)
-            os.killpg(job.pid, signal.SIGKILL)
+            end_session(job.pid)
             job.wait()
+
+
+def end_of_log(place: Place) -> str:
+    """The last lines that the job printed."""
+    return (place.root / "job.log").read_text(encoding="utf-8", errors="replace")[-4_000:]

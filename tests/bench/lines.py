@@ -1,7 +1,7 @@
-"""Request-log lines of the shapes that real brokers write, for 1,000 identities on 4 brokers.
+"""Request-log lines of the shapes that real brokers write, for 1,000 identities on 4 brokers unless asked otherwise.
 
-Deterministic: line i is the same in every run. Shapes are those of the captures in the tests' data: PRODUCE
-v9 and v11, FETCH v12 and v17, a METADATA request and a follower's fetch among them.
+Deterministic: line i of a population is the same in every run. Shapes are those of the captures in the tests' data:
+PRODUCE v9 and v11, FETCH v12 and v17, a METADATA request and a follower's fetch among them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from functools import cache
 from typing import NamedTuple
 
 BROKERS = 4
-IDENTITIES = 1_000
-PRODUCERS = 550
 START_MS = 1_795_239_600_000  # 2026-11-21 05:40:00 UTC
 LINES_PER_S = 30_000
 """Rate of the log's own clock: the load that the audit is to keep up with."""
@@ -21,7 +19,7 @@ LINES_PER_S = 30_000
 _TAIL = (
     '"connection":"10.0.0.{broker}:9092-10.1.{host}:{port}-{identity}","totalTimeMs":5.112,'
     '"requestQueueTimeMs":0.061,"localTimeMs":1.204,"remoteTimeMs":{remote},"throttleTimeMs":0,'
-    '"responseQueueTimeMs":0.05,"sendTimeMs":0.096,"securityProtocol":"SASL_SSL","principal":"User:user-{user}",'
+    '"responseQueueTimeMs":0.05,"sendTimeMs":0.096,"securityProtocol":"SASL_SSL","principal":"User:{user}",'
     '"listener":"SASL_SSL","clientInformation":{{"softwareName":"apache-kafka-java","softwareVersion":"3.9.1"}}}}'
     " (kafka.request.logger)"
 )
@@ -67,6 +65,8 @@ _SHAPES = (
     (3, "METADATA", 12, _METADATA, ""),
 )
 COUNTED_OF_20 = {"produce": 10, "fetch": 8}
+_COLD_OF_100 = 1
+"""Of a skewed population: lines that are not those of the hot bucket."""
 
 
 class Line(NamedTuple):
@@ -76,15 +76,53 @@ class Line(NamedTuple):
     text: bytes
 
 
-def lines(indexes: range, delay_ms: int = 0, lines_per_s: int = LINES_PER_S) -> Iterator[Line]:
+class Population(NamedTuple):
+    """The clients that the lines are of.
+
+    Attributes:
+        identities: pairs of a user and a client id; 55 % of them produce, the others fetch.
+        client_ids: how many different client ids they have, a multiple of ten. Ten identities share a user.
+        is_skewed: whether 99 of 100 lines are produce requests of the first identity on broker 1: one bucket.
+    """
+
+    identities: int = 1_000
+    client_ids: int = 100
+    is_skewed: bool = False
+
+    @property
+    def producers(self) -> int:
+        """How many of the identities produce; they come first."""
+        return self.identities * 55 // 100
+
+    def names(self, identity: int) -> tuple[str, str]:
+        """User and client id."""
+        return f"user-{identity // 10}", f"app-{identity % self.client_ids}"
+
+    def expected(self, count: int) -> dict[str, int]:
+        """How many of the first lines a bandwidth quota counts, by quota type.
+
+        Args:
+            count: of the lines; a multiple of 20, and of 2,000 if they are skewed.
+        """
+        if count % (2_000 if self.is_skewed else 20):
+            raise ValueError(f"{count} lines are not whole rounds of all shapes")
+        cold = count * _COLD_OF_100 // 100 if self.is_skewed else count
+        found = {quota_type: cold // 20 * of_20 for quota_type, of_20 in COUNTED_OF_20.items()}
+        return {**found, "produce": found["produce"] + count - cold}
+
+
+EVEN = Population()
+
+
+def lines(
+    indexes: range, delay_ms: int = 0, lines_per_s: int = LINES_PER_S, population: Population = EVEN
+) -> Iterator[Line]:
     """Some of the lines, in the order of their times, which are `delay_ms` later than they would be."""
     parts = [(key, name, version, _HEAD + body + _TAIL, topic) for key, name, version, body, topic in _SHAPES]
     for index in indexes:
-        # Steps that have no factor in common with 20 and 1,000: every identity gets every shape and broker.
-        key, name, version, template, topic = parts[index * 7 % 20]
-        # A client id is a producer or a consumer, as in the captures.
-        identity = _identity(index, is_producer=key == 0)
-        broker_id = index // 20_000 % BROKERS + 1 if index % 3 == 0 else index % BROKERS + 1
+        shape, identity, broker_id = _drawn(index, population)
+        key, name, version, template, topic = parts[shape]
+        user, client = population.names(identity)
         time_ms = _time_ms(index, delay_ms, lines_per_s)
         text = template.format(
             time=_log_time(time_ms),
@@ -92,14 +130,14 @@ def lines(indexes: range, delay_ms: int = 0, lines_per_s: int = LINES_PER_S) -> 
             name=name,
             version=version,
             correlation=index,
-            client=f"app-{identity % 100}",
+            client=client,
             size=500 + index * 31 % 9_000,
             topic=topic,
             broker=broker_id,
-            host=f"{identity // 250}.{identity % 250}",
-            port=40_000 + identity,
+            host=f"{identity // 250 % 250}.{identity % 250}",
+            port=40_000 + identity % 25_000,
             identity=identity,
-            user=identity // 10,
+            user=user,
             remote=0.5 if key == 0 else 12.25,
         )
         yield Line(broker_id, text.encode())
@@ -116,9 +154,20 @@ def _time_ms(index: int, delay_ms: int, lines_per_s: int) -> int:
     return START_MS + delay_ms + index * 1_000 // lines_per_s
 
 
-def _identity(index: int, *, is_producer: bool) -> int:
-    place = index * 13 // 20
-    return place % PRODUCERS if is_producer else PRODUCERS + place % (IDENTITIES - PRODUCERS)
+def _drawn(index: int, population: Population) -> tuple[int, int, int]:
+    """Shape, identity and broker of a line."""
+    if population.is_skewed:
+        index, hot = divmod(index, 100)
+        if hot >= _COLD_OF_100:
+            return hot % 10, 0, 1
+    # Steps that have no factor in common with 20 and 1,000: every identity gets every shape and broker.
+    shape = index * 7 % 20
+    place, producers = index * 13 // 20, population.producers
+    # A client id is a producer or a consumer, as in the captures.
+    is_producer = _SHAPES[shape][0] == 0
+    identity = place % producers if is_producer else producers + place % (population.identities - producers)
+    broker_id = index // 20_000 % BROKERS + 1 if index % 3 == 0 else index % BROKERS + 1
+    return shape, identity, broker_id
 
 
 def _log_time(time_ms: int) -> str:

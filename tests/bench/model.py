@@ -1,6 +1,8 @@
-"""The pure model on one core, beside `json.loads` of the standard library on the same lines in the same run.
+"""`python -m tests.bench.model`: the pure model on one core, beside `json.loads` on the same lines. 1 minute.
 
-Each figure is the best of several rounds, taken in turns, so that a busy moment of the machine hits all alike.
+The rounds of all figures are taken in turns, so that a busy moment of the machine hits all alike. `replay` is the
+broker's own arithmetic: ring, rate and throttle time. `judge` is what the audit does with a point: the same,
+and whether the verdict is certain.
 """
 
 from __future__ import annotations
@@ -8,8 +10,9 @@ from __future__ import annotations
 import gc
 import json
 import random
+import sys
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from kquota_spark.formats.request_log import RequestLogParser
@@ -17,6 +20,7 @@ from kquota_spark.model.points import Point
 from kquota_spark.model.replay import BucketReplay, Governing
 from kquota_spark.model.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.throttle_time import throttle_time_ms
+from tests.bench.report import Report, Spread, spread
 from tests.support.logs.request_lines import json_bodies, request_lines
 
 _ROUNDS = 5
@@ -26,15 +30,24 @@ _SECONDS = 10
 _BATCH_SECONDS = 10
 _SEED = 11
 
+_JSON_LOADS = "`json.loads` of the standard library, lines"
+_COLUMNS = {"work": "", "per_s": "per second (range)", "to_json_loads": "times `json.loads`"}
+
 Batch = tuple[Sequence[Point], Sequence[Governing]]
 
 
-def model_figures() -> dict[str, float]:
-    """Lines and points a second, and the factors over `json.loads`.
+def main() -> int:
+    """Print the figures."""
+    with Report("model", _COLUMNS) as report:
+        found = _rates()
+        for work, rate in found.items():
+            times = round(rate.median / found[_JSON_LOADS].median, 2)
+            report.add({"work": work, "per_s": rate, "to_json_loads": times})
+    return 0
 
-    The lines are those of real brokers in `tests/data`. `replay` is the broker's own arithmetic: ring, rate
-    and throttle time. `judge` is what the audit does with a point: the same, and whether it is certain.
-    """
+
+def _rates() -> dict[str, Spread]:
+    """Lines and points per second; the lines are those of real brokers in `tests/data`."""
     texts = request_lines()
     bodies = json_bodies(texts)
     parse = RequestLogParser().parse
@@ -42,29 +55,22 @@ def model_figures() -> dict[str, float]:
     hot = [_batches(chance, _POINTS // 100, 100)]
     many = [_batches(chance, _POINTS // _BUCKETS // _SECONDS, _SECONDS) for _ in range(_BUCKETS)]
     work: dict[str, tuple[int, Callable[[], None]]] = {
-        "json_loads_lines_per_s": (len(bodies), lambda: _each(json.loads, bodies)),
-        "parser_lines_per_s": (len(texts), lambda: _each(parse, texts)),
-        "replay_one_bucket_points_per_s": (_POINTS, lambda: _replayed(hot)),
-        "replay_10000_buckets_points_per_s": (_POINTS, lambda: _replayed(many)),
-        "judge_one_bucket_points_per_s": (_POINTS, lambda: _judged(hot)),
-        "judge_10000_buckets_points_per_s": (_POINTS, lambda: _judged(many)),
+        _JSON_LOADS: (len(bodies), lambda: _each(json.loads, bodies)),
+        "the parser, exact bytes included, lines": (len(texts), lambda: _each(parse, texts)),
+        "replay of one hot bucket, points": (_POINTS, lambda: _replayed(hot)),
+        f"replay over {_BUCKETS:,} buckets, points": (_POINTS, lambda: _replayed(many)),
+        "judging of one hot bucket, points": (_POINTS, lambda: _judged(hot)),
+        f"judging over {_BUCKETS:,} buckets, points": (_POINTS, lambda: _judged(many)),
     }
-    best_s = dict.fromkeys(work, float("inf"))
+    seconds = defaultdict[str, list[float]](list)
     gc.disable()
     for _ in range(_ROUNDS):
         for name, (_, call) in work.items():
             started_s = time.perf_counter()
             call()
-            best_s[name] = min(best_s[name], time.perf_counter() - started_s)
+            seconds[name].append(time.perf_counter() - started_s)
     gc.enable()
-    found = {name: round(count / best_s[name]) for name, (count, _) in work.items()}
-    base = found["json_loads_lines_per_s"]
-    factors = {
-        f"{name.removesuffix('_per_s')}_to_json_loads": round(rate / base, 2)
-        for name, rate in found.items()
-        if rate != base
-    }
-    return {**found, **factors}
+    return {name: spread([count / each for each in seconds[name]]) for name, (count, _) in work.items()}
 
 
 def _each(call: Callable[[bytes], object], texts: Sequence[bytes]) -> None:
@@ -109,4 +115,4 @@ def _judged(buckets: Sequence[Sequence[Batch]]) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(model_figures(), indent=2))
+    sys.exit(main())

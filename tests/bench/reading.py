@@ -1,8 +1,7 @@
-"""`python -m tests.bench.reading`: seconds to the first line of every reading command, and to its last.
+"""`python -m tests.bench.reading`: seconds to the first line of every reading command, and to its last. 5 minutes.
 
 Run on tables of ten million decisions (`BENCH_DECISIONS`), or on those of the settings that are named as argument, e.g.
-the demo's. Each command is a process of its own, as people start it, without a warm cache of ours; the best of three
-counts, since other work on the machine only ever adds.
+the demo's. Each command is a process of its own, as people start it, without a warm cache of ours.
 """
 
 from __future__ import annotations
@@ -17,9 +16,11 @@ from typing import NamedTuple
 
 from kquota_spark.io.tables import open_tables
 from tests.bench.big_tables import write_big_tables
+from tests.bench.report import Report, say, spread
 
 DECISIONS = int(os.environ.get("BENCH_DECISIONS", "10000000"))
 _RUNS = 3
+_COLUMNS = {"command": "command", "first_line_s": "first line, s (range)", "whole_s": "whole, s (range)"}
 _WITHIN_S = 120
 COMMANDS = (
     "violations",
@@ -52,7 +53,7 @@ def main() -> int:
         return _time_all(Path(sys.argv[1]))
     with tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
         root = Path(name)
-        print(f"writing tables of {DECISIONS:,} decisions", flush=True)
+        say(f"writing tables of {DECISIONS:,} decisions")
         write_big_tables(root / "tables", DECISIONS)
         config = root / "kquota.yaml"
         # No cluster answers there, and none should be waited for.
@@ -64,12 +65,13 @@ def main() -> int:
 
 def _time_all(config: Path) -> int:
     user = _a_user(config)
-    print(f"{'command':<28}{'first line s':>14}{'whole s':>10}")
-    for command in COMMANDS:
-        arguments = command.format(user=user).split()
-        runs = [_timed([*arguments, "--config", str(config)]) for _ in range(_RUNS)]
-        first_s, whole_s = min(run.first_s for run in runs), min(run.whole_s for run in runs)
-        print(f"{command.format(user='U'):<28}{first_s:>14.2f}{whole_s:>10.2f}", flush=True)
+    with Report("reading", _COLUMNS) as report:
+        for command in COMMANDS:
+            arguments = command.format(user=user).split()
+            runs = [_timed([*arguments, "--config", str(config)]) for _ in range(_RUNS)]
+            first_s, whole_s = (spread(seconds) for seconds in zip(*runs, strict=True))
+            shown = f"`kquota {command.format(user='U')}`"
+            report.add({"command": shown, "first_line_s": first_s, "whole_s": whole_s})
     return 0
 
 

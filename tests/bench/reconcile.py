@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from tests.bench.lines import COUNTED_OF_20
 
+class DecidedRequests:
+    """How many requests are in `decisions`; each file is read once, so that asking costs the job little.
 
-def expected_decided(lines: int) -> int:
-    """How many of so many generated lines a bandwidth quota counts."""
-    return lines // 20 * sum(COUNTED_OF_20.values())
+    Args:
+        tables: the folder of all tables.
+    """
 
+    def __init__(self, tables: Path) -> None:
+        self._place = str(tables / "decisions")
+        self._table: DeltaTable | None = None
+        self._by_file: dict[str, int] = {}
 
-def requests_decided(tables: Path) -> int:
-    """Requests in `decisions` so far; 0 before the table is there."""
-    if not DeltaTable.is_deltatable(str(tables / "decisions")):
-        return 0
-    [(requests,)] = _query(tables, "decisions", "SELECT coalesce(sum(requests), 0)::BIGINT FROM rows")
-    return int(requests)
+    def count(self) -> int:
+        """Requests so far; 0 before the table is there."""
+        if self._table is None:
+            if not DeltaTable.is_deltatable(self._place):
+                return 0
+            self._table = DeltaTable(self._place)
+        self._table.update_incremental()
+        for file in self._table.file_uris():
+            if file not in self._by_file:
+                requests = pq.read_table(file, columns=["requests"]).column("requests")
+                self._by_file[file] = pc.sum(requests).as_py() or 0
+        return sum(self._by_file.values())
 
 
 def last_commit_s(table: Path) -> float:
@@ -29,29 +43,39 @@ def last_commit_s(table: Path) -> float:
     return float(DeltaTable(str(table)).history(1)[0]["timestamp"]) / 1_000
 
 
-def problems(tables: Path, lines: int) -> list[str]:
-    """What does not add up between the generated lines and the tables."""
-    judged = dict(
-        _query(tables, "decisions", "SELECT quota_type, sum(requests)::BIGINT FROM rows GROUP BY 1")
-    )
-    amounts = dict(_query(tables, "decisions", "SELECT quota_type, sum(amount)::BIGINT FROM rows GROUP BY 1"))
-    charged = dict(
-        _query(tables, "requests", "SELECT quota_type, sum(charged_bytes)::BIGINT FROM rows "
-               "WHERE kind = 'request' AND quota_type IS NOT NULL GROUP BY 1")
-    )  # fmt: skip
-    kinds = dict(_query(tables, "requests", "SELECT kind, count(*) FROM rows GROUP BY 1"))
+def problems(
+    tables: Path, lines: int, expected: Mapping[str, int], *, are_all_requests: bool = True
+) -> list[str]:
+    """Differences between the generated lines and the tables.
+
+    Args:
+        tables: the folder of all tables.
+        lines: how many were generated.
+        expected: how many of them a quota counts, by quota type.
+        are_all_requests: whether `requests` has a row for every line. Without, bytes are compared with `usage`.
+    """
+    judged = _by_type(tables, "decisions", "requests")
+    amounts = _by_type(tables, "decisions", "amount")
+    charged = _by_type(tables, "usage", "amount")
     found = []
-    if kinds.get("request") != lines:
-        found.append(f"requests: {kinds}, expected {lines} requests")
-    for quota_type, of_20 in COUNTED_OF_20.items():
-        expected = lines // 20 * of_20
-        if judged.get(quota_type) != expected:
-            found.append(f"decisions: {judged.get(quota_type)} {quota_type}, expected {expected}")
+    if are_all_requests:
+        charged = _by_type(tables, "requests", "charged_bytes", "kind = 'request'")
+        kinds = dict(_query(tables, "requests", "SELECT kind, count(*) FROM rows GROUP BY 1"))
+        if kinds.get("request") != lines:
+            found.append(f"requests: {kinds}, expected {lines} requests")
+    for quota_type, count in expected.items():
+        if judged.get(quota_type) != count:
+            found.append(f"decisions: {judged.get(quota_type)} {quota_type}, expected {count}")
         if amounts.get(quota_type) != charged.get(quota_type):
             found.append(
                 f"bytes of {quota_type}: {amounts.get(quota_type)}, charged {charged.get(quota_type)}"
             )
     return found
+
+
+def _by_type(tables: Path, name: str, column: str, condition: str = "true") -> dict[str, int]:
+    sql = f"SELECT quota_type, sum({column})::BIGINT FROM rows WHERE quota_type IS NOT NULL AND {condition} GROUP BY 1"
+    return dict(_query(tables, name, sql))
 
 
 def _query(tables: Path, name: str, sql: str) -> list[tuple[Any, ...]]:

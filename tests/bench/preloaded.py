@@ -1,0 +1,134 @@
+"""The job on a preloaded topic: how many lines per second it decides once it is warm.
+
+`jobs/audit.py` runs as in production. It first works through a warm-up, in which the JVM compiles the code that runs.
+Then, three times with the same job: it is held (SIGSTOP), more lines are loaded into its topic, and it continues. The
+clock runs from there to the commit of the last decision.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable
+from itertools import chain
+from typing import NamedTuple
+
+from confluent_kafka import Producer
+
+from kquota_spark.embedded.cluster import Cluster
+from tests.bench.job import ALL_REQUESTS, MASTER, Place, configure, end_of_log, running, spark_submit
+from tests.bench.lines import EVEN, QUOTAS, Line, Population, closing_heartbeats, lines
+from tests.bench.processes import Kind, PeakMemory
+from tests.bench.reconcile import DecidedRequests, last_commit_s, problems
+from tests.bench.report import Spread, say, spread
+
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+_STREAM = "trigger: 1 s, allowed_lateness: 10 s"
+_GAP_MS = 60_000
+"""Quiet time in the log before each round, so that all earlier lines are decided when its clock starts."""
+_WITHIN_S = 900
+_POLL_S = 2
+
+
+class Case(NamedTuple):
+    """What is measured.
+
+    Attributes:
+        name: of the folder and the topic.
+        population: whose lines.
+        quotas: text of the quotas file.
+        tables: the section `tables` of the configuration.
+        master: of Spark; empty for conf/spark-defaults.conf's.
+    """
+
+    name: str
+    population: Population = EVEN
+    quotas: str = QUOTAS
+    tables: str = ALL_REQUESTS
+    master: str = MASTER
+
+
+class Size(NamedTuple):
+    """Lines of the warm-up and of each round."""
+
+    warm_up: int
+    lines: int
+
+
+class Measured(NamedTuple):
+    """Lines per second of all rounds, peak memory of all processes, and the failures of the reconciliation."""
+
+    lines_per_s: Spread
+    peak_bytes: dict[Kind, int]
+    problems: list[str]
+
+
+def preload(case: Case, at: Place, warm_up: int) -> Place:
+    """Configure the job of a case, and load the warm-up into its topic."""
+    place = at.case(case.name)
+    configure(place, _STREAM, case.quotas, case.tables)
+    written = lines(range(warm_up), population=case.population)
+    _load(place, chain(written, closing_heartbeats(warm_up)))
+    return place
+
+
+def measure(case: Case, place: Place, size: Size) -> Measured:
+    """Run the job on a topic with its warm-up, and measure the rounds."""
+    rates, loaded, expected = list[float](), size.warm_up, case.population.expected
+    command = spark_submit("jobs/audit.py", place.config, case.master)
+    log = place.root / "job.log"
+    decided = DecidedRequests(place.tables)
+    with running(command, log) as job, PeakMemory(job.pid) as memory:
+        say(f"{case.name}: the job warms up on {size.warm_up:,} lines")
+        _wait(job, place, decided, sum(expected(loaded).values()))
+        for number in range(1, ROUNDS + 1):
+            os.killpg(job.pid, signal.SIGSTOP)
+            more = lines(range(loaded, loaded + size.lines), number * _GAP_MS, population=case.population)
+            loaded += size.lines
+            _load(place, chain(more, closing_heartbeats(loaded, number * _GAP_MS)))
+            started_s = time.time()
+            os.killpg(job.pid, signal.SIGCONT)
+            _wait(job, place, decided, sum(expected(loaded).values()))
+            rates.append(size.lines / (last_commit_s(place.tables / "decisions") - started_s))
+            say(f"{case.name}: round {number} of {ROUNDS}, {rates[-1]:,.0f} lines/s")
+    found = problems(place.tables, loaded, expected(loaded), are_all_requests=case.tables == ALL_REQUESTS)
+    return Measured(spread(rates), memory.bytes_by_kind, found)
+
+
+def _load(place: Place, messages: Iterable[Line]) -> None:
+    producer = _producer(place.cluster)
+    for line in messages:
+        while True:
+            try:
+                producer.produce(
+                    place.topic, line.text, str(line.broker_id).encode(), partition=line.broker_id - 1
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    producer.flush()
+
+
+def _producer(cluster: Cluster) -> Producer:
+    return Producer(
+        {
+            **cluster.client_settings(),
+            "linger.ms": 50,
+            "compression.type": "lz4",
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 200_000,
+        }
+    )
+
+
+def _wait(job: subprocess.Popen[bytes], place: Place, decided: DecidedRequests, requests: int) -> None:
+    """Until so many requests are in `decisions`."""
+    give_up_s = time.monotonic() + _WITHIN_S
+    while decided.count() < requests:
+        if job.poll() is not None or time.monotonic() > give_up_s:
+            say(end_of_log(place))
+            raise SystemExit(f"the job has ended, or has not come to {requests:,} requests in {_WITHIN_S} s")
+        time.sleep(_POLL_S)
