@@ -83,10 +83,10 @@ class PlainAudit:
     def _charge(self, rows: pa.RecordBatch) -> None:
         charges = charges_of(rows, self._known.governor.coverage)
         seconds = pc.divide(charges["record_time_ms"], 1_000)
-        keys = zip(*(charges[name].to_pylist() for name in CLIENT_KEYS), seconds.to_pylist(), strict=True)
+        clients = zip(*(charges[name].to_pylist() for name in CLIENT_KEYS), seconds.to_pylist(), strict=True)
         points = zip(*(charges[name].to_pylist() for name in Point._fields), strict=True)
-        for key, point in zip(map(_Client._make, keys), map(Point._make, points), strict=True):
-            self._open[key].append(point)
+        for (broker_id, quota_type, *client), point in zip(clients, map(Point._make, points), strict=True):
+            self._open[_Client(broker_id, QuotaType(quota_type), *client)].append(point)
         self._newest = max(pc.max(seconds).as_py() or 0, self._newest)
 
     def _judge(self, closed: Mapping[_Client, list[Point]]) -> None:
