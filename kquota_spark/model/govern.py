@@ -84,9 +84,16 @@ class RuleGovernor:
     _answers: dict[tuple[QuotaType, str, str], Governed] = field(
         init=False, default_factory=dict, repr=False, compare=False
     )
+    _of_strangers: dict[QuotaType, Governed] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+    _named: frozenset[object] = field(init=False, repr=False, compare=False)
+    """Users and client ids that a quota names; the empty name is taken for one, because defaults do not reach it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "coverage", request_coverage(self.book))
+        named = {name for entity in self.book for name in (entity.user, entity.client_id)}
+        object.__setattr__(self, "_named", frozenset(named | {""}))
 
     def govern(
         self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
@@ -97,8 +104,20 @@ class RuleGovernor:
         if found is None or not found.holds_at(time_ms):
             if len(self._answers) >= _KEPT_ANSWERS:
                 self._answers.clear()
-            found = self._answers[asked] = self.explain(*asked, time_ms)[0]
+            is_named = principal.name in self._named or client_id in self._named
+            answered = self.explain(*asked, time_ms)[0] if is_named else self._of_stranger(*asked, time_ms)
+            found = self._answers[asked] = answered
         return found
+
+    def _of_stranger(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Governed:
+        """What governs a client that no quota names: the same for all of them but the names of the bucket."""
+        found = self._of_strangers.get(quota_type)
+        if found is None or not found.holds_at(time_ms):
+            found = self._of_strangers[quota_type] = self.explain(quota_type, user, client_id, time_ms)[0]
+        bucket = Bucket(user if found.bucket.user else "", client_id if found.bucket.client_id else "")
+        return Governed(
+            bucket, found.governing, found.level, found.rule, found.rule_version, found.certain_from_ms
+        )
 
     def limit_of(self, quota_type: QuotaType, bucket: Bucket, time_ms: int) -> Governed:
         """The limit of a bucket by its tags alone, as the broker asks for it: the second stage of a resolution."""

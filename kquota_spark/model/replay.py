@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 from kquota_spark.model.points import Point, PointKind
 from kquota_spark.model.sampled_rate import RateConfig, RingState, SampleRing
-from kquota_spark.model.shaken_ring import SHAKES, ShakenRing, places_after_gaps
+from kquota_spark.model.shaken_ring import ShakenRings, ShakenState, places_after_gaps
 from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
 
-RINGS = 1 + len(SHAKES)
-State = tuple[int, Sequence[RingState | None]]
+State = tuple[int, RingState | None, ShakenState | None]
 MARGIN_MS = 2
 RULE_EDGE_MS = 100
 """Brokers act on an edit within about this long of the moment that the rules table gives."""
@@ -94,36 +93,33 @@ class Verdict(NamedTuple):
 
 
 class BucketReplay:
-    """State of one bucket of one broker. `rings[0]` is the broker's; the others are those of `SHAKES`.
+    """State of one bucket of one broker: the broker's ring, and those that tell what is certain.
 
     Args:
         config: the broker's settings.
         state: `state` of a replay with these settings, to go on from.
     """
 
-    __slots__ = ("_shaken", "folded_through_ms", "rings")
+    __slots__ = ("_ring", "_shaken", "folded_through_ms")
 
     def __init__(self, config: RateConfig, state: State | None = None) -> None:
-        self.folded_through_ms, rings = state or (0, (None,) * RINGS)
-        self._shaken = [
-            ShakenRing(config, shake, ring) for shake, ring in zip(SHAKES, rings[1:], strict=True)
-        ]
-        self.rings = [SampleRing(config, rings[0]), *self._shaken]
+        self.folded_through_ms, ring, shaken = state or (0, None, None)
+        self._ring, self._shaken = SampleRing(config, ring), ShakenRings(config, shaken)
 
     @property
     def state(self) -> State:
         """What another replay needs to go on from here."""
-        return self.folded_through_ms, [ring.state for ring in self.rings]
+        return self.folded_through_ms, self._ring.state, self._shaken.state
 
     @property
     def memory(self) -> object:
         """All that is known of the past, in a form that can be compared."""
-        return [ring.memory for ring in self.rings]
+        return [ring.memory for ring in (self._ring, *self._shaken.rings)]
 
     @property
     def forget_at_ms(self) -> int:
         """From when on a new replay gives the same verdicts."""
-        return self.folded_through_ms + self.rings[0].config.horizon_ms
+        return self.folded_through_ms + self._ring.config.horizon_ms
 
     def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
         """Record and judge the requests of whole seconds, in order.
@@ -137,13 +133,12 @@ class BucketReplay:
         if not any(each[4] for each in governing):
             return self._judge(points, governing)
         verdicts: list[Verdict] = []
-        broker, start = self.rings[0], 0
+        broker, start = self._ring, 0
         moments = [(point.record_time_ms, each.gaps) for point, each in zip(points, governing, strict=True)]
         for place in places_after_gaps(moments, broker.last_ms, broker.config.horizon_ms):
             verdicts += self._judge(points[start:place], governing[start:place])
             start = place
-            for part, ring in enumerate(self._shaken, start=1):
-                ring.begin(points[place].record_time_ms, part * broker.config.window_ms // RINGS)
+            self._shaken.begin(points[place].record_time_ms)
         return verdicts + self._judge(points[start:], governing[start:])
 
     def _judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
@@ -152,18 +147,16 @@ class BucketReplay:
         self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
         times_ms, _, _, _, amounts, _, _, _ = zip(*points, strict=True)
         allowed = [(each[0] or _INFINITE) / 1_000.0 for each in governing]
-        broker, shaken = self.rings[0], self._shaken
-        totals, windows_ms = broker.record_all(amounts, times_ms)
+        totals, windows_ms = self._ring.record_all(amounts, times_ms)
         is_over = _are_over(totals, allowed, windows_ms)
-        causes = _causes(points, allowed, totals, windows_ms, broker.config)
-        for ring in shaken:
-            other_totals, other_ms = ring.record_all(amounts, times_ms)
-            if other_ms != windows_ms or other_totals != totals:
-                is_other_over = _are_over(other_totals, allowed, other_ms)
-                if is_other_over != is_over:
-                    for place, over in enumerate(is_over):
-                        if over is not is_other_over[place] and causes[place] is None:
-                            causes[place] = Cause.SAMPLE
+        causes = _causes(points, allowed, totals, windows_ms, self._ring.config)
+        if self._shaken.wait(amounts, times_ms, min(allowed)):
+            if True in is_over:
+                _mark_samples(causes, is_over, [False] * len(points))
+        else:
+            for other_totals, other_ms in self._shaken.record_all(amounts, times_ms):
+                if other_ms != windows_ms or other_totals != totals:
+                    _mark_samples(causes, is_over, _are_over(other_totals, allowed, other_ms))
         _mark_edges(causes, points, governing)
         return list(map(_verdict, points, governing, totals, windows_ms, causes))
 
@@ -174,6 +167,14 @@ def _are_over(totals: Sequence[int], allowed: Sequence[float], windows_ms: Seque
         total > allowed_per_ms * window_ms
         for total, allowed_per_ms, window_ms in zip(totals, allowed, windows_ms, strict=True)
     ]
+
+
+def _mark_samples(causes: list[Cause | None], is_over: Sequence[bool], is_other_over: Sequence[bool]) -> None:
+    """Mark requests of which another ring says something else."""
+    if is_other_over != is_over:
+        for place, over in enumerate(is_over):
+            if over is not is_other_over[place] and causes[place] is None:
+                causes[place] = Cause.SAMPLE
 
 
 def edge_of(governing: Governing, time_ms: int) -> Cause | None:

@@ -12,13 +12,17 @@ not hang on such a moment. After a gap of the log they differ by up to a whole w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from random import Random
 from typing import NamedTuple
 
 from kquota_spark.model.sampled_rate import RateConfig, RingState, SampleRing
 
+ShakenState = tuple[Sequence[RingState | None], Sequence[int], Sequence[int]]
+"""The rings, and amounts and times of requests that are not recorded yet."""
+
+_MOST_WAITING = 64
 _CYCLE = 61  # a prime: samples a second apart take one after another
 
 
@@ -132,6 +136,83 @@ class ShakenRing(SampleRing):
                 self._starts_ms[place] = self._last_ms[place] = time_ms - over_ms
         self._index()
         self.total = sum(self._values)
+
+
+class ShakenRings:
+    """All of them for one bucket, moved on only when one could matter.
+
+    Most buckets stay far below their limit. While what has come cannot lift any ring above it, however the samples
+    lie, requests wait to be recorded. The rings come out the same, for they do not depend on when they are asked.
+
+    Args:
+        config: the broker's settings.
+        state: `state` of such rings, to go on from.
+    """
+
+    __slots__ = ("_amounts", "_config", "_most", "_rings", "_states", "_times_ms")
+
+    def __init__(self, config: RateConfig, state: ShakenState | None = None) -> None:
+        self._config = config
+        states, amounts, times_ms = state or ((None,) * len(SHAKES), (), ())
+        self._states, self._amounts, self._times_ms = states, list(amounts), list(times_ms)
+        self._rings: list[ShakenRing] | None = None
+        # An upper bound of what any ring can hold.
+        self._most = max(sum(ring[1]) for ring in states if ring is not None) if states[0] else 0
+        self._most += sum(amounts)
+
+    @property
+    def state(self) -> ShakenState:
+        """What other rings need to go on from here: the rings, and the requests that wait."""
+        states = self._states if self._rings is None else [ring.state for ring in self._rings]
+        return states, self._amounts, self._times_ms
+
+    @property
+    def rings(self) -> list[ShakenRing]:
+        """The rings, with all requests recorded."""
+        if self._rings is None:
+            self._rings = [ShakenRing(self._config, *each) for each in zip(SHAKES, self._states, strict=True)]
+        if self._times_ms:
+            for ring in self._rings:
+                ring.record_all(self._amounts, self._times_ms)
+            self._amounts, self._times_ms = [], []
+            self._most = max(ring.total for ring in self._rings)
+        return self._rings
+
+    def begin(self, time_ms: int) -> None:
+        """Begin anew before an event, each ring at another moment of the last window."""
+        count = len(SHAKES) + 1
+        for part, ring in enumerate(self.rings, start=1):
+            ring.begin(time_ms, part * self._config.window_ms // count)
+        self._most = 0
+
+    def wait(self, amounts: Sequence[int], times_ms: Sequence[int], least_per_ms: float) -> bool:
+        """Take requests that lift no ring above its limit, and leave them to be recorded later.
+
+        Args:
+            amounts: of the requests.
+            times_ms: their times.
+            least_per_ms: the lowest of their limits.
+
+        Returns:
+            Whether they were taken. If not, some ring may be above the limit: `record_all` tells.
+        """
+        most = self._most + sum(amounts)
+        if not most <= least_per_ms * (self._config.num_samples - 1) * self._config.window_ms:
+            return False
+        self._most = most
+        self._amounts += amounts
+        self._times_ms += times_ms
+        if len(self._times_ms) > _MOST_WAITING:
+            _ = self.rings
+        return True
+
+    def record_all(
+        self, amounts: Sequence[int], times_ms: Sequence[int]
+    ) -> list[tuple[list[int], list[int]]]:
+        """What each ring says of requests; see `SampleRing.record_all`."""
+        found = [ring.record_all(amounts, times_ms) for ring in self.rings]
+        self._most = max(ring.total for ring in self.rings)
+        return found
 
 
 def places_after_gaps(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -49,6 +49,7 @@ DECIDED = (
     Column("second_ms", "bigint", "start of the second"),
 )
 """Columns as they come from the workers."""
+_OUTPUT_COLUMNS = [column.name for column in DECIDED]
 _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in DECIDED)
 
 
@@ -103,36 +104,45 @@ class _ManagerProcessor(StatefulProcessor):
             for bucket, sent in zip(frame["bucket"], frame["sent"], strict=True)
         )
         self._state.update((judge.state,))
-        yield pd.DataFrame(decided_columns(manager, found))
+        yield pd.DataFrame(decided_columns(manager, found), columns=_OUTPUT_COLUMNS)
 
     def close(self) -> None:
         keep_imports()
 
 
-def decided_columns(manager: Manager, found: Iterable[JudgedBucket]) -> dict[str, list[Any]]:
+def decided_columns(manager: Manager, found: Iterable[JudgedBucket]) -> dict[str, Sequence[Any]]:
     """The columns of `DECIDED`."""
     rows = [
-        decision_values(manager, each.bucket, judged, each.known_through_ms)
+        row
         for each in found
-        for judged in each.judged
+        for row in _decided_rows(manager, each.bucket, each.judged, each.known_through_ms)
     ]
-    return {column.name: [row[column.name] for row in rows] for column in DECIDED}
+    columns = zip(*rows, strict=True) if rows else [()] * len(_ROW)
+    return dict(zip(_ROW, columns, strict=True))
 
 
-def decision_values(
-    manager: Manager, bucket: str, judged: Judged, known_through_ms: int | None
-) -> dict[str, Any]:
-    """One row of `DECIDED`."""
-    decision = judged.decision
-    is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
-    values: dict[str, Any] = dict(zip(MANAGER_KEYS, msgspec.structs.astuple(manager), strict=True))
-    values["quota_type"] = manager.quota_type.value
-    values.update(zip_longest(BUCKET_KEYS, msgspec.json.decode(bucket)))
-    values.update({name: getattr(decision, name) for name in FROM_DECISION})
-    values.update({name: getattr(decision.agreement, source) for name, source in FROM_AGREEMENT.items()})
-    values["is_rules_behind"] = is_behind
-    values["is_certain"] = decision.is_certain and not is_behind
-    values["model_variant"] = judged.model_variant
-    values["source"] = "log"
-    values["second_ms"] = decision.second_ms
-    return values
+def _decided_rows(
+    manager: Manager, bucket: str, judged: Iterable[Judged], known_through_ms: int | None
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of one bucket, with the columns that `decided_columns` names."""
+    place = manager.cluster_id, manager.broker_id, manager.quota_type.value, *_tags(bucket)
+    for decision, model_variant in judged:
+        is_behind = known_through_ms is None or known_through_ms < decision.second_ms + 1_000
+        is_certain = decision.is_certain and not is_behind
+        yield (
+            *place, *_of_decision(decision), *_of_agreement(decision.agreement), is_behind, is_certain, model_variant,
+            "log", decision.second_ms,
+        )  # fmt: skip
+
+
+def _tags(bucket: str) -> tuple[str | None, ...]:
+    tags = msgspec.json.decode(bucket)
+    return *tags, *[None] * (len(BUCKET_KEYS) - len(tags))
+
+
+_of_decision = attrgetter(*FROM_DECISION)
+_of_agreement = attrgetter(*FROM_AGREEMENT.values())
+_ROW = (
+    *MANAGER_KEYS, *BUCKET_KEYS, *FROM_DECISION, *FROM_AGREEMENT, "is_rules_behind", "is_certain", "model_variant",
+    "source", "second_ms",
+)  # fmt: skip

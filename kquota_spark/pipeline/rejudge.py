@@ -17,8 +17,8 @@ import pyarrow as pa
 from kquota_spark.model.bucket_replays import remembers_ms
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
-from kquota_spark.pipeline.judge import DECIDED, decision_values
-from kquota_spark.pipeline.manager_judge import known_through_of
+from kquota_spark.pipeline.judge import DECIDED, decided_columns
+from kquota_spark.pipeline.manager_judge import JudgedBucket, known_through_of
 from kquota_spark.pipeline.sent import Manager, Sent, manager_of, received
 from kquota_spark.schema.columns import Column, Table
 
@@ -79,15 +79,11 @@ def _rejudged_rows(manager: Manager, bucket: str, rows: pa.Table, configs: Confi
         parts[row["part"]].append(received(row["sent"]))
     judged = rejudged(manager.quota_type, parts[KEPT], parts[OLD], parts[NEW], configs, reach)
     known_through_ms = known_through_of(sent for part in parts.values() for sent in part)
-    found = [
-        {
-            **decision_values(manager, bucket, one, known_through_ms),
-            "is_warm": judged.is_warm,
-            "differs_until_ms": judged.differs_until_ms,
-        }
-        for one in judged.decisions
-    ]
-    return pa.Table.from_pylist(found, schema=REJUDGED.arrow_schema())
+    found = JudgedBucket(bucket, judged.decisions, known_through_ms)
+    columns: dict[str, Any] = dict(decided_columns(manager, [found]))
+    count = len(judged.decisions)
+    columns |= {"is_warm": [judged.is_warm] * count, "differs_until_ms": [judged.differs_until_ms] * count}
+    return pa.Table.from_pydict(columns, schema=REJUDGED.arrow_schema())
 
 
 @dataclass(frozen=True, slots=True)

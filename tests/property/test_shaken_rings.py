@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant, SampleRing
-from kquota_spark.model.shaken_ring import SHAKES, Scrape, Shake, ShakenRing
+from kquota_spark.model.shaken_ring import SHAKES, Scrape, Shake, ShakenRing, ShakenRings
 
 _SETTINGS = settings(deadline=None, max_examples=200, print_blob=True)
 # Gaps about a window and about the whole ring are where a few ms matter.
@@ -69,3 +69,31 @@ def test_after_the_horizon_nothing_is_left(
         time_ms += gap_ms
         assert used.record(5, time_ms) == new.record(5, time_ms)
         assert used.total == new.total
+
+
+@_SETTINGS
+@given(CONFIGS, EVENTS, st.data())
+def test_rings_that_wait_come_out_as_those_that_do_not(
+    config: RateConfig, events: Events, data: st.DataObject
+) -> None:
+    waiting, plain = ShakenRings(config), [ShakenRing(config, shake) for shake in SHAKES]
+    events, time_ms = events * 3, 0  # so many that they are recorded although they could wait
+    while events:
+        part = events[: data.draw(st.integers(1, len(events)))]
+        events = events[len(part) :]
+        amounts, times_ms = [amount for _, amount in part], list[int]()
+        for gap_ms, _ in part:
+            time_ms += gap_ms
+            times_ms.append(time_ms)
+        least_per_ms = data.draw(st.sampled_from([0.0, 1_000.0, 100_000.0, float("inf")]))
+        expected = [ring.record_all(amounts, times_ms) for ring in plain]
+        if waiting.wait(amounts, times_ms, least_per_ms):
+            measured = [
+                each for totals, windows_ms in expected for each in zip(totals, windows_ms, strict=True)
+            ]
+            assert all(total <= least_per_ms * window_ms for total, window_ms in measured)
+        else:
+            assert waiting.record_all(amounts, times_ms) == expected
+        if data.draw(st.booleans()):
+            waiting = ShakenRings(config, deepcopy(waiting.state))
+    assert [ring.memory for ring in waiting.rings] == [ring.memory for ring in plain]

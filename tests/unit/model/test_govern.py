@@ -101,7 +101,7 @@ def test_the_apply_lag_moves_the_edge() -> None:
     assert govern(rules, QuotaType.PRODUCE, "alice", "", 195).governing == Governing(5.0, 195, None)
 
 
-NAMES = st.sampled_from(["a", "b", ""])
+NAMES = st.sampled_from(["a", "b", "c", ""])
 EDITS = st.lists(
     st.tuples(
         st.sampled_from(
@@ -144,3 +144,23 @@ def test_what_a_poll_found_can_be_relied_on_from_that_poll_on() -> None:
     assert found.relied_on == Governing(5.0, 150, None)
     before = govern(RuleBook(stretches(changes)), QuotaType.PRODUCE, "alice", "etl", 99)
     assert before.relied_on == Governing(9.0, 30, 100)
+
+
+@settings(deadline=None, print_blob=True, max_examples=200)
+@given(
+    EDITS,
+    st.lists(
+        st.tuples(st.sampled_from(QuotaType), NAMES, st.sampled_from(["b", "c", "d", ""]), st.integers(0, 31))
+    ),
+)
+def test_one_governor_answers_everybody_as_the_walk_does(
+    edits: list[tuple[Entity, QuotaKey, float | None, int]], asked: list[tuple[QuotaType, str, str, int]]
+) -> None:
+    governor = RuleGovernor(book(*edits))
+    for quota_type, user, client_id, at_ms in asked:
+        found = governor.govern(1, quota_type, Principal("User", user), client_id, at_ms)
+        walked, _ = governor.explain(quota_type, user, client_id, at_ms)
+        assert (found.bucket, found.governing.limit_per_s, found.level, found.rule, found.rule_version) == (
+            walked.bucket, walked.governing.limit_per_s, walked.level, walked.rule, walked.rule_version
+        )  # fmt: skip
+        assert found.holds_at(at_ms)

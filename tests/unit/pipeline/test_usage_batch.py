@@ -38,7 +38,7 @@ def stored(usage: pa.RecordBatch) -> list[list[Point]]:
 def _row(chance: random.Random) -> list[Points]:
     """Requests of few milliseconds, so that many share one; a third of them comes twice."""
     points = [
-        Point(T0_MS + chance.randrange(4), T0_MS + chance.randrange(2), *_numbers(chance, 5), 0)
+        Point._make([T0_MS + chance.randrange(4), T0_MS + chance.randrange(2), *_numbers(chance, 5), 0])
         for _ in range(chance.choice([1, 2, 30]))
     ]
     points += [point for point in points if chance.random() < 0.3]
