@@ -32,7 +32,8 @@ def seconds(*rows: Sequence[Points]) -> pa.RecordBatch:
 
 
 def stored(usage: pa.RecordBatch) -> list[list[Point]]:
-    return [[Point(**point) for point in row] for row in usage["points"].to_pylist()]
+    rows: list[Any] = usage["points"].to_pylist()
+    return [[Point(**point) for point in row] for row in rows]
 
 
 def _row(chance: random.Random) -> list[Points]:
