@@ -44,11 +44,8 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
         # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
-    for name, value in hadoop_options(settings).items():
-        builder = builder.config(f"spark.hadoop.{name}", value)
-    if local_path(settings.checkpoints) is not None:
-        # The default starts ten processes (chmod, readlink) for each small file of a checkpoint on a local disk.
-        builder = builder.config("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_CHECKPOINTS)
+    for name, value in _storage_options(settings).items():
+        builder = builder.config(name, value)
     session = (
         builder.config("spark.log.level", "ERROR")
         .config("spark.ui.showConsoleProgress", "false")
@@ -84,6 +81,14 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     )
     _require_jars(session)
     return session
+
+
+def _storage_options(settings: Settings) -> dict[str, str]:
+    options = {f"spark.hadoop.{name}": value for name, value in hadoop_options(settings).items()}
+    if local_path(settings.checkpoints) is not None:
+        # The default starts ten processes (chmod, readlink) for each small file of a checkpoint on a local disk.
+        options["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
+    return options
 
 
 def _require_jars(session: SparkSession) -> None:
