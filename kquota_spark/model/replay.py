@@ -114,7 +114,7 @@ class BucketReplay:
     @property
     def memory(self) -> object:
         """All that is known of the past, in a form that can be compared."""
-        return [ring.memory for ring in (self._ring, *self._shaken.rings)]
+        return [ring.memory for ring in (self._ring, *self._shaken.recorded())]
 
     @property
     def forget_at_ms(self) -> int:

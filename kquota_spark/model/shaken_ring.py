@@ -166,8 +166,7 @@ class ShakenRings:
         states = self._states if self._rings is None else [ring.state for ring in self._rings]
         return states, self._amounts, self._times_ms
 
-    @property
-    def rings(self) -> list[ShakenRing]:
+    def recorded(self) -> list[ShakenRing]:
         """The rings, with all requests recorded."""
         if self._rings is None:
             self._rings = [ShakenRing(self._config, *each) for each in zip(SHAKES, self._states, strict=True)]
@@ -181,7 +180,7 @@ class ShakenRings:
     def begin(self, time_ms: int) -> None:
         """Begin anew before an event, each ring at another moment of the last window."""
         count = len(SHAKES) + 1
-        for part, ring in enumerate(self.rings, start=1):
+        for part, ring in enumerate(self.recorded(), start=1):
             ring.begin(time_ms, part * self._config.window_ms // count)
         self._most = 0
 
@@ -203,15 +202,15 @@ class ShakenRings:
         self._amounts += amounts
         self._times_ms += times_ms
         if len(self._times_ms) > _MOST_WAITING:
-            _ = self.rings
+            self.recorded()
         return True
 
     def record_all(
         self, amounts: Sequence[int], times_ms: Sequence[int]
     ) -> list[tuple[list[int], list[int]]]:
         """What each ring says of requests; see `SampleRing.record_all`."""
-        found = [ring.record_all(amounts, times_ms) for ring in self.rings]
-        self._most = max(ring.total for ring in self.rings)
+        found = [ring.record_all(amounts, times_ms) for ring in self.recorded()]
+        self._most = max(ring.total for ring in self.recorded())
         return found
 
 

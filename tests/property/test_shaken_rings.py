@@ -96,4 +96,4 @@ def test_rings_that_wait_come_out_as_those_that_do_not(
             assert waiting.record_all(amounts, times_ms) == expected
         if data.draw(st.booleans()):
             waiting = ShakenRings(config, deepcopy(waiting.state))
-    assert [ring.memory for ring in waiting.rings] == [ring.memory for ring in plain]
+    assert [ring.memory for ring in waiting.recorded()] == [ring.memory for ring in plain]
