@@ -28,6 +28,7 @@ from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.pipeline.ingest_jmx import JmxSettings, sampled_batch
 from kquota_spark.pipeline.judge_jmx import jmx_usage_batch
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
+from kquota_spark.pipeline.kept_requests import kept_requests
 from kquota_spark.pipeline.measure import usage_batch
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -57,14 +58,14 @@ class Stages:
         filled = _filled(batches)
         if filled is None:
             return
-        reader = MessageReader(ingest_settings(self.settings))
-        charges = Charges(KnownLoader(self.settings)().governor.coverage)
+        reader, known = MessageReader(ingest_settings(self.settings)), KnownLoader(self.settings)()
+        charges = Charges(known.governor.coverage)
         writer, seen = PartWriter(self.settings, REQUESTS), _Seen()
         for batch in filled:
             rows = parsed(batch, reader)
             charges.add(rows)
             unread = self.lineage.only_unread(rows)
-            writer.write(unread)
+            writer.write(kept_requests(unread, self.settings.kept_requests, known.begun))
             seen.add(unread)
             if charges.is_full:
                 yield from charges.batches()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import typing
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from kquota_spark.config.kafka_topics import topic_problems
-from kquota_spark.config.settings import ASKED, Duration, Kafka, Settings
+from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables
 from kquota_spark.config.substitution import substituted
 from kquota_spark.errors import UserError
 from kquota_spark.model.broker_version import major_minor
@@ -89,10 +89,20 @@ def read_yaml_as(target: type[_T], path: Path) -> _T:
     except ValueError as error:  # what YAML takes for a date or a number, and is none: 2026-13-01
         raise UserError(f"{path}: {error}") from error
     problems: list[str] = []
-    value = _read(target, {} if data is None else data, "", problems)
+    data = {} if data is None else data
+    value = _read_settings(data, problems) if target is Settings else _read(target, data, "", problems)
     if problems:
         raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
     return typing.cast("_T", value)
+
+
+def _read_settings(data: Any, problems: list[str]) -> Settings | None:
+    """`tables` is a location, or a mapping with what the table `requests` keeps as well."""
+    if not isinstance(data, dict) or not isinstance(data.get("tables"), dict):
+        return typing.cast("Settings | None", _read_dataclass(Settings, data, "", problems))
+    section = _read_dataclass(Tables, data["tables"], "tables", problems) or Tables()
+    settings: Settings | None = _read_dataclass(Settings, {**data, "tables": section.location}, "", problems)
+    return None if settings is None else replace(settings, kept_requests=section.requests)
 
 
 def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
@@ -244,6 +254,9 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
         return None
     hints = typing.get_type_hints(wanted)
     keeps_given = hints.pop("given", None) is not None
+    for field in fields(wanted):
+        if field.metadata == NO_KEY:
+            del hints[field.name]
     value = {key: each for key, each in value.items() if each is not None or key not in _asked(wanted)}
     prefix = f"{where}." if where else ""
     for key in value:

@@ -17,6 +17,10 @@ ASKED = {"is_asked": True}
 """Marks a setting that the brokers are asked for where the file leaves it out, or empty."""
 
 
+NO_KEY = {"is_key": False}
+"""Marks a setting that has another place in the file than in `Settings`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvelopeFields:
     """Fields of the envelope, where they are not the tool's own; `a.b` is b inside of a. Empty: the tool's own."""
@@ -257,11 +261,21 @@ class Enforcement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The section `tables`, where it is more than a location."""
+
+    location: str = ".kquota/tables"
+    requests: Literal["all", "throttled", "unreadable"] = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
     cluster_id: str = "kafka"
     tables: str = ".kquota/tables"
+    kept_requests: Literal["all", "throttled", "unreadable"] = field(default="all", metadata=NO_KEY)
+    """`tables.requests` of the file: which lines the table `requests` keeps a row for."""
     checkpoints: str = ".kquota/checkpoints"
     storage_options: dict[str, str] = field(default_factory=dict)
     """Access to an object store, under deltalake's names; `io.storage` says what Spark gets."""

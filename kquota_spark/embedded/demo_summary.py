@@ -8,10 +8,12 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Tables, open_tables
 from kquota_spark.model.agreement import error_summary
+from kquota_spark.schema.tables import LEFT_OUT
 
 _OPEN_COUNTS = """
     SELECT
-      (SELECT count(*) FROM requests WHERE quota_type IS NOT NULL AND NOT is_out_of_time) AS counted,
+      (SELECT coalesce(sum(coalesce(lines, 1)), 0)::BIGINT FROM requests
+       WHERE quota_type IS NOT NULL AND NOT is_out_of_time) AS counted,
       (SELECT coalesce(sum(requests + duplicates), 0)::BIGINT FROM usage
        WHERE quota_type IN ('produce', 'fetch')) AS measured,
       (SELECT coalesce(sum(requests), 0)::BIGINT FROM usage) AS to_judge,
@@ -54,7 +56,9 @@ def is_all_judged(settings: Settings) -> bool:
 def summarise(settings: Settings, demo_seconds: float) -> dict[str, Any]:
     """The summary as it goes into summary.json."""
     with open_tables(settings, "requests", "decisions", "violations") as tables:
-        kinds = dict(tables.query("SELECT kind, count(*) FROM requests GROUP BY kind").rows)
+        kinds = dict(
+            tables.query("SELECT kind, sum(coalesce(lines, 1))::BIGINT FROM requests GROUP BY kind").rows
+        )
         episodes = tables.query("SELECT count(*), count(*) FILTER (end_time IS NULL) FROM violations").rows[0]
         decisions = tables.query("SELECT count(*) FROM decisions").rows[0][0]
         levels = [
@@ -66,7 +70,7 @@ def summarise(settings: Settings, demo_seconds: float) -> dict[str, Any]:
         by_type = _agreement(tables)
     return {
         "demo_seconds": demo_seconds,
-        "requests": kinds.get("request", 0),
+        "requests": kinds.get("request", 0) + kinds.get(LEFT_OUT, 0),
         "unreadable": kinds.get("unreadable", 0),
         "heartbeats": kinds.get("heartbeat", 0),
         "decisions": decisions,

@@ -27,7 +27,7 @@ _SLACK_MS = 30_000
 _FINISHED = " (expected after a finished run)"
 
 _UNREADABLE = """
-select cluster_id, count(*) filter (topic is not null) as lines,
+select cluster_id, coalesce(sum(coalesce(lines, 1)) filter (topic is not null), 0)::bigint as lines,
        count(*) filter (kind = 'unreadable') as unreadable
 from requests group by cluster_id order by cluster_id
 """

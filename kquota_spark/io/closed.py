@@ -18,7 +18,7 @@ from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.storage import arrow_files, delta_table
 
 _NEWEST_LINE = """
-select max(record_time_ms) from requests where cluster_id = ? and kind = 'request' and not is_out_of_time
+select max(record_time_ms) from requests where cluster_id = ? and kind in ('request', 'left_out') and not is_out_of_time
 """
 
 

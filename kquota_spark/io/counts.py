@@ -17,8 +17,9 @@ _STILL_MOVING_MS = 300_000
 _TOO_MANY_COPIES = 0.01
 
 _LINES = """
-select cluster_id, count(*) as lines, count(*) filter (kind = 'request') as requests,
+select cluster_id, sum(coalesce(lines, 1))::bigint as lines, count(*) filter (kind = 'request') as requests,
        count(*) filter (kind = 'unreadable') as unreadable,
+       coalesce(sum(lines) filter (kind = 'left_out'), 0)::bigint as left_out,
        count(*) filter (kind = 'heartbeat') as heartbeats, count(*) filter (kind = 'gap') as gaps,
        max(record_time_ms) filter (kind = 'gap') as last_gap_ms,
        count(*) filter (is_out_of_time) as out_of_time
@@ -32,21 +33,23 @@ with cut as (
          if(count(distinct event_date) > 1, epoch_ms(min(event_date)::timestamp) + 600000, 0) as from_ms
   from requests where topic is not null group by cluster_id
 ), start as (
-  select cluster_id, topic, "partition", min(kafka_offset) as first_offset
+  select cluster_id, topic, "partition", min(coalesce(first_offset, kafka_offset)) as begin
   from requests join cut using (cluster_id) where topic is not null and kafka_timestamp_ms >= from_ms
   group by all
 )
-select cluster_id, topic, "partition", first_offset, max(kafka_offset) as last_offset, count(*) as lines,
-       count(distinct kafka_offset) as offsets
+select cluster_id, topic, "partition", begin, max(kafka_offset) as last_offset,
+       sum(coalesce(lines, 1))::bigint as lines, count(*) as rows,
+       count(*) - count(distinct kafka_offset) as repeated
 from requests join start using (cluster_id, topic, "partition")
-where kafka_offset >= first_offset group by all order by all
+where kafka_offset >= begin group by all order by all
 """
 _FIRST_GAP = """
-select kafka_offset + 1, following - 1
+select before + 1, following - 1
 from (
-  select kafka_offset, lead(kafka_offset) over (order by kafka_offset) as following
+  select coalesce(first_offset, kafka_offset) as following, max(kafka_offset) over (
+    order by coalesce(first_offset, kafka_offset) rows between unbounded preceding and 1 preceding) as before
   from requests where cluster_id = ? and topic = ? and "partition" = ? and kafka_offset >= ?
-) where following > kafka_offset + 1 order by kafka_offset limit 1
+) where following > before + 1 order by before limit 1
 """
 _COPIES = """
 select coalesce(sum(copies - 1), 0)::bigint
@@ -58,7 +61,8 @@ from (
 # Both hops go into one grouping by the second as it is stored: of ten million rows each, two groupings and a join of
 # them take half as long again.
 _MEASURED = f"""
-select cluster_id, broker_id, make_timestamptz(record_time_ms // 1000 * 1000000) as second, 1 as due,
+select cluster_id, broker_id, make_timestamptz(record_time_ms // 1000 * 1000000) as second,
+       coalesce(lines, 1) as due,
        null as kept, null as copies
 from requests where quota_type is not null and not coalesce(is_out_of_time, false)
 union all
@@ -107,13 +111,15 @@ def line_checks(tables: Tables) -> list[Check]:
 
 
 def _kinds(row: dict[str, Any]) -> Check:
-    known = row["requests"] + row["unreadable"] + row["heartbeats"] + row["gaps"]
+    known = row["requests"] + row["unreadable"] + row["heartbeats"] + row["gaps"] + row["left_out"]
     evidence = (
         f"{row['cluster_id']}: {row['lines']:,} lines = {row['requests']:,} requests + "
         f"{row['unreadable']:,} unreadable + {row['heartbeats']:,} heartbeats"
     )
     if row["gaps"]:
         evidence += f" + {row['gaps']:,} gaps"
+    if row["left_out"]:
+        evidence += f" + {row['left_out']:,} left out (tables.requests)"
     if known == row["lines"]:
         return ok("lines", evidence)
     evidence += f" + {row['lines'] - known:,} of no known kind"
@@ -147,10 +153,10 @@ def _offset_checks(tables: Tables) -> list[Check]:
 
 def _offsets(tables: Tables, row: dict[str, Any]) -> Check:
     place = f"{row['cluster_id']}: {row['topic']}-{row['partition']}"
-    first, last = row["first_offset"], row["last_offset"]
-    missing, doubled = last - first + 1 - row["offsets"], row["lines"] - row["offsets"]
+    first, last, doubled = row["begin"], row["last_offset"], row["repeated"]
+    missing = last - first + 1 - row["lines"]
     if doubled:
-        evidence = f"{place}: {doubled:,} of {row['lines']:,} rows repeat an offset"
+        evidence = f"{place}: {doubled:,} of {row['rows']:,} rows repeat an offset"
         return fail(
             "offsets", evidence, "two jobs wrote one table: rebuild it from the topic into a new path"
         )

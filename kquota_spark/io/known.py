@@ -26,7 +26,7 @@ from kquota_spark.model.quota_types import IP_QUOTA_KEY
 from kquota_spark.model.rules import RuleBook
 from kquota_spark.pipeline.known import BrokerWindows, Gap, IpLimit, Known, Limits, ToldWindows
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
-from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS
+from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.storage import arrow_files, delta_table
 
@@ -152,6 +152,7 @@ class KnownLoader(_Loader):
             self._kept("windows", [configs], lambda: self._windows(configs.rows)),
             self._kept("gaps", [gaps], lambda: gaps_by_broker(gaps.rows)),
             bool(self._settings.quotas.callback),
+            frozenset(row["broker_id"] for row in gaps.rows if row["reason"] in (MID_STREAM, BROKER_START)),
         )
 
     def _governor(self, rules: _Watched, leaders: _Watched | None = None) -> Governor:

@@ -34,7 +34,7 @@ from kquota_spark.store.storage import delta_table, file_system
 WARM_UP_MS = 3_600_000
 _OFFSETS = """
 select topic, "partition", max(kafka_offset) + 1,
-       coalesce(min(kafka_offset) filter (record_time_ms >= $2), max(kafka_offset) + 1)
+       coalesce(min(coalesce(first_offset, kafka_offset)) filter (record_time_ms >= $2), max(kafka_offset) + 1)
 from requests where cluster_id = $1 and topic not like 'file:%' group by all order by all
 """
 _NEWEST = """

@@ -28,13 +28,15 @@ from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.storage import file_system
 
 _ROWS = """
-select count(distinct kafka_offset) from requests
+select count(distinct kafka_offset) + coalesce(sum(lines - 1), 0)::bigint from requests
 where cluster_id = $1 and topic = $2 and "partition" = $3 and kafka_offset >= $4 and kafka_offset < $5
 """
 _MISSING = """
 select before + 1, following from (
-  select kafka_offset as following, lag(kafka_offset, 1, $4 - 1) over (order by kafka_offset) as before from (
-    select $5 as kafka_offset union select kafka_offset from requests
+  select following, max(last) over (order by following rows between unbounded preceding and 1 preceding) as before
+  from (
+    select $4 - 1 as following, $4 - 1 as last union all select $5, $5 union all
+    select coalesce(first_offset, kafka_offset), kafka_offset from requests
     where cluster_id = $1 and topic = $2 and "partition" = $3 and kafka_offset >= $4 and kafka_offset < $5
   )
 ) where following > before + 1 order by all

@@ -25,7 +25,7 @@ from kquota_spark.io.closed import closed_through_ms, not_folded_from_ms, second
 from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
-from kquota_spark.io.tables import utc_text
+from kquota_spark.io.tables import query, utc_text
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.charges import to_charged
 from kquota_spark.pipeline.govern import to_governed
@@ -40,6 +40,10 @@ from kquota_spark.store.storage import delta_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
+_LEFT_OUT = """
+select coalesce(sum(lines), 0)::bigint from requests
+where cluster_id = ? and kind = 'left_out' and record_time_ms >= ? and record_time_ms < ?
+"""
 _REACHES_MS = (600_000, 86_400_000)
 """How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
 
@@ -80,7 +84,7 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
     """The end of what is closed.
 
     Raises:
-        UserError: the stretch is empty, reaches beyond it, or `requests` does not hold it any more.
+        UserError: the stretch is empty, reaches beyond it, or `requests` does not hold all of it.
     """
     if to_ms <= from_ms:
         raise UserError(f"nothing to restate: {utc_text(to_ms)} is not after {utc_text(from_ms)}")
@@ -96,6 +100,17 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
         raise UserError(
             f"table requests begins with {first_date or 'nothing'}, and rows before it would be replaced by none: "
             "restate from there on (maintain.retention.requests says how long it is kept)"
+        )
+    ((left_out,),) = query(
+        settings,
+        [REQUESTS.name],
+        _LEFT_OUT,
+        [settings.cluster_id, from_ms // 1_000 * 1_000, -(-to_ms // 1_000) * 1_000],
+    ).rows
+    if left_out:
+        raise UserError(
+            f"{left_out:,} requests between {utc_text(from_ms)} and {utc_text(to_ms)} have no row in table requests, "
+            "because of tables.requests: only a stretch with all its requests can be restated"
         )
     return closed_ms
 

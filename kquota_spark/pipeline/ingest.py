@@ -115,6 +115,8 @@ def _rows(messages: pa.RecordBatch, lines: list[Line], cluster_id: str) -> pa.Re
         "kafka_offset": messages.column("offset"),
         "kafka_timestamp_ms": messages.column("timestamp_ms"),
         "cluster_id": pa.repeat(cluster_id, len(lines)),
+        "lines": pa.nulls(len(lines)),
+        "first_offset": pa.nulls(len(lines)),
     }
     time_ms = pc.coalesce(columns["record_time_ms"], columns["kafka_timestamp_ms"])
     columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())

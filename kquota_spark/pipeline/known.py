@@ -66,6 +66,8 @@ class Known(NamedTuple):
     """By broker. No line says which broker is the active controller: its own are those of all brokers."""
     has_callback: bool = False
     """Buckets are told apart by the tags of a quota callback."""
+    begun: frozenset[int] = frozenset()
+    """Brokers of which it is known how their logs begin."""
 
     def gaps_at(self, broker_id: int, second_ms: int, horizon_ms: int) -> tuple[Gap, ...]:
         """Gaps that reach into a second, each with what a ring remembers after its end."""

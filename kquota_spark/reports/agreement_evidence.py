@@ -20,6 +20,7 @@ from kquota_spark.model.rules import BEGINNING_MS, END_MS
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.window_check import Fit, likely_settings
 from kquota_spark.reports.agreement import Span, where_seconds
+from kquota_spark.reports.throttle_evidence import has_left_out
 from kquota_spark.schema.key_columns import FROM_LOG
 
 _WARM_UP_MS, _LONGEST_MS = 130_000, 600_000
@@ -55,7 +56,8 @@ from decisions join first using (cluster_id, broker_id)
 """
 _OFFSETS = """
 select coalesce(sum(missing), 0)::bigint as offsets_missing from (
-  select max(kafka_offset) - min(kafka_offset) + 1 - count(distinct kafka_offset) as missing
+  select max(kafka_offset) - min(coalesce(first_offset, kafka_offset)) + 1 - count(distinct kafka_offset)
+         - coalesce(sum(lines - 1), 0) as missing
   from requests where cluster_id = ? and (topic, "partition") in (
     select distinct topic, "partition" from requests where cluster_id = ? and broker_id = ?)
   group by topic, "partition"
@@ -74,7 +76,8 @@ from (
 _CLOCK = """
 select -min(behind_ms)::bigint as most_ahead_ms, max(behind_ms) - min(behind_ms) as spread_ms
 from (select kafka_timestamp_ms - log_time_ms as behind_ms from requests
-      where cluster_id = ? and record_time_ms between ? and ? and broker_id = ? and kind = 'request')
+      where cluster_id = ? and record_time_ms between ? and ? and broker_id = ?
+        and kind in ('request', 'left_out'))
 """
 _OTHERS = """
 select count(*) from requests where cluster_id = ? and record_time_ms between ? and ? and broker_id = ?
@@ -140,7 +143,9 @@ def drops(settings: Settings, span: Span) -> list[Drop]:
 def _of_lines(tables: Tables, place: tuple[str, int], span: Span) -> dict[str, Any]:
     during = _during(place, span)
     # Offsets and record times interleave, so gaps of the topic are looked for in all that there is of it.
-    row = tables.query(_OFFSETS, [place[0], *place]).dicts()[0] | tables.query(_LINES, during).dicts()[0]
+    row = tables.query(_OFFSETS, [place[0], *place]).dicts()[0]
+    if not has_left_out(tables, *during[:3]):
+        row |= tables.query(_LINES, during).dicts()[0]
     row["other_throttled"] = tables.query(_OTHERS, during).rows[0][0]
     most_ahead_ms, spread_ms = tables.query(_CLOCK, during).rows[0]
     if most_ahead_ms is not None and (most_ahead_ms > 0 or spread_ms <= _STEADY_MS):

@@ -38,7 +38,8 @@ select coalesce(sum(seconds) filter (is_log), 0)::bigint as of_log, count(*) as 
 from places
 """
 _LINES = """
-select count(*) filter (kind in ('request', 'unreadable')) as lines, count(*) filter (kind = 'unreadable') as unreadable
+select coalesce(sum(coalesce(lines, 1)) filter (kind in ('request', 'left_out', 'unreadable')), 0)::bigint as lines,
+       count(*) filter (kind = 'unreadable') as unreadable
 from requests where cluster_id = ? and coalesce(record_time_ms, kafka_timestamp_ms) >= ?
   and coalesce(record_time_ms, kafka_timestamp_ms) < ?
 """

@@ -12,6 +12,7 @@ from typing import Any
 
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.apis import CLIENT_HOLDS_BACK_FROM, Api
+from kquota_spark.model.rules import END_MS
 from kquota_spark.model.throttle_findings import (
     BEFORE_END_MS,
     LEAST_OLD_THROTTLES,
@@ -117,6 +118,9 @@ with asked as (
 select *, (sum(long_ones) over client)::bigint as throttles, max(software) over client as software_of_client
 from throttled window client as (partition by "user", client_id, host) order by all
 """  # noqa: S608 - text and numbers of ours
+_ANY_LEFT_OUT = """
+select 1 from requests where cluster_id = ? and record_time_ms between ? and ? and kind = 'left_out' limit 1
+"""
 _ANY_EMPTY = """
 select 1 from requests
 where cluster_id = ? and record_time_ms >= ? and kind = 'request' and quota_type = 'fetch' and point_kind = 2 limit 1
@@ -150,8 +154,11 @@ def throttled_clients(tables: Tables, cluster: str, since_ms: int) -> list[Throt
     """
     names = ("user", "client_id", "host")
     tables.query(_SPOKEN, (cluster, since_ms))
-    tables.query(_ENDS)
-    ends = _grouped(tables.query("select * from ends order by ended_ms").dicts(), (*names, "is_escape"))
+    ends: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    # A connection seems to begin with its first line that was kept.
+    if not has_left_out(tables, cluster, since_ms):
+        tables.query(_ENDS)
+        ends = _grouped(tables.query("select * from ends order by ended_ms").dicts(), (*names, "is_escape"))
     found = []
     for key, of_client in _grouped(tables.query(_VERSIONS).dicts(), names).items():
         escapes, timeouts = (ends.get((*key, is_escape), ()) for is_escape in (True, False))
@@ -174,10 +181,15 @@ def throttled_clients(tables: Tables, cluster: str, since_ms: int) -> list[Throt
 
 def empty_runs(tables: Tables, cluster: str, since_ms: int) -> list[EmptyRun]:
     """Throttled fetches that came back empty, each run of them between two deliveries; arguments as above."""
-    # The statistics of the files tell, mostly, that there is none.
-    if not tables.query(_ANY_EMPTY, (cluster, since_ms)).rows:
+    # The statistics of the files tell, mostly, that there is none. Where lines were left out, deliveries were.
+    if has_left_out(tables, cluster, since_ms) or not tables.query(_ANY_EMPTY, (cluster, since_ms)).rows:
         return []
     return [EmptyRun(**row) for row in tables.query(_RUNS, (cluster, since_ms)).dicts()]
+
+
+def has_left_out(tables: Tables, cluster: str, from_ms: int, through_ms: int = END_MS) -> bool:
+    """Whether `requests` has no row for some lines of these record times (`tables.requests`)."""
+    return bool(tables.query(_ANY_LEFT_OUT, (cluster, from_ms, through_ms)).rows)
 
 
 def _end(row: dict[str, Any]) -> ThrottledEnd:

@@ -28,13 +28,20 @@ POINT = (
 )
 """One request as the replay needs it; sorted in this very order. `kind` is `model.replay.PointKind`."""
 
+LEFT_OUT = "left_out"
+"""Kind of a row of `requests` that stands for several lines."""
+
 REQUESTS = Table(
     "requests",
     "one message of the log topic: a request, a line that could not be read, or a shipper's heartbeat",
     (
         CLUSTER_ID,
         EVENT_DATE,
-        Column("kind", "string", "request, unreadable, heartbeat, or gap: lines that a shipper lost"),
+        Column(
+            "kind",
+            "string",
+            "request, unreadable, heartbeat, gap: lines that a shipper lost, or left_out: see lines",
+        ),
         Column("topic", "string", "Kafka topic the line was read from"),
         Column("partition", "int", "its partition"),
         Column("kafka_offset", "bigint", "its offset: topic, partition and offset are the row's identity"),
@@ -81,6 +88,13 @@ REQUESTS = Table(
         ),
         Column("reason", "string", "why a line could not be read; null for readable ones"),
         Column("raw_text", "string", "text of an unreadable line, cut; null where it may hold secrets"),
+        Column(
+            "lines",
+            "bigint",
+            "left_out only: how many requests of one broker, second and quota type have no row (tables.requests); "
+            "times and kafka_offset are of the newest, charged_bytes is their sum",
+        ),
+        Column("first_offset", "bigint", "left_out only: offset of the oldest of them"),
     ),
     partition_by=("event_date",),
     skip_by=("kafka_offset", "record_time_ms"),

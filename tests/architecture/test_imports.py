@@ -13,7 +13,7 @@ PACKAGE = ROOT / "kquota_spark"
 FILES = sorted(PACKAGE.rglob("*.py"))
 JOBS = sorted((ROOT / "jobs").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-MOST_FILE_LINES, MOST_FUNCTION_LINES = 300, 50
+MOST_FILE_LINES, MOST_FUNCTION_LINES = 400, 50
 NAMELESS = {"utils", "helpers", "common", "base", "manager"}
 
 OURS = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,32 @@ def test_a_gap_in_the_offsets_is_found(tmp_path: Path, capsys: pytest.CaptureFix
     code, findings = _findings(_tables(tmp_path, requests), capsys)
     assert code == 2
     assert findings == [("fail", "offsets", "demo: log-0: 3 offsets missing, the first 5 to 6")]
+
+
+def test_lines_without_a_row_are_in_the_equation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # 2,000 produces of the first second, 1 of the second one; 0 and 2,001 have rows. 7 that no quota counts.
+    left_out: dict[str, Any] = {"kind": "left_out", "lines": 2_000, "first_offset": 1}
+    uncounted: dict[str, Any] = {"kind": "left_out", "lines": 7, "first_offset": 2_002, "quota_type": None}
+    requests = (
+        request(0), request(2_000, T0_MS + 999, **left_out), request(2_001, T0_MS + 1_000),
+        request(2_008, T0_MS + 999, **uncounted),
+    )  # fmt: skip
+    root = _tables(tmp_path, requests, usages=(usage(0, requests=2_001), usage(1)),
+                   decisions=(decision(0, requests=2_001), decision(1)))  # fmt: skip
+    assert run("doctor", "--tables", str(root), "--output", "json") == 0
+    found = {row["what"]: row["evidence"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert found["lines"] == (
+        "demo: 2,009 lines = 2 requests + 0 unreadable + 0 heartbeats + 2,007 left out (tables.requests)"
+    )
+    assert found["offsets"] == "demo: log-0: 0 to 2008 without a gap"
+    assert found["measured"] == (
+        "demo: 2,002 chargeable requests = 2,002 in usage + 0 copies + 0 not yet measured + 0 late"
+    )
+    write_table(root, "requests", request(2_020, **{**left_out, "first_offset": 2_011, "lines": 10}))
+    code, findings = _findings(root, capsys)
+    assert code == 2
+    assert findings[0] == ("fail", "offsets", "demo: log-0: 2 offsets missing, the first 2009 to 2010")
+    assert findings[1][:2] == ("warn", "measured")
 
 
 def test_an_offset_that_was_stored_twice_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

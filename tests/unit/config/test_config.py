@@ -19,6 +19,7 @@ from kquota_spark.config.settings import (
     Settings,
     Ship,
     Stream,
+    Tables,
 )
 from kquota_spark.errors import UserError
 from tests.support.places import CONF
@@ -100,6 +101,10 @@ MISTAKES = [
     ("cluster_id: 5", "cluster_id: 5, expected a text"),
     ("cluster_id:", "cluster_id: nothing, expected a text"),
     ("cluster_id: [a]", "cluster_id: a list, expected a text"),
+    ("tables: {location: [a]}", "tables.location: a list, expected a text"),
+    ("tables: {path: a}", "tables.path: unknown key, expected one of location, requests"),
+    ("tables: {requests: some}", "tables.requests: 'some', expected one of all, throttled, unreadable"),
+    ("kept_requests: throttled", f"kept_requests: unknown key, expected one of {SECTIONS}"),
     ("broker: {version: 3.9}", "broker.version: 3.9, expected a text"),
     ("broker: {quota_window_num: many}", "broker.quota_window_num: 'many', expected a whole number"),
     ("broker: {quota_window_num: true}", "broker.quota_window_num: True, expected a whole number"),
@@ -263,6 +268,23 @@ def test_a_value_from_the_environment_is_not_read_again(
     assert load_settings(path).kafka.options == {"sasl.password": "${HOME}: [*a"}
 
 
+@pytest.mark.parametrize(
+    ("text", "location", "kept"),
+    [
+        ("tables: s3://bucket/a", "s3://bucket/a", "all"),
+        ("tables: {location: '${HOME}/a'}", "/root/a", "all"),
+        ("tables: {location: a, requests: throttled}", "a", "throttled"),
+        ("tables: {requests: unreadable}", ".kquota/tables", "unreadable"),
+    ],
+)
+def test_tables_are_a_location_or_a_mapping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, location: str, kept: str
+) -> None:
+    monkeypatch.setenv("HOME", "/root")
+    settings = load_settings(written(tmp_path, text))
+    assert (settings.tables, settings.kept_requests) == (location, kept)
+
+
 def test_the_shipped_file_has_the_defaults() -> None:
     assert load_settings(CONF) == Settings()
 
@@ -280,6 +302,9 @@ def keys_of(kind: type[Any]) -> dict[str, Any]:
 def test_the_shipped_file_mentions_every_key_in_order() -> None:
     written_keys = yaml.safe_load(CONF.read_text(encoding="utf-8"))
     expected = keys_of(Settings)
+    # `Tables` is no part of `Settings`: most files give the location alone.
+    expected["tables"] = keys_of(Tables)
+    del expected["kept_requests"]
     assert list(written_keys) == list(expected)
     for name, inner in expected.items():
         if inner is not None:

@@ -78,3 +78,15 @@ def test_a_stretch_whose_requests_are_gone_is_refused(settings: Settings) -> Non
     with pytest.raises(UserError, match=r"^table requests begins with 2026-11-21, and rows before it would"):
         require_closed(settings, day_before_ms, T0_MS)
     assert require_closed(settings, T0_MS - 20_000_000, T0_MS) == T0_MS + 3_000
+
+
+def test_a_stretch_whose_requests_have_no_rows_is_refused(settings: Settings) -> None:
+    left_out = request(50, T0_MS + 2_500, kind="left_out", lines=50, first_offset=1)
+    write_table(Path(settings.tables), "requests", left_out)
+    assert require_closed(settings, T0_MS, T0_MS + 2_000) == T0_MS + 3_000
+    with pytest.raises(UserError) as refused:
+        require_closed(settings, T0_MS, T0_MS + 2_001)
+    assert str(refused.value) == (
+        "50 requests between 2026-11-21 05:40:00 UTC and 2026-11-21 05:40:02 UTC have no row in table requests, "
+        "because of tables.requests: only a stretch with all its requests can be restated"
+    )

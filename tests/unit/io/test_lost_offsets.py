@@ -65,6 +65,29 @@ def test_what_was_read_whole_is_no_loss(settings: Settings) -> None:
     assert losses(settings) == []
 
 
+def test_lines_that_have_no_row_are_read_and_what_is_missing_between_them_is_found(
+    settings: Settings,
+) -> None:
+    ran(settings, 0, {"0": 100})
+    # 20 kept, 80 in two sums whose lines alternate: 0 to 98 and 1 to 99.
+    read(settings, range(10, 30))
+    read(settings, [98], kind="left_out", first_offset=0, lines=40)
+    read(settings, [99], kind="left_out", first_offset=1, lines=40)
+    assert record_gaps(settings) == [
+        "the audit begins in mid-stream of the log of broker 1: 12 s are uncertain"
+    ]
+    assert losses(settings) == []
+    # From 100 to 199 seven are missing, 140 to 146.
+    ran(settings, 1, {"0": 200})
+    read(settings, [139], kind="left_out", first_offset=100, lines=40)
+    read(settings, [147])
+    read(settings, [199], kind="left_out", first_offset=148, lines=52)
+    assert record_gaps(settings)[0].startswith(
+        "log partition 0: 7 offsets from 140 on expired before they were read"
+    )
+    assert losses(settings) == [(1, 139, 147, EXPIRED_UNREAD)]
+
+
 def test_expired_lines_are_one_gap_of_each_broker_of_the_partition_and_told_once(settings: Settings) -> None:
     ran(settings, 0, {"0": 100, "1": 100})
     read(settings, range(100))
