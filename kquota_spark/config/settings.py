@@ -166,8 +166,8 @@ class Broker:
 class Stream:
     """How the streaming queries run."""
 
-    trigger: Duration = Duration(4_000)
-    allowed_lateness: Duration = Duration(10_000)
+    trigger: Duration = Duration(5_000)
+    allowed_lateness: Duration = Duration(7_000)
     allowed_clock_skew: Duration = Duration(60_000)
     episode_gap: Duration = Duration(10_000)
     shuffle_partitions: int = 2

@@ -120,11 +120,12 @@ def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> N
             watcher = Watcher(settings)
             watcher.start()
             watcher.stop()
-        _say("quotas are set on six levels; writing what the consumers will read")
-        run_load(cluster, history())
         feeder = FEEDERS[source]
-        _say(f"starting kquota {feeder} and spark-submit jobs/audit.py (logs in {DIRECTORY})")
+        _say(f"quotas are set on six levels; starting spark-submit jobs/audit.py (logs in {DIRECTORY})")
         with _process(_audit(config), "audit.log") as audit:
+            _say("writing what the consumers will read")
+            run_load(cluster, history())
+            _say(f"starting kquota {feeder} and the clients")
             with _process(_kquota(feeder, config), f"{feeder.partition(' ')[0]}.log") as feeding:
                 _load_and_show(cluster, settings, seconds, [audit, feeding], act)
                 if act is not None:

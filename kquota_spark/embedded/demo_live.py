@@ -16,12 +16,13 @@ _PLAIN_EVERY_S = 15.0
 
 
 class LiveTable:
-    """Redraws in place on a terminal; elsewhere prints a table now and then."""
+    """Redraws in place on a terminal; elsewhere prints the first rows at once, then a table now and then."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._is_terminal = sys.stdout.isatty()
-        self._shown_s = -_PLAIN_EVERY_S
+        self._looked_s = -_PLAIN_EVERY_S
+        self._has_rows = False
         self._height = 0
         self._notes: list[str] = []
 
@@ -31,15 +32,20 @@ class LiveTable:
 
     def show(self, passed_s: float, of_s: float) -> None:
         """Show the table if it is time to."""
-        due_s = _EVERY_S if self._is_terminal else _PLAIN_EVERY_S
-        if passed_s - self._shown_s < due_s and not self._notes:
+        due_s = _PLAIN_EVERY_S if self._has_rows and not self._is_terminal else _EVERY_S
+        if passed_s - self._looked_s < due_s and not self._notes:
             return
-        self._shown_s = passed_s
+        is_said = self._looked_s >= 0 and not self._has_rows
+        self._looked_s = passed_s
+        rows = self._rows()[:_ROWS]
+        self._has_rows = bool(rows)
+        if is_said and not rows and not self._notes and not self._is_terminal:
+            return
         self._erase()
         for note in self._notes:
             print(f"  * {note}")
         self._notes.clear()
-        lines = [f"{passed_s:5.0f} of {of_s:.0f} s   {_TITLES}", *map(_line, self._rows()[:_ROWS])]
+        lines = [f"{passed_s:5.0f} of {of_s:.0f} s   {_TITLES}", *map(_line, rows)]
         if len(lines) == 1:
             lines.append("              (the audit is starting)")
         print("\n".join(lines), flush=True)
