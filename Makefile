@@ -38,7 +38,7 @@ lint: setup ## ruff: style and format
 types: setup ## mypy, strict
 	@$(BIN)/mypy
 
-bench: setup ## tables of throughput, scale, growth, latency and more, in about 70 minutes (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
+bench: setup ## tables of throughput, scale, growth, latency and more, in about 75 minutes (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
 
 clean: ## remove what was built or run here (.kquota too); .venv and the jars of all checkouts stay

@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from kquota_spark.embedded.cluster import Cluster
 from tests.bench.job import ALL_REQUESTS, MASTER, Place, configure, end_of_log, running, spark_submit
 from tests.bench.lines import EVEN, QUOTAS, Line, Population, closing_heartbeats, lines
-from tests.bench.processes import Kind, PeakMemory
+from tests.bench.processes import Kind, PeakMemory, machine_cpu_s
 from tests.bench.reconcile import DecidedRequests, last_commit_s, problems
 from tests.bench.report import Spread, say, spread
 
@@ -58,9 +58,17 @@ class Size(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Lines per second of all rounds, peak memory of all processes, and the failures of the reconciliation."""
+    """What the rounds gave.
+
+    Attributes:
+        lines_per_s: of all rounds.
+        busy_cores: of the machine, with the broker's.
+        peak_bytes: memory of all processes of the job.
+        problems: failures of the reconciliation.
+    """
 
     lines_per_s: Spread
+    busy_cores: Spread
     peak_bytes: dict[Kind, int]
     problems: list[str]
 
@@ -76,7 +84,7 @@ def preload(case: Case, at: Place, warm_up: int) -> Place:
 
 def measure(case: Case, place: Place, size: Size) -> Measured:
     """Run the job on a topic with its warm-up, and measure the rounds."""
-    rates, loaded, expected = list[float](), size.warm_up, case.population.expected
+    rates, busy, loaded, expected = list[float](), list[float](), size.warm_up, case.population.expected
     command = spark_submit("jobs/audit.py", place.config, case.master)
     log = place.root / "job.log"
     decided = DecidedRequests(place.tables)
@@ -88,13 +96,14 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
             more = lines(range(loaded, loaded + size.lines), number * _GAP_MS, population=case.population)
             loaded += size.lines
             _load(place, chain(more, closing_heartbeats(loaded, number * _GAP_MS)))
-            started_s = time.time()
+            started_s, before_s = time.time(), machine_cpu_s()
             os.killpg(job.pid, signal.SIGCONT)
             _wait(job, place, decided, sum(expected(loaded).values()))
+            busy.append((machine_cpu_s() - before_s) / (time.time() - started_s))
             rates.append(size.lines / (last_commit_s(place.tables / "decisions") - started_s))
             say(f"{case.name}: round {number} of {ROUNDS}, {rates[-1]:,.0f} lines/s")
     found = problems(place.tables, loaded, expected(loaded), are_all_requests=case.tables == ALL_REQUESTS)
-    return Measured(spread(rates), memory.bytes_by_kind, found)
+    return Measured(spread(rates), spread(busy), memory.bytes_by_kind, found)
 
 
 def _load(place: Place, messages: Iterable[Line]) -> None:

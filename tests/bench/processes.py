@@ -24,6 +24,12 @@ def process_cpu_s(pid: int) -> float:
     return sum(map(int, _stat(pid)[11:13])) / _TICKS_PER_S
 
 
+def machine_cpu_s() -> float:
+    """CPU seconds of all cores of the machine so far, idle time and waiting left out."""
+    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq) / _TICKS_PER_S
+
+
 def session_cpu_s(session: int) -> dict[Kind, float]:
     """CPU seconds of all processes of a session so far, by kind, with those that ended and were waited for."""
     found: dict[Kind, float] = {"jvm": 0.0, "driver": 0.0, "workers": 0.0}

@@ -20,6 +20,7 @@ _COLUMNS = {
     "master": "master of Spark",
     "lines_per_s": "lines per second (range)",
     "to_one": "times one executor",
+    "busy_cores": "busy cores (range)",
     "reconciled": "reconciled",
 }
 
@@ -39,6 +40,7 @@ def main() -> int:
                     "master": f"`{master}`",
                     "lines_per_s": found.lines_per_s,
                     "to_one": round(found.lines_per_s.median / of_one, 2),
+                    "busy_cores": found.busy_cores,
                     "reconciled": "no" if found.problems else "yes",
                 }
             )
