@@ -32,6 +32,7 @@ from kquota_spark.cli.options import (
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.formats.person_units import clock_time, or_dash, person_ms, person_percent, rate_text
 from kquota_spark.io.tables import open_tables
+from kquota_spark.schema.harm import EPISODE_REQUESTS
 
 _BUCKET_ORDER = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
 _THROTTLE_LEGEND = "throttle: longest of the second, by the replay / in the broker's log"
@@ -40,6 +41,7 @@ select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client
        epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,
        epoch_ms(last_second) as last_second, end_time is null as is_open, level, rule, limit_per_s,
        peak_rate_per_s, peak_quota_used_percent, violated_seconds, throttled_ms, throttled_requests,
+       longest_throttle_ms, observed_throttled_ms, observed_throttled_requests, observed_longest_throttle_ms,
        coalesce(source, 'log') as source, users, client_ids
 from violations
 """
@@ -47,6 +49,7 @@ _DECISIONS = """
 select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags, epoch_ms(second) as second,
        level, rule, rule_version, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
        throttle_ms, observed_throttle_ms, throttled_requests, observed_throttled_requests,
+       total_throttle_ms, observed_total_throttle_ms,
        coalesce(late, 0) as late, is_certain, is_rules_behind, coalesce(source, 'log') as source,
        users, client_ids
 from decisions
@@ -92,7 +95,7 @@ def run_violations(options: argparse.Namespace) -> int:
     where = bucket_conditions(options)
     add_since(where, options, "coalesce(violations.end_time, violations.last_second)")
     if options.throttled:
-        where.add("throttled_requests > 0")
+        where.add(f"{EPISODE_REQUESTS} > 0")
     if options.open:
         where.add("violations.end_time is null")
     sql = f"{_VIOLATIONS}{where.sql}order by start_time desc, {_BUCKET_ORDER}, episode_id"
@@ -122,8 +125,8 @@ def run_violations(options: argparse.Namespace) -> int:
 
 def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, ...]:
     throttles = (
-        Shown("throttle", lambda row: or_dash(row["throttled_ms"], person_ms)),
-        Shown("reqs", lambda row: or_dash(row["throttled_requests"], str), rank=2),
+        Shown("throttle", lambda row: or_dash(_by_brokers(row, "throttled_ms"), person_ms)),
+        Shown("reqs", lambda row: or_dash(_by_brokers(row, "throttled_requests"), str), rank=2),
     )
     return (
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
@@ -134,6 +137,12 @@ def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, .
         Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
         *(throttles if any(row["source"] != "jmx" for row in rows) else ()),
     )
+
+
+def _by_brokers(row: Row, name: str) -> int | None:
+    """The broker's figure of an episode; the replay's, where an older release has written it."""
+    figure: int | None = row[name] if row["observed_throttled_ms"] is None else row[f"observed_{name}"]
+    return figure
 
 
 def _lasted(row: Row) -> str:

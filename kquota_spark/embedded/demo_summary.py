@@ -8,6 +8,7 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Tables, open_tables
 from kquota_spark.model.agreement import error_summary
+from kquota_spark.schema.harm import DELAY_MS
 from kquota_spark.schema.tables import LEFT_OUT
 
 _OPEN_COUNTS = """
@@ -32,14 +33,14 @@ _AGREEMENT = """
       flatten(list(throttle_errors_ms)) AS errors
     FROM decisions GROUP BY quota_type ORDER BY quota_type DESC
 """
-LIVE = """
+LIVE = f"""
     SELECT broker_id, quota_type, bucket_user, bucket_client_id, max_by(limit_per_s, second) AS limit_per_s,
       max_by(rate_per_s, second) AS rate_per_s, max_by(quota_used_percent, second) AS quota_used_percent,
-      coalesce(sum(total_throttle_ms), max(observed_throttle_ms), 0)::BIGINT AS throttled_ms
+      coalesce(sum({DELAY_MS}), max(observed_throttle_ms), 0)::BIGINT AS throttled_ms
     FROM decisions WHERE limit_per_s IS NOT NULL
       AND epoch_ms(second) > (SELECT max(epoch_ms(second)) FROM decisions) - 10000
     GROUP BY ALL ORDER BY quota_used_percent DESC NULLS LAST
-"""
+"""  # noqa: S608 - names of ours
 
 
 def is_all_judged(settings: Settings) -> bool:

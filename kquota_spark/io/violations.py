@@ -25,12 +25,14 @@ LOG_SILENCE_MS = 600_000
 BUCKET_COLUMNS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
 SECOND_COLUMNS = (
     *BUCKET_COLUMNS, "second", "level", "rule", "limit_per_s", "rate_per_s", "quota_used_percent",
-    "total_throttle_ms", "throttled_requests", "source", "users", "client_ids",
+    "total_throttle_ms", "throttled_requests", "source", "users", "client_ids", "throttle_ms",
+    "observed_total_throttle_ms", "observed_throttled_requests", "observed_throttle_ms",
 )  # fmt: skip
 """Columns of `decisions` that a violated second is made of."""
 _EPISODE_COLUMNS = (
     "start_time", "last_second", "level", "rule", "limit_per_s", "peak_rate_per_s", "peak_quota_used_percent",
-    "violated_seconds", "throttled_ms", "throttled_requests", "source", "users", "client_ids",
+    "violated_seconds", "throttled_ms", "throttled_requests", "source", "users", "client_ids", "longest_throttle_ms",
+    "observed_throttled_ms", "observed_throttled_requests", "observed_longest_throttle_ms",
 )  # fmt: skip
 _LOG_TOLD = """
 select case quota_type when $3 then $4 else broker_id end as teller, quota_type, epoch_ms(max(second))
@@ -90,6 +92,10 @@ def piece_of_second(row: dict[str, Any]) -> Piece:
         row["source"] or LOG,
         row["users"] or (),
         row["client_ids"] or (),
+        row["throttle_ms"],
+        row["observed_total_throttle_ms"],
+        row["observed_throttled_requests"],
+        row["observed_throttle_ms"],
     )
     return _bucket(row), episode
 

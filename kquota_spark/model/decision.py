@@ -52,6 +52,7 @@ class Decision:
     agreement: Agreement = field(default_factory=Agreement)
     users: list[str] = field(default_factory=list)
     client_ids: list[str] = field(default_factory=list)
+    observed_total_throttle_ms: int = 0
 
     @property
     def is_certain(self) -> bool:
@@ -121,6 +122,7 @@ def _decision(
         observed_ms = point[5]
         if observed_ms:
             decision.observed_throttled_requests += 1
+            decision.observed_total_throttle_ms += observed_ms
             decision.observed_throttle_ms = max(decision.observed_throttle_ms, observed_ms)
         limit = governing[0]
         share = rate / limit if limit else 0.0

@@ -45,6 +45,10 @@ class Episode(NamedTuple):
         source: that of the last second, log or jmx.
         users: at most `MAX_NAMES`, in order.
         client_ids: likewise.
+        longest_throttle_ms: of one request, by the replay; None as above.
+        observed_throttled_ms: as `throttled_ms`, by the broker's log.
+        observed_throttled_requests: likewise.
+        observed_longest_throttle_ms: likewise.
     """
 
     start_ms: int
@@ -60,6 +64,10 @@ class Episode(NamedTuple):
     source: str
     users: Sequence[str]
     client_ids: Sequence[str]
+    longest_throttle_ms: int | None = None
+    observed_throttled_ms: int | None = None
+    observed_throttled_requests: int | None = None
+    observed_longest_throttle_ms: int | None = None
 
 
 class Violation(NamedTuple):
@@ -148,6 +156,10 @@ def _sum(parts: Sequence[Episode]) -> Episode:
         last.source,
         sorted({name for part in parts for name in part.users})[:MAX_NAMES],
         sorted({name for part in parts for name in part.client_ids})[:MAX_NAMES],
+        max(_told(part.longest_throttle_ms for part in parts), default=None),
+        _total(part.observed_throttled_ms for part in parts),
+        _total(part.observed_throttled_requests for part in parts),
+        max(_told(part.observed_longest_throttle_ms for part in parts), default=None),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kquota_spark.io.tables import Tables
+from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import LOG_BEFORE_JMX
 
 RECENT_MS = 60_000
@@ -28,17 +29,18 @@ with shown as (
   select unnest(?::int[]) as broker_id, unnest(?::varchar[]) as quota_type, true as is_logged
 ), judged as (
   select broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags,
-         level, rule, limit_per_s, rate_per_s, quota_used_percent, amount, requests, throttle_ms, throttled_requests,
-         total_throttle_ms, requests_judged, requests_agreeing, coalesce(late, 0) as late, is_certain,
+         level, rule, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
+         {LONGEST_THROTTLE_MS} as longest_ms, {THROTTLED_REQUESTS} as delayed_requests, {DELAY_MS} as delay_ms,
+         requests_judged, requests_agreeing, coalesce(late, 0) as late, is_certain,
          coalesce(source, 'log') = 'log' as is_log,
          epoch_ms(second) as second_ms, coalesce(requests, 1) > 0 as has_verdict,
-         coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled
+         {IS_THROTTLED} as is_throttled
   from decisions where cluster_id = ? and epoch_ms(second) >= ?
 ), spans as (
   select judged.*, shown.last_ms is not null as is_shown, held_until_ms,
          case when is_log then second_ms else greatest(second_ms - {_LONGEST_SAMPLE_MS},
            coalesce(lag(second_ms) over bucket, shown.last_ms, second_ms - 1000)) end as from_ms,
-         case when is_log then second_ms + greatest(1000, coalesce(throttle_ms, 0)) else second_ms end as until_ms
+         case when is_log then second_ms + greatest(1000, coalesce(longest_ms, 0)) else second_ms end as until_ms
   from judged left join shown using ({_BUCKET}) left join logged using (broker_id, quota_type)
   where is_log or is_logged is null
   window bucket as (partition by is_log, {_BUCKET} order by second_ms)
@@ -56,8 +58,8 @@ select {_BUCKET}, is_log, any_value(is_shown) as is_shown,
   max(rate_per_s) filter (is_recent) as rate_per_s, max(quota_used_percent) filter (is_recent) as quota_used_percent,
   coalesce(sum(amount), 0)::bigint as amount,
   coalesce(sum(requests + late), 0)::bigint as requests,
-  coalesce(sum(throttled_requests), 0)::bigint as throttled_requests,
-  coalesce(sum(total_throttle_ms), 0)::bigint as throttle_ms, sum(held_ms)::bigint as held_ms,
+  coalesce(sum(delayed_requests), 0)::bigint as throttled_requests,
+  coalesce(sum(delay_ms), 0)::bigint as throttle_ms, sum(held_ms)::bigint as held_ms,
   coalesce(sum(amount) filter (limit_per_s is null), 0)::bigint as unmetered_amount,
   count(*) filter (is_log and has_verdict) as decisions,
   count(*) filter (is_log and has_verdict and is_certain) as certain_decisions,

@@ -18,7 +18,7 @@ MOST_CLIENTS = 5
 _THROTTLED = f"""
 with held as (
   select {BUCKET}, second_ms, bool_or(is_log) as is_log,
-         max(second_ms + if(is_log, greatest(1, ceil(coalesce(throttle_ms, 0) / 1000.0)), 1)::bigint * 1000) as end_ms
+         max(second_ms + if(is_log, greatest(1, ceil(coalesce(longest_ms, 0) / 1000.0)), 1)::bigint * 1000) as end_ms
   from judged where is_throttled group by all
 ), spread as (
   select *, greatest(second_ms, coalesce(max(end_ms) over (

@@ -16,17 +16,18 @@ from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_tree import Hits, Idle, Node, RuleKey, quota_tree
 from kquota_spark.model.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
 from kquota_spark.reports.seen_clients import clients_seen, observed
+from kquota_spark.schema.harm import DELAY_MS, THROTTLED_REQUESTS
 
 _DEFAULT_MS = 2 * 86_400_000
 """Rules are called dead from a day of usage on, and traffic does not begin with the stretch."""
 # One pass over the few columns that it names; the rest of the files is not read.
-_HITS = """
+_HITS = f"""
 select rule, quota_type, sum(requests + coalesce(late, 0))::bigint as requests, sum(amount)::bigint as amount,
        count(*) as bucket_seconds,
-       count(*) filter (throttled_requests > 0 or (source = 'jmx' and observed_throttle_ms > 0)) as throttled_seconds,
-       sum(total_throttle_ms)::bigint as throttled_ms
+       count(*) filter ({THROTTLED_REQUESTS} > 0 or (source = 'jmx' and observed_throttle_ms > 0)) as throttled_seconds,
+       sum({DELAY_MS})::bigint as throttled_ms
 from decisions where cluster_id = ? and decisions.second >= make_timestamptz(?) group by all
-"""
+"""  # noqa: S608 - names of ours
 
 
 class TreeFound(NamedTuple):

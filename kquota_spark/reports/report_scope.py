@@ -17,6 +17,7 @@ from kquota_spark.io.tables import Tables, utc_text
 from kquota_spark.reports.audit_report import BucketName
 from kquota_spark.reports.period import Period
 from kquota_spark.reports.timeline_slots import SLOT_LENGTHS_S
+from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG
 
 BUCKET = "quota_type, bucket_user, bucket_client_id, bucket_tags"
@@ -58,7 +59,8 @@ from own left join names using ({BUCKET}) group by all
 _JUDGED = f"""
 create temp view judged as
 select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
-       {FROM_LOG} as is_log, coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled,
+       {FROM_LOG} as is_log, {IS_THROTTLED} as is_throttled,
+       {DELAY_MS} as delay_ms, {THROTTLED_REQUESTS} as delayed_requests, {LONGEST_THROTTLE_MS} as longest_ms,
        coalesce(requests, 1) > 0 as has_verdict
 from decisions where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
@@ -79,8 +81,8 @@ select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_
   arg_max_null(rule, second_ms) filter (has_verdict) as rule, max(second_ms) as last_ms,
   count(*) filter (is_throttled) as throttled_rows,
   count(*) filter (is_throttled or observed_throttle_ms > 0) as held_back_rows,
-  coalesce(sum(total_throttle_ms), 0)::bigint as throttled_ms,
-  sum(throttled_requests)::bigint as throttled_requests,
+  coalesce(sum(delay_ms), 0)::bigint as throttled_ms,
+  sum(delayed_requests)::bigint as throttled_requests,
   coalesce(sum(requests_judged), 0)::bigint as judged, coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
   coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,
   count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds

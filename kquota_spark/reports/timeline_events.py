@@ -12,6 +12,7 @@ from kquota_spark.model.resolve import candidates
 from kquota_spark.reports.timeline_slots import Identity, Stretch, seconds_sql
 from kquota_spark.reports.top_buckets import BucketKey
 from kquota_spark.schema.gap_tables import BROKER_START
+from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
 
 _EDIT_MS = 60_000
 """An AlterClientQuotas request is that of an edit which is seen within this time."""
@@ -42,15 +43,15 @@ where cluster_id = ? and list_contains(?::varchar[], entity) and "key" = ? and e
   and epoch_ms("at") >= ? and epoch_ms("at") < ?
 order by sequence
 """
-_VIOLATIONS = """
+_VIOLATIONS = f"""
 select epoch_ms(start_time) as time_ms, epoch_ms(end_time) as until_ms, limit_per_s, peak_rate_per_s,
-       peak_quota_used_percent, throttled_ms, throttled_requests
+       peak_quota_used_percent, {EPISODE_DELAY_MS} as throttled_ms, {EPISODE_REQUESTS} as throttled_requests
 from violations
 where cluster_id = ? and broker_id = ? and quota_type = ? and bucket_user = ? and bucket_client_id = ?
   and coalesce(bucket_tags, '') = ? and epoch_ms(start_time) < ?
   and epoch_ms(coalesce(end_time, last_second + interval 1 second)) > ?
 order by time_ms
-"""
+"""  # noqa: S608 - names of ours
 _GAPS = """
 select epoch_ms(from_time) as time_ms, epoch_ms(to_time) as until_ms, reason from log_gaps
 where cluster_id = ? and broker_id = ? and reason <> ? and epoch_ms(from_time) < ? and epoch_ms(to_time) > ?

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from kquota_spark.io.tables import Tables
 from kquota_spark.reports.amount_rates import rate_of
 from kquota_spark.reports.top_buckets import BucketKey
+from kquota_spark.schema.harm import DELAY_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG
 
 SLOT_LENGTHS_S = (
@@ -22,7 +23,7 @@ SLOT_LENGTHS_S = (
 _MOST_BUCKETS = 20
 _KEY = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags"
 _BUCKETS = f"""
-select {_KEY}, coalesce(sum(coalesce(total_throttle_ms, observed_throttle_ms)), 0)::bigint as throttled_ms,
+select {_KEY}, coalesce(sum(coalesce({DELAY_MS}, observed_throttle_ms)), 0)::bigint as throttled_ms,
        count(*) as seconds, epoch_ms(min(second)) as first_ms
 from decisions where epoch_ms(second) >= ? and epoch_ms(second) < ? and {{inside}}
 group by all order by throttled_ms desc, seconds desc, broker_id, quota_type, bucket_user, bucket_client_id, tags
@@ -37,17 +38,17 @@ seconds as (
   where epoch_ms(second) >= ? and epoch_ms(second) < ? and coalesce(requests, 1) > 0 and ({buckets})
   qualify row_number() over (partition by second order by ({inside}) desc, requests desc nulls last) = 1
 )"""
-_SLOTS = """
-with {seconds}
+_SLOTS = f"""
+with {{seconds}}
 select (second_ms - ?) // ? as slot, max(rate_per_s) as rate_per_s,
        arg_max(struct_pack(limit_per_s := limit_per_s, rule := rule), second_ms) as last,
        max(quota_used_percent) as quota_used_percent,
-       sum(coalesce(total_throttle_ms, observed_throttle_ms))::bigint as throttled_ms,
-       sum(throttled_requests)::bigint as throttled_requests, sum(requests)::bigint as requests,
+       sum(coalesce({DELAY_MS}, observed_throttle_ms))::bigint as throttled_ms,
+       sum({THROTTLED_REQUESTS})::bigint as throttled_requests, sum(requests)::bigint as requests,
        count(*) as seconds, bool_and(coalesce(is_certain, false)) as is_certain,
        any_value(coalesce(source, 'log')) as source
 from seconds group by slot order by slot
-"""
+"""  # noqa: S608 - names of ours
 _USAGE = f"""
 select (epoch_ms(usage.second) - ?) // ? as slot, sum(amount)::double as amount, sum(requests)::bigint as requests,
        count(distinct usage.second) as seconds

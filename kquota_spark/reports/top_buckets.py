@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.io.tables import Tables
 from kquota_spark.reports.amount_rates import amount_per_rate
+from kquota_spark.schema.harm import DELAY_MS, THROTTLED_REQUESTS
 
 WINDOW_S = 60
 """Seconds that are looked at."""
@@ -49,9 +50,9 @@ with {_RECENT}, chosen as (
            is_now := age_s < {RECENT_S} or told_by = 'jmx'), age_s) as last,
          coalesce(sum(amount) filter (age_s < {RECENT_S}) / {RECENT_S}.0 / {amount_per_rate()},
                   avg(rate_per_s) filter (told_by = 'jmx'), 0.0) as mean_rate_per_s,
-         coalesce(sum(total_throttle_ms) filter (age_s < {RECENT_S}),
+         coalesce(sum({DELAY_MS}) filter (age_s < {RECENT_S}),
                   max(observed_throttle_ms) filter (told_by = 'jmx'), 0)::bigint as throttled_ms,
-         coalesce(sum(throttled_requests) filter (age_s < {RECENT_S}), 0)::bigint as throttled_requests,
+         coalesce(sum({THROTTLED_REQUESTS}) filter (age_s < {RECENT_S}), 0)::bigint as throttled_requests,
          sum(requests) filter (age_s < {RECENT_S})::bigint as requests,
          max(quota_used_percent) as peak_quota_used_percent
   from recent semi join chosen using ({_KEY}) group by {_KEY}

@@ -213,6 +213,12 @@ DECISIONS = Table(
         SOURCE,
         Column("users", "array<string>", "users inside the bucket in this second, at most 20"),
         Column("client_ids", "array<string>", "client ids inside the bucket in this second, at most 20"),
+        Column(
+            "observed_total_throttle_ms",
+            "bigint",
+            "sum of the throttles the broker logged, ms: the total delay; null from JMX. A request under two quotas "
+            "counts in both buckets",
+        ),
     ),
     partition_by=("event_date",),
     skip_by=("second",),
@@ -244,6 +250,18 @@ VIOLATIONS = Table(
         SOURCE,
         Column("users", "array<string>", "users inside, at most 20"),
         Column("client_ids", "array<string>", "client ids inside, at most 20"),
+        Column("longest_throttle_ms", "bigint", "longest throttle by the replay, ms; null from JMX"),
+        Column(
+            "observed_throttled_ms",
+            "bigint",
+            "sum of the throttles the broker logged in these seconds, ms: the total delay; null from JMX",
+        ),
+        Column(
+            "observed_throttled_requests",
+            "bigint",
+            "requests with a throttle above 0 in the log; null from JMX",
+        ),
+        Column("observed_longest_throttle_ms", "bigint", "longest throttle the broker logged, ms"),
     ),
     partition_by=("event_date",),
     skip_by=("start_time", "end_time"),

@@ -41,7 +41,7 @@ _AGREEMENT = {
 _DECISION = (
     "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "quota_used_percent", "amount", "requests",
     "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
-    "total_throttle_ms", "late", "users", "client_ids", "is_certain",
+    "total_throttle_ms", "late", "users", "client_ids", "is_certain", "observed_total_throttle_ms",
 )  # fmt: skip
 
 

@@ -43,6 +43,17 @@ def test_rule_and_level_are_those_of_the_start_source_that_of_the_end() -> None:
     )  # fmt: skip
 
 
+def test_harm_by_replay_and_by_the_broker_is_summed_apart() -> None:
+    first = over(0, longest_throttle_ms=70, observed_throttled_ms=90, observed_throttled_requests=3)
+    first = first._replace(observed_longest_throttle_ms=50)
+    second = over(1_000, longest_throttle_ms=20, observed_throttled_ms=12_372, observed_throttled_requests=1)
+    second = second._replace(throttled_ms=0, throttled_requests=0, observed_longest_throttle_ms=12_372)
+    [found] = joined([second, first, over(2_000)], GAP_MS)  # the last one was written by an older release
+    assert (found.throttled_ms, found.throttled_requests, found.longest_throttle_ms) == (140, 4, 70)
+    assert (found.observed_throttled_ms, found.observed_throttled_requests) == (12_462, 4)
+    assert found.observed_longest_throttle_ms == 12_372
+
+
 def test_what_no_source_tells_stays_unknown_and_what_one_tells_counts() -> None:
     unknown = over(0, throttled_ms=None, throttled_requests=None, limit_per_s=None, peak_rate_per_s=None)
     [found] = joined([unknown, unknown._replace(start_ms=1_000, last_ms=1_000)], GAP_MS)

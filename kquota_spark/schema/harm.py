@@ -1,0 +1,22 @@
+"""Harm as the broker logged it: the SQL that every surface takes its throttle figures from.
+
+A row of `decisions` or `violations` that has the broker's sum tells by the broker. Rows of older releases and rows from
+JMX have none: there the replay's figure or JMX's own counts.
+"""
+
+from __future__ import annotations
+
+_IS_REPLAY = "observed_total_throttle_ms is null"
+DELAY_MS = "coalesce(observed_total_throttle_ms, total_throttle_ms)"
+"""Of a decision: the total delay, ms; null from JMX."""
+THROTTLED_REQUESTS = f"if({_IS_REPLAY}, throttled_requests, observed_throttled_requests)"
+"""Of a decision: requests with a throttle above 0; null from JMX."""
+LONGEST_THROTTLE_MS = f"if({_IS_REPLAY}, throttle_ms, observed_throttle_ms)"
+"""Of a decision: the longest throttle, ms; null from JMX."""
+IS_THROTTLED = f"coalesce({THROTTLED_REQUESTS} > 0, observed_throttle_ms > 0, false)"
+"""Of a decision: whether requests of the second were throttled; from JMX, whether there was a throttle lately."""
+
+EPISODE_DELAY_MS = "coalesce(observed_throttled_ms, throttled_ms)"
+"""Of a violation: the total delay, ms; null from JMX."""
+EPISODE_REQUESTS = "if(observed_throttled_ms is null, throttled_requests, observed_throttled_requests)"
+"""Of a violation: requests with a throttle above 0; null from JMX."""
