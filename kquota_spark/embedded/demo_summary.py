@@ -8,10 +8,10 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Tables, open_tables
 from kquota_spark.model.agreement import error_summary
-from kquota_spark.schema.harm import DELAY_MS
+from kquota_spark.schema.harm import DELAY_MS, IS_VIOLATED
 from kquota_spark.schema.tables import LEFT_OUT
 
-_OPEN_COUNTS = """
+_OPEN_COUNTS = f"""
     SELECT
       (SELECT coalesce(sum(coalesce(lines, 1)), 0)::BIGINT FROM requests
        WHERE quota_type IS NOT NULL AND NOT is_out_of_time) AS counted,
@@ -19,9 +19,9 @@ _OPEN_COUNTS = """
        WHERE quota_type IN ('produce', 'fetch')) AS measured,
       (SELECT coalesce(sum(requests), 0)::BIGINT FROM usage) AS to_judge,
       (SELECT coalesce(sum(requests + late), 0)::BIGINT FROM decisions) AS judged,
-      (SELECT count(*) FROM decisions WHERE quota_used_percent > 100) AS violated,
+      (SELECT count(*) FROM decisions WHERE {IS_VIOLATED}) AS violated,
       (SELECT coalesce(sum(violated_seconds), 0)::BIGINT FROM violations) AS in_episodes
-"""
+"""  # noqa: S608 - a condition of ours
 _AGREEMENT = """
     SELECT quota_type, sum(requests_judged)::BIGINT AS requests_judged,
       sum(requests_agreeing)::BIGINT AS agreeing, sum(judged_throttled)::BIGINT AS throttled_by_broker,

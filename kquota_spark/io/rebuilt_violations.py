@@ -20,6 +20,7 @@ from kquota_spark.io.violations import (
 from kquota_spark.model.episodes import LOG, Clocks, Violation, folded
 from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.schema.harm import IS_VIOLATED
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import retried
 from kquota_spark.store.storage import delta_table
@@ -36,6 +37,7 @@ where cluster_id = $1 and {folded} group by all
 _VIOLATED = f"""
 with around as (
   select {", ".join(name for name in SECOND_COLUMNS if name not in ("second", "source"))},
+         {IS_VIOLATED} as is_violated,
          epoch_ms(second) as second, coalesce(source, 'log') as source,
          case quota_type when '{QuotaType.CONTROLLER_MUTATION}' then {CONTROLLER_ID} else broker_id end as teller
   from decisions where cluster_id = $1 and {{folded}}
@@ -44,7 +46,7 @@ with around as (
   select teller, quota_type, max(second) as log_ms from around where source = 'log' group by all
 )
 select around.* from around left join told using (teller, quota_type)
-where quota_used_percent > 100 and second >= $2
+where is_violated and second >= $2
   and (source = 'log' or log_ms is null or second - log_ms > {LOG_SILENCE_MS})
 """  # noqa: S608 - names and numbers of ours
 _ENDS = "select epoch_ms(min(second)), epoch_ms(max(second)) from decisions where cluster_id = $1"

@@ -55,8 +55,15 @@ class Judged(NamedTuple):
 
 
 def violated_seconds(decisions: pa.Table) -> pa.Table:
-    """Seconds above the limit; exactly at the limit is allowed (Kafka's `Quota.acceptable`)."""
-    return decisions.filter(pc.field("quota_used_percent") > 100.0).select(SECOND_COLUMNS)
+    """Seconds that belong to episodes: `schema.harm.IS_VIOLATED`.
+
+    Exactly at the limit is allowed (Kafka's `Quota.acceptable`).
+    """
+    is_told = pc.field("observed_total_throttle_ms").is_valid()
+    is_over = pc.field("quota_used_percent") > 100.0
+    is_throttled = (pc.field("observed_throttled_requests") > 0) & ((pc.field("excluded") == 0) | is_over)
+    is_violated = (~is_told & is_over) | (is_told & (is_throttled | (is_over & pc.field("is_certain"))))
+    return decisions.filter(is_violated).select(SECOND_COLUMNS)
 
 
 def seconds_by_place(decisions: pa.Table, which: Literal["min", "max"]) -> list[tuple[str, int, str, int]]:

@@ -101,7 +101,9 @@ def test_open_violations_as_json(root: Path, capsys: pytest.CaptureFixture[str])
         '"is_open": true, "level": 3, '
         '"rule": "users/<default>", "limit_per_s": 1000000.0, "peak_rate_per_s": 1234567.0, '
         '"peak_quota_used_percent": 512.0, "violated_seconds": 5, "throttled_ms": 950, '
-        '"throttled_requests": 0, "source": "log", "users": ["bob"], "client_ids": ["etl"]}\n'
+        '"throttled_requests": 0, "longest_throttle_ms": null, "observed_throttled_ms": null, '
+        '"observed_throttled_requests": null, "observed_longest_throttle_ms": null, '
+        '"source": "log", "users": ["bob"], "client_ids": ["etl"]}\n'
         "]}\n"
     )
 
@@ -155,8 +157,9 @@ def test_decisions_as_csv_with_raw_numbers_and_no_formula(
     assert capsys.readouterr().out == (
         "cluster_id,broker_id,quota_type,bucket_user,bucket_client_id,bucket_tags,second,level,rule,"
         "rule_version,limit_per_s,rate_per_s,quota_used_percent,amount,requests,throttle_ms,observed_throttle_ms,"
-        "throttled_requests,observed_throttled_requests,late,is_certain,is_rules_behind,source,users,client_ids\n"
-        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,false,false,log,"
+        "throttled_requests,observed_throttled_requests,total_throttle_ms,observed_total_throttle_ms,late,is_certain,"
+        "is_rules_behind,source,users,client_ids\n"
+        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,,0,false,false,log,"
         '"[""bob""]","[""=cmd()""]"\n'
     )
 

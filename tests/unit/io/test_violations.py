@@ -12,8 +12,10 @@ from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Duration, Kafka, Settings
 from kquota_spark.io.rebuilt_violations import rebuild_all_violations, rebuild_violations
+from kquota_spark.io.tables import open_tables
 from kquota_spark.io.violations import EpisodeFold, judged_of, seconds_by_place, violated_seconds
 from kquota_spark.model.points import CONTROLLER_ID
+from kquota_spark.schema.harm import IS_VIOLATED
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
 from tests.support.chance import drawn
@@ -103,6 +105,10 @@ def test_an_episode_is_seen_at_once_and_closed_when_its_gap_has_passed(settings:
         "source": "log",
         "users": ["al", "bob"],
         "client_ids": ["x", "y"],
+        "longest_throttle_ms": 0,
+        "observed_throttled_ms": None,
+        "observed_throttled_requests": 0,
+        "observed_longest_throttle_ms": 0,
     }
     assert row == first
     assert list(row) == VIOLATIONS.names
@@ -273,3 +279,65 @@ def test_an_episode_of_the_controller_ends_by_the_clock_of_the_brokers(settings:
     # Nobody changes a topic afterwards; a broker's log goes on.
     found = episodes(settings, [over(0, 120.0, **controller)], [decision(GAP_S + 1)])
     assert spans(found) == [(0, 1, 0)]
+
+
+def _told(used_percent: float | None, throttled: int, **changed: Any) -> dict[str, Any]:
+    """A second of which the broker's log tells the throttles."""
+    row = decision(quota_used_percent=used_percent, observed_throttled_requests=throttled)
+    return {**row, "observed_total_throttle_ms": 10 * throttled, **changed}
+
+
+@pytest.mark.parametrize(
+    ("row", "is_violated"),
+    [
+        (_told(150.0, 1), True),
+        (_told(100.0, 0), False),
+        # The replay is certain of it, and a throttle of less than half a millisecond is none.
+        (_told(100.1, 0), True),
+        (_told(150.0, 0, is_certain=False), False),
+        # The broker throttled; the replay, which is not certain, saw nothing (the 12 s after a quota was cut).
+        (_told(40.0, 1, is_certain=False), True),
+        (_told(None, 1, limit_per_s=None), True),
+        # Requests under two quotas: the throttle may be the other one's.
+        (_told(40.0, 1, excluded=1), False),
+        (_told(101.0, 1, excluded=1), True),
+        # Written by an older release, or by JMX.
+        (_told(101.0, 0, observed_total_throttle_ms=None, is_certain=False), True),
+        (_told(99.0, 1, observed_total_throttle_ms=None), False),
+    ],
+)
+def test_the_brokers_throttle_says_which_seconds_are_violated(
+    tmp_path: Path, row: dict[str, Any], is_violated: bool
+) -> None:
+    data = [{name: row.get(name) for name in DECISIONS.names}]
+    found = violated_seconds(pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema()))
+    write_table(tmp_path, "decisions", row)
+    with open_tables(Settings(tables=str(tmp_path)), "decisions") as tables:
+        [(in_sql,)] = tables.query(f"select {IS_VIOLATED} from decisions").rows
+    assert (found.num_rows == 1, in_sql) == (is_violated, is_violated)
+
+
+def test_both_forms_of_the_rule_choose_the_same_seconds(tmp_path: Path) -> None:
+    chance = drawn()
+    rows = [
+        _told(
+            chance.choice([None, 99.0, 100.0, 100.1, 150.0]),
+            chance.choice([0, 0, 3]),
+            observed_total_throttle_ms=chance.choice([None, 0, 7]),
+            excluded=chance.choice([0, 0, 2]),
+            is_certain=chance.choice([True, False]),
+            requests=number,
+        )
+        for number in range(500)
+    ]
+    data = [{name: row.get(name) for name in DECISIONS.names} for row in rows]
+    table = pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema())
+    numbered = table.set_column(
+        table.schema.get_field_index("rule"), "rule", table["requests"].cast("string")
+    )
+    found = {int(rule) for rule in violated_seconds(numbered)["rule"].to_pylist()}
+    write_table(tmp_path, "decisions", *rows)
+    with open_tables(Settings(tables=str(tmp_path)), "decisions") as tables:
+        in_sql = tables.query(f"select requests from decisions where {IS_VIOLATED}").rows
+    assert found == {number for (number,) in in_sql}
+    assert 0 < len(found) < len(rows)

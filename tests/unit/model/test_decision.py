@@ -47,7 +47,7 @@ def test_an_edit_within_a_second_makes_two_stretches_that_are_uncertain() -> Non
             observed_throttle_ms=5_401, throttled_requests=1, observed_throttled_requests=1,
             total_throttle_ms=5_400,
             agreement=Agreement(uncertain=2),
-            users=["alice"], client_ids=["etl"],
+            users=["alice"], client_ids=["etl"], observed_total_throttle_ms=5_401,
         )
     ]  # fmt: skip
     assert not found[0].is_certain
