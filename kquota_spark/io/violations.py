@@ -59,10 +59,12 @@ def violated_seconds(decisions: pa.Table) -> pa.Table:
 
     Exactly at the limit is allowed (Kafka's `Quota.acceptable`).
     """
-    is_told = pc.field("observed_total_throttle_ms").is_valid()
-    is_over = pc.field("quota_used_percent") > 100.0
-    is_throttled = (pc.field("observed_throttled_requests") > 0) & ((pc.field("excluded") == 0) | is_over)
-    is_violated = (~is_told & is_over) | (is_told & (is_throttled | (is_over & pc.field("is_certain"))))
+    column: Any = pc.field
+    is_told = column("observed_total_throttle_ms").is_valid()
+    is_over = column("quota_used_percent") > 100.0
+    is_own = (column("excluded") == 0) | is_over
+    is_throttled = (column("observed_throttled_requests") > 0) & is_own
+    is_violated = (~is_told & is_over) | (is_told & (is_throttled | (is_over & column("is_certain"))))
     return decisions.filter(is_violated).select(SECOND_COLUMNS)
 
 

@@ -21,7 +21,7 @@ IS_VIOLATED = f"coalesce(if({_IS_REPLAY}, {_IS_OVER}, ({_BY_BROKER}) or ({_IS_OV
 """Of a decision: whether the second belongs to an episode; `io.violations.violated_seconds` is the same in Arrow.
 
 The broker's throttle shows it. A throttle of requests under two quotas may be the other quota's, so there the rate has
-to be above the limit, too. Without a throttle in the log a rate above the limit counts where the replay is certain of it.
+to be above the limit, too. Without a throttle in the log, a rate above the limit counts if the replay is certain of it.
 """
 
 EPISODE_DELAY_MS = "coalesce(observed_throttled_ms, throttled_ms)"

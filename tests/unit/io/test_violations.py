@@ -335,7 +335,8 @@ def test_both_forms_of_the_rule_choose_the_same_seconds(tmp_path: Path) -> None:
     numbered = table.set_column(
         table.schema.get_field_index("rule"), "rule", table["requests"].cast("string")
     )
-    found = {int(rule) for rule in violated_seconds(numbered)["rule"].to_pylist()}
+    rules: list[Any] = violated_seconds(numbered)["rule"].to_pylist()
+    found = set(map(int, rules))
     write_table(tmp_path, "decisions", *rows)
     with open_tables(Settings(tables=str(tmp_path)), "decisions") as tables:
         in_sql = tables.query(f"select requests from decisions where {IS_VIOLATED}").rows
