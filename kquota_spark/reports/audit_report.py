@@ -67,6 +67,10 @@ class Confidence:
     """Stretches of a broker's log that the audit lacks."""
     sources: tuple[str, ...]
     """`log`, `jmx` or both."""
+    delay_by_replay_ms: int | None = None
+    """Total delay in certain seconds; None where no broker's log says it."""
+    delay_by_brokers_ms: int | None = None
+    """Total delay in the same seconds."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.formats.person_units import person_ms
 from kquota_spark.reports.agreement import LEAST_PERCENT
 from kquota_spark.reports.audit_report import Agreement, Confidence, Trust
 from kquota_spark.reports.report_scope import Scope
@@ -21,6 +22,9 @@ LEAST_CERTAIN_PERCENT = 50.0
 MOST_UNREADABLE_PERCENT, UNREADABLE_TOO_MANY_PERCENT = 0.1, 5.0
 MOST_LATE_PERCENT = 0.1
 MOST_BEHIND_PERCENT = 1.0
+MOST_DELAY_APART_PERCENT = 5.0
+LEAST_DELAY_APART_MS = 1_000
+"""Between the total delay by brokers and by replay; less is no doubt, whatever the percentage."""
 MOST_LAG_MS = 300_000
 
 _AGREEMENT = """
@@ -33,7 +37,8 @@ select coalesce(sum(seconds) filter (is_log), 0)::bigint as of_log, count(*) as 
        greatest(0, coalesce(sum(certain_seconds - late_rows) filter (is_log), 0))::bigint as certain,
        coalesce(sum(behind_seconds), 0)::bigint as behind, coalesce(sum(seconds), 0)::bigint as seconds,
        coalesce(sum(late), 0)::bigint as late, coalesce(sum(judged + uncertain), 0)::bigint as verdicts,
-       max(last_ms) as last_ms,
+       max(last_ms) as last_ms, sum(certain_replay_ms)::bigint as replay_ms,
+       sum(certain_broker_ms)::bigint as broker_ms,
        list_sort(list_distinct(list(if(is_log, 'log', 'jmx')))) as sources
 from places
 """
@@ -79,6 +84,7 @@ def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
     doubts = [
         *_of_verdicts(agreement),
         *_of_seconds(seconds),
+        *_of_delay(seconds["replay_ms"], seconds["broker_ms"]),
         *_of_log(lines, unreadable, gaps, of_brokers),
         *_of_time(lag_ms),
         *_of_callback(scope, settings),
@@ -96,6 +102,8 @@ def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
         late_requests=seconds["late"],
         gaps=gaps,
         sources=tuple(reversed(seconds["sources"] or ())),
+        delay_by_replay_ms=seconds["replay_ms"],
+        delay_by_brokers_ms=seconds["broker_ms"],
     )
 
 
@@ -163,6 +171,21 @@ def _of_seconds(seconds: dict[str, int]) -> list[_Doubt]:
             )
         )
     return found
+
+
+def _of_delay(replay_ms: int | None, broker_ms: int | None) -> list[_Doubt]:
+    if replay_ms is None or broker_ms is None:
+        return []
+    apart_ms = abs(replay_ms - broker_ms)
+    if apart_ms <= LEAST_DELAY_APART_MS or 100.0 * apart_ms <= MOST_DELAY_APART_PERCENT * broker_ms:
+        return []
+    return [
+        _Doubt(
+            Trust.WITH_CARE,
+            f"in certain seconds the total delay is {person_ms(broker_ms)} by brokers and {person_ms(replay_ms)} by "
+            f"replay (trusted up to {MOST_DELAY_APART_PERCENT:.0f} % apart)",
+        )
+    ]
 
 
 def _of_log(lines: int, unreadable: int, gaps: int, of_brokers: int) -> list[_Doubt]:

@@ -27,7 +27,7 @@ def trust_section(report: AuditReport) -> Section:
         title="May I trust this page?",
         lead=f"{_LEADS[found.trust]} {_lead(found)}",
         tone=_TONES[found.trust],
-        tiles=(_agreement(found), _lag(found), _unreadable(found), _certain(found)),
+        tiles=(_agreement(found), *_delay(found), _lag(found), _unreadable(found), _certain(found)),
         reasons=tuple(map(sentence, (*found.reasons, *notes))),
         blocks=(_by_type(found.agreement),) if found.agreement else (),
     )
@@ -63,6 +63,16 @@ def _agreement(found: Confidence) -> Tile:
     differing = judged - sum(one.agreeing for one in found.agreement)
     detail = f"{differing:,} of {judged:,} verdicts differ from the broker's own"
     return Tile("Agreement with brokers", _precise(percent), detail)
+
+
+def _delay(found: Confidence) -> list[Tile]:
+    """Milliseconds beside the verdicts; nothing where no request was throttled."""
+    brokers_ms, replay_ms = found.delay_by_brokers_ms, found.delay_by_replay_ms
+    if not brokers_ms or replay_ms is None:
+        return []
+    ratio = f"{person_ms(replay_ms)} by replay, {replay_ms / brokers_ms:.3f} times as much"
+    detail = f"by brokers, in certain seconds; {ratio}"
+    return [Tile("Total delay", person_ms(brokers_ms), detail)]
 
 
 def _lag(found: Confidence) -> Tile:

@@ -80,6 +80,39 @@ def test_a_second_of_late_requests_is_one_that_is_not_certain_and_none_of_its_ow
     assert page.skew[0].used_per_s == {1: 250_000.0}
 
 
+@pytest.mark.parametrize(
+    ("replay_ms", "trust", "reason"),
+    [
+        (20_000, Trust.YES, ""),
+        (21_000, Trust.YES, ""),  # 5 %
+        (
+            21_001,
+            Trust.WITH_CARE,
+            "in certain seconds the total delay is 20.0 s by brokers and 21.0 s by replay (trusted up to 5 % apart)",
+        ),
+        (
+            0,
+            Trust.WITH_CARE,
+            "in certain seconds the total delay is 20.0 s by brokers and 0 ms by replay (trusted up to 5 % apart)",
+        ),
+    ],
+)
+def test_total_delays_that_differ_in_certain_seconds(
+    tmp_path: Path, replay_ms: int, trust: Trust, reason: str
+) -> None:
+    by_broker = {"observed_total_throttle_ms": 10_000, "observed_throttled_requests": 1}
+    rows = [
+        decision(1, total_throttle_ms=replay_ms, **by_broker),
+        decision(2, total_throttle_ms=0, **by_broker),
+        # Uncertain, and of an older release: neither counts.
+        decision(3, total_throttle_ms=93_000, **{**by_broker, "is_certain": False}),
+        decision(4, total_throttle_ms=7_000),
+    ]
+    page = gathered(tmp_path, decisions=rows)
+    assert _reasons(page) == (trust, (reason,) if reason else ())
+    assert (page.confidence.delay_by_replay_ms, page.confidence.delay_by_brokers_ms) == (replay_ms, 20_000)
+
+
 @pytest.mark.parametrize(("readable", "trust"), [(1_999, Trust.YES), (99, Trust.WITH_CARE), (9, Trust.NO)])
 def test_lines_that_could_not_be_read(tmp_path: Path, readable: int, trust: Trust) -> None:
     lines = [request(offset) for offset in range(readable)]
