@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kquota_spark import __version__
 from kquota_spark.cli.command_groups import all_commands, listing, module_of
+from kquota_spark.cli.suggesting_parser import SuggestingParser
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 
@@ -24,7 +25,7 @@ _ANSWER_BY_2 = frozenset({"doctor", "diff", "drift"})
 """Commands that say by an exit code of 2 what they found: cron and CI must not get it for a typo in an option."""
 
 
-class _Kquota(argparse.ArgumentParser):
+class _Kquota(SuggestingParser):
     """The parser of `kquota` itself: its commands stand under headings."""
 
     def format_help(self) -> str:
@@ -49,7 +50,7 @@ def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
         required=True,
         metavar="COMMAND",
         help=argparse.SUPPRESS,
-        parser_class=argparse.ArgumentParser,
+        parser_class=SuggestingParser,
     )
     added = set()
     for name, module, about in all_commands():

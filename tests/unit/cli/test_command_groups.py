@@ -84,13 +84,43 @@ print(json.dumps(sorted(name.rpartition(".")[2] for name in sys.modules if name.
     assert loaded & modules == {module for module in [module_of(words[0])] if module}
 
 
-def test_a_command_that_is_not_there_is_told_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["violatoins"], "kquota: unknown command 'violatoins', did you mean violations?"),
+        (["xyzzy"], "kquota: unknown command 'xyzzy'"),  # the others are too many for one line
+        (["enforce", "plann"], "kquota enforce: unknown command 'plann', did you mean plan?"),
+        (
+            ["violations", "--outptu", "json"],
+            "kquota violations: unknown option '--outptu', did you mean --output?",
+        ),
+        (
+            ["violations", "--outptu=json"],
+            "kquota violations: unknown option '--outptu', did you mean --output?",
+        ),
+        (
+            ["usage", "--type", "prodce"],
+            "kquota usage: unknown value of --type 'prodce', did you mean produce?",
+        ),
+        (
+            ["usage", "--output", "xml2"],
+            "kquota usage: unknown value of --output 'xml2', expected one of table, json, yaml, csv",
+        ),
+        (
+            ["usage", "--type", "a' or \x1b[31m"],
+            'kquota usage: unknown value of --type "a\' or \\x1b[31m"',
+        ),
+    ],
+)
+def test_a_typing_error_is_one_line_with_the_word_that_was_meant(
+    capsys: pytest.CaptureFixture[str], words: list[str], error: str
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["violation"])
+        main(words)
     assert ended.value.code == 2
-    error = capsys.readouterr().err
-    assert "invalid choice: 'violation'" in error
-    assert all(repr(command.name) in error for command in all_commands())
+    found, where_help_is = capsys.readouterr().err.splitlines()
+    assert found.startswith(error)
+    assert where_help_is == f"{error.partition(':')[0]} --help shows the usage"
 
 
 def test_no_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

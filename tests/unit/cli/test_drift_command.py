@@ -284,4 +284,6 @@ def test_where_2_is_an_answer_wrong_usage_is_1(words: list[str], capsys: pytest.
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 1
-    assert capsys.readouterr().err.startswith("usage: kquota")
+    error, where_help_is = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"kquota {words[0]}: ")
+    assert where_help_is == f"kquota {words[0]} --help shows the usage"
