@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kquota_spark.cli.added_quotas import added_quotas
 from kquota_spark.cli.listing import bucket_text, counted
 from kquota_spark.cli.options import (
     add_output_options,
@@ -22,6 +23,7 @@ from kquota_spark.cli.quota_source import governor_of
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.person_units import iso_time, person_ms, rate_text, type_text
+from kquota_spark.model.rules import with_values
 
 if TYPE_CHECKING:
     from kquota_spark.config.settings import Settings
@@ -47,8 +49,14 @@ def add_commands(commands: Any) -> None:
     """Add `whatif`."""
     about = "which throttles other quotas would have given to the traffic in the tables"
     parser = commands.add_parser("whatif", help=about, description=about)
+    parser.add_argument("--quotas", type=Path, metavar="FILE", help="the quotas to try: a quotas.yaml")
     parser.add_argument(
-        "--quotas", type=Path, required=True, metavar="FILE", help="the quotas to try: a quotas.yaml"
+        "--add",
+        action="append",
+        default=[],
+        metavar="QUOTA",
+        help="try this on top of the file, or of the quotas that were in force: user=bob,producer_byte_rate=250000; "
+        "may be repeated",
     )
     for name, about in (
         ("--since", "from then on (default: an hour before the end): 10m, 2h ago, an ISO time in UTC"),
@@ -61,14 +69,18 @@ def add_commands(commands: Any) -> None:
 
 
 def run_whatif(options: argparse.Namespace) -> int:
-    """Judge a stretch of usage under the quotas that were and under those of the file."""
+    """Judge a stretch of usage under the quotas that were in force and under those to try."""
     from kquota_spark.io.quota_sources import from_file, from_tables
     from kquota_spark.reports.what_if import what_if
 
+    if options.quotas is None and not options.add:
+        raise UserError("no quotas to try: give --quotas FILE, or --add user=NAME,producer_byte_rate=N")
     settings = settings_of(options)
     history = from_tables(settings)
     settings = dataclasses.replace(settings, cluster_id=history.cluster_id or settings.cluster_id)
-    tried = dataclasses.replace(from_file(options.quotas), leaders=history.leaders)
+    base = history if options.quotas is None else from_file(options.quotas)
+    book = with_values(base.book, added_quotas(options.add))
+    tried = dataclasses.replace(base, book=book, leaders=history.leaders)
     from_ms, to_ms = _stretch(settings, options)
     with governor_of(settings, history) as before, governor_of(settings, tried) as after:
         found = what_if(settings, before, after, from_ms, to_ms, progress=_say)

@@ -126,3 +126,23 @@ class RuleBook:
 
     def __len__(self) -> int:
         return len(self._stretches)
+
+
+def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) -> RuleBook:
+    """The same quotas, but with these values of these entities at all times.
+
+    Args:
+        book: the quotas over time.
+        added: values by entity; its other keys stay as they are.
+    """
+    rules = [rule for entity in book if entity not in added for rule in book.of(entity)]
+    for entity, values in added.items():
+        from_ms: int | None = BEGINNING_MS
+        for rule in book.of(entity):
+            if from_ms is not None and from_ms < rule.valid_from_ms:  # it had no quotas in between
+                rules.append(RuleStretch(entity, values, from_ms, rule.valid_from_ms, None))
+            rules.append(replace(rule, values={**rule.values, **values}))
+            from_ms = rule.valid_to_ms
+        if from_ms is not None:
+            rules.append(RuleStretch(entity, values, from_ms, None, None))
+    return RuleBook(rules)

@@ -22,7 +22,7 @@ from kquota_spark.model.points import Point, PointKind
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
-from kquota_spark.model.rules import RuleBook, RuleStretch
+from kquota_spark.model.rules import RuleBook, RuleStretch, with_values
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.traffic import Traffic
 from kquota_spark.reports.what_if import Side, WhatIf, judged_again, what_if
@@ -252,3 +252,85 @@ def test_the_command_says_why_it_cannot(kraft: Settings, tmp_path: Path) -> None
     assert (code, err) == (0, "") and "no produce or fetch" in out
     code, _, err = answer(kraft, tmp_path, quotas="{a: 1}")
     assert code == 1 and "not a list" in err
+
+
+def test_a_quota_added_to_those_in_force_is_the_same_as_a_file_that_has_it(
+    kraft: Settings, tmp_path: Path
+) -> None:
+    bob, key = Entity("bob"), QuotaKey.PRODUCER_BYTE_RATE
+    held = from_tables(kraft).book
+    changed = [dataclasses.replace(rule, values={**rule.values, key: 2_000.0}) for rule in held.of(bob)] or [
+        RuleStretch(bob, {key: 2_000.0}, 0, None, None)
+    ]
+    others = [rule for entity in held if entity != bob for rule in held.of(entity)]
+    expected = everything(kraft, RuleGovernor(held), RuleGovernor(RuleBook([*others, *changed])))
+    code, out, err = run(
+        ["whatif", "--add", "user=bob,producer_byte_rate=2000", "--tables", kraft.tables, "--output", "json"]
+    )
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["throttled_ms_after"] == sum(each.throttled_ms[1] for each in expected.differences)
+    assert found["throttled_ms_after"] > found["throttled_ms_before"]
+    # On top of a file without any quota: bob's alone.
+    code, out, _ = answer(
+        kraft, tmp_path, "--add", "user=bob,producer_byte_rate=2000", "--output", "json", quotas="[]"
+    )
+    limited = {row["bucket_user"] for row in json.loads(out)["rows"] if row["throttled_ms_after"]}
+    assert (code, limited) == (0, {"bob"})
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("user=bob", "names no quota, one of producer_byte_rate, consumer_byte_rate, request_percentage, "),
+        (
+            "producer_byte_rate=1",
+            "names no user or client-id, expected e.g. user=bob,producer_byte_rate=250000",
+        ),
+        (
+            "user=bob,producer_byte_rat=1",
+            "unknown name 'producer_byte_rat', did you mean producer_byte_rate?",
+        ),
+        ("user=bob,producer_byte_rate", "'producer_byte_rate' is no name=value, expected e.g. user=bob,"),
+        (
+            "user=bob,producer_byte_rate=1.5",
+            "producer_byte_rate is '1.5', expected a whole number of bytes per ",
+        ),
+        (
+            "user=bob,producer_byte_rate=-1",
+            "producer_byte_rate is '-1', expected a whole number of bytes per ",
+        ),
+    ],
+)
+def test_a_quota_to_add_that_is_none(kraft: Settings, text: str, error: str) -> None:
+    code, out, err = run(["whatif", "--add", text, "--tables", kraft.tables])
+    assert (code, out) == (1, "")
+    assert err.startswith(f"kquota: --add {text}: {error}")
+
+
+def test_nothing_to_try(kraft: Settings) -> None:
+    code, _, err = run(["whatif", "--tables", kraft.tables])
+    assert (code, err) == (
+        1, "kquota: no quotas to try: give --quotas FILE, or --add user=NAME,producer_byte_rate=N\n"
+    )  # fmt: skip
+
+
+def test_added_values_hold_at_all_times_beside_the_other_keys_of_their_entity() -> None:
+    alice, etl = Entity("alice"), Entity(None, "etl")
+    produce, fetch = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
+    book = RuleBook(
+        [
+            RuleStretch(alice, {fetch: 5.0}, 100, 200, 1),
+            RuleStretch(alice, {fetch: 5.0, produce: 6.0}, 300, None, 2),
+            RuleStretch(etl, {produce: 9.0}, 0, None, 3),
+        ]
+    )
+    found = with_values(book, {alice: {produce: 1.0}, Entity("bob"): {fetch: 2.0}})
+    assert found.of(alice) == (
+        RuleStretch(alice, {produce: 1.0}, 0, 100, None),
+        RuleStretch(alice, {fetch: 5.0, produce: 1.0}, 100, 200, 1),
+        RuleStretch(alice, {produce: 1.0}, 200, 300, None),
+        RuleStretch(alice, {fetch: 5.0, produce: 1.0}, 300, None, 2),
+    )
+    assert found.of(Entity("bob")) == (RuleStretch(Entity("bob"), {fetch: 2.0}, 0, None, None),)
+    assert found.of(etl) == book.of(etl)
