@@ -15,7 +15,7 @@ from kquota_spark.reports.period import Period
 from kquota_spark.reports.sections.headline import headline
 from tests.support.reports.gathered_report import gathered, throttled
 from tests.support.tables.report_tables import FROM_MS, MADE_AT_MS, TO_MS, write_report_tables
-from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
+from tests.support.tables.table_rows import T0_MS, decision, rule, second, usage, write_table
 
 MINUTE_MS = 60_000
 
@@ -130,3 +130,24 @@ def test_another_cluster_in_the_same_tables_is_not_counted(tmp_path: Path) -> No
     page = gathered(tmp_path, usages=[usage(1), usage(1, **other)], decisions=[throttled(1, 100, **other)])
     assert page.hurt == []
     assert page.talkers[0].total == 1_000
+
+
+def test_the_limit_of_a_silent_bucket_steps_when_its_quota_was_edited(tmp_path: Path) -> None:
+    # The quota of alice is cut from 1,000,000 to 120,000 B/s at 4 s; she is muted until 8 s.
+    cut = [
+        rule("users/alice", 3, producer_byte_rate=1e6, valid_to=second(0)),
+        rule("users/alice", 3, 0, producer_byte_rate=1e6, valid_to=second(4)),
+        rule("users/alice", 3, 4, producer_byte_rate=120_000.0),
+    ]
+    decisions = [decision(1), decision(2), decision(8, limit_per_s=120_000.0)]
+    page = gathered(tmp_path, decisions=decisions, quota_rules=cut)
+    assert [page.lines[0].slot_ms, page.lines[0].bucket.user] == [1_000, "alice"]
+    assert page.lines[0].limit_per_s == (None, 1e6, 1e6, 1e6, *[120_000.0] * 6)
+
+
+def test_the_limit_of_a_silent_bucket_stays_where_no_history_is_known(tmp_path: Path) -> None:
+    # Removed at 3 s: which rule holds then, the next request tells.
+    removed = [rule("users/alice", 3, 0, producer_byte_rate=1e6), rule("users/alice", 3, 3)]
+    for name, rules in (("none", []), ("removed", removed)):
+        page = gathered(tmp_path / name, decisions=[decision(1), decision(8)], quota_rules=rules)
+        assert page.lines[0].limit_per_s == (None, *[1e6] * 9)
