@@ -111,7 +111,7 @@ def _cell(slot: Slot, row: int, top: float, strokes: Strokes) -> str:
 
 
 def marks(slots: Sequence[Slot], gaps: Sequence[Event], length_ms: int, strokes: Strokes) -> Iterator[str]:
-    """Rows of marks that have any: throttled, uncertain, and where there is no log."""
+    """Rows of marks that have any: throttled, muted, uncertain, and where there is no log."""
     rows: Mapping[str, list[str]] = {
         "throttled": [
             strokes.throttled
@@ -119,6 +119,7 @@ def marks(slots: Sequence[Slot], gaps: Sequence[Event], length_ms: int, strokes:
             else " "
             for slot in slots
         ],
+        "muted": [strokes.unjudged if slot.is_muted else " " for slot in slots],
         "uncertain": ["~" if slot.is_certain is False and slot.source == "log" else " " for slot in slots],
         "no log": ["?" if any(_overlaps(gap, slot, length_ms) for gap in gaps) else " " for slot in slots],
     }

@@ -28,9 +28,10 @@ from kquota_spark.reports.top_buckets import BucketKey
 
 TIMELINE_COLUMNS = (
     "row", "time", "until", "letter", "rate_per_s", "limit_per_s", "rule", "quota_used_percent", "throttled_ms",
-    "throttled_requests", "requests", "seconds", "is_certain", "source", "kind", "what", "before", "after", "by",
+    "throttled_requests", "requests", "seconds", "is_certain", "source", "is_muted", "kind", "what", "before", "after",
+    "by",
 )  # fmt: skip
-"""A slot has the columns up to `source`, an event `letter` and those from `kind` on."""
+"""A slot has the columns up to `is_muted`, an event `letter` and those from `kind` on."""
 TIMES = frozenset({"time", "until"})
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _MOST_TEXT = 200
@@ -178,6 +179,8 @@ def _foot(found: Timeline) -> Iterator[str]:
         together = person_ms(sum(slot.throttled_ms or 0 for slot in judged))
         requests = sum(slot.requests or 0 for slot in judged)
         yield f"{throttled:,} of {requests:,} requests throttled, {together} together"
+    if any(slot.is_muted for slot in found.slots):
+        yield "muted: no requests, because the last throttle still ran"
     if any(slot.source == "usage" for slot in found.slots) and judged:
         yield "light bars: no quota governed it then; the mean of what it sent, from usage"
     if found.left_out:

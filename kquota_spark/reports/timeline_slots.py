@@ -7,13 +7,13 @@ line. Where no quota governed it there are no decisions; what `usage` tells fill
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kquota_spark.io.tables import Tables
 from kquota_spark.reports.amount_rates import rate_of
 from kquota_spark.reports.top_buckets import BucketKey
-from kquota_spark.schema.harm import DELAY_MS, THROTTLED_REQUESTS
+from kquota_spark.schema.harm import DELAY_MS, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG
 
 SLOT_LENGTHS_S = (
@@ -45,6 +45,7 @@ select (second_ms - ?) // ? as slot, max(rate_per_s) as rate_per_s,
        max(quota_used_percent) as quota_used_percent,
        sum(coalesce({DELAY_MS}, observed_throttle_ms))::bigint as throttled_ms,
        sum({THROTTLED_REQUESTS})::bigint as throttled_requests, sum(requests)::bigint as requests,
+       max(second_ms + coalesce({LONGEST_THROTTLE_MS}, 0)) as muted_until_ms,
        count(*) as seconds, bool_and(coalesce(is_certain, false)) as is_certain,
        any_value(coalesce(source, 'log')) as source
 from seconds group by slot order by slot
@@ -135,6 +136,7 @@ class Slot:
         limit_per_s: in force at its end; None where there was none or no row tells.
         is_certain: every verdict in it is; None without decisions.
         source: log, jmx, or usage where no quota governed.
+        is_muted: no request came while the longest throttle before it still ran.
     """
 
     from_ms: int
@@ -148,6 +150,7 @@ class Slot:
     seconds: int = 0
     is_certain: bool | None = None
     source: str | None = None
+    is_muted: bool = False
 
 
 def slot_ms(stretch: Stretch, most_slots: int) -> int:
@@ -205,8 +208,13 @@ def slots_of(
     found = tables.query(used_sql, [stretch.from_ms, length_ms, *stretch, *of_sent, *place]).dicts()
     used = {row["slot"]: row for row in found}
     count = -(-(stretch.to_ms - stretch.from_ms) // length_ms)
-    starts = ((slot, stretch.from_ms + slot * length_ms) for slot in range(count))
-    return [_slot(from_ms, place, length_ms, judged.get(slot), used.get(slot)) for slot, from_ms in starts]
+    slots, muted_until_ms = list[Slot](), 0
+    for number in range(count):
+        from_ms, row = stretch.from_ms + number * length_ms, judged.get(number)
+        slot = _slot(from_ms, place, length_ms, row, used.get(number))
+        slots.append(replace(slot, is_muted=slot.source is None and from_ms < muted_until_ms))
+        muted_until_ms = max(muted_until_ms, row["muted_until_ms"] if row else 0)
+    return slots
 
 
 def _slot(
@@ -217,7 +225,9 @@ def _slot(
     used: Mapping[str, Any] | None,
 ) -> Slot:
     if judged is not None:
-        row = {name: value for name, value in judged.items() if name not in ("slot", "last")}
+        row = {
+            name: value for name, value in judged.items() if name not in ("slot", "last", "muted_until_ms")
+        }
         return Slot(from_ms, **row, **judged["last"])
     if used is not None and used["amount"] is not None:
         rate_per_s = rate_of(place.quota_type, used["amount"], length_ms / 1_000)

@@ -110,6 +110,35 @@ def test_rate_limit_throttles_gaps_and_events_stand_on_one_axis(tmp_path: Path, 
     assert max(map(len, lines)) <= 100
 
 
+def test_a_client_that_waits_out_a_throttle_is_muted_and_not_silent(tmp_path: Path, capsys: Capture) -> None:
+    # The quota is cut: in second 3 the broker logs a throttle of 12,372 ms, of which the replay knows nothing. Then
+    # no request comes before second 20. 3 s + 12.372 s: the seconds 4 to 15 are muted, 16 to 19 without traffic.
+    cut = {
+        "observed_throttle_ms": 12_372,
+        "observed_total_throttle_ms": 12_372,
+        "observed_throttled_requests": 1,
+    }
+    told = {"observed_total_throttle_ms": 0}
+    write_table(tmp_path, "usage", usage(0))
+    write_table(
+        tmp_path,
+        "decisions",
+        *(decision(s, **told) for s in (0, 1, 2)),
+        decision(3, is_certain=False, **cut),
+        *(decision(s, **told) for s in range(20, 40)),
+    )
+    lines = lines_of(capsys, "--tables", str(tmp_path), "--user", "alice", "--client-id", "etl", *AT)
+    assert [line for line in lines if line[:10].strip() in ("throttled", "muted", "uncertain")] == [
+        " throttled│   ▀",
+        "     muted│    ░░░░░░░░░░░░",
+        " uncertain│   ~",
+    ]
+    assert "1 of 24 requests throttled, 12.4 s together" in lines
+    assert "muted: no requests, because the last throttle still ran" in lines
+    rows = rows_of(capsys, "--tables", str(tmp_path), "--user", "alice", "--client-id", "etl", *AT)["rows"]
+    assert [number for number, row in enumerate(rows) if row["is_muted"]] == list(range(4, 16))
+
+
 def test_a_terminal_without_blocks_gets_ascii(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
