@@ -62,8 +62,7 @@ def violated_seconds(decisions: pa.Table) -> pa.Table:
     column: Any = pc.field
     is_told = column("observed_total_throttle_ms").is_valid()
     is_over = column("quota_used_percent") > 100.0
-    is_own = (column("excluded") == 0) | is_over
-    is_throttled = (column("observed_throttled_requests") > 0) & is_own
+    is_throttled = column("observed_throttled_requests") > 0
     is_violated = (~is_told & is_over) | (is_told & (is_throttled | (is_over & column("is_certain"))))
     return decisions.filter(is_violated).select(SECOND_COLUMNS)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.bucket_replays import Replay
 from kquota_spark.model.points import Point
-from kquota_spark.model.replay import Governing, Verdict
+from kquota_spark.model.replay import Governing, Outcome, Verdict
 
 MAX_NAMES = 20
 
@@ -114,17 +114,21 @@ def _decision(
     """Sums over the second; rate, limit and rule are those of the request furthest above (or below) its limit."""
     decision = Decision(second_ms)
     worst, worst_share, worst_rate = 0, -1.0, -1.0
-    for place, (point, governing, rate, _, throttle_ms, _, _, _) in enumerate(judged):
+    for place, (point, governing, rate, _, throttle_ms, outcome, _, at_most) in enumerate(judged):
         if throttle_ms:
             decision.throttled_requests += 1
             decision.total_throttle_ms += throttle_ms
             decision.throttle_ms = max(decision.throttle_ms, throttle_ms)
-        observed_ms = point[5]
-        if observed_ms:
+        observed_ms, limit = point[5], governing[0]
+        # Of two quotas the broker logs the longer throttle. It is not this one's if the rate cannot reach the limit.
+        if observed_ms and (
+            outcome is not Outcome.EXCLUDED
+            or throttle_ms
+            or (limit is not None and at_most is not None and at_most > limit)
+        ):
             decision.observed_throttled_requests += 1
             decision.observed_total_throttle_ms += observed_ms
             decision.observed_throttle_ms = max(decision.observed_throttle_ms, observed_ms)
-        limit = governing[0]
         share = rate / limit if limit else 0.0
         if share > worst_share or (share == worst_share and rate > worst_rate):
             worst, worst_share, worst_rate = place, share, rate

@@ -16,12 +16,11 @@ LONGEST_THROTTLE_MS = f"if({_IS_REPLAY}, throttle_ms, observed_throttle_ms)"
 IS_THROTTLED = f"coalesce({THROTTLED_REQUESTS} > 0, observed_throttle_ms > 0, false)"
 """Of a decision: whether requests of the second were throttled; from JMX, whether there was a throttle lately."""
 _IS_OVER = "quota_used_percent > 100"
-_BY_BROKER = f"observed_throttled_requests > 0 and (excluded = 0 or {_IS_OVER})"
-IS_VIOLATED = f"coalesce(if({_IS_REPLAY}, {_IS_OVER}, ({_BY_BROKER}) or ({_IS_OVER} and is_certain)), false)"
+IS_VIOLATED = f"""coalesce(
+  if({_IS_REPLAY}, {_IS_OVER}, observed_throttled_requests > 0 or ({_IS_OVER} and is_certain)), false)"""
 """Of a decision: whether the second belongs to an episode; `io.violations.violated_seconds` is the same in Arrow.
 
-The broker's throttle shows it. A throttle of requests under two quotas may be the other quota's, so there the rate has
-to be above the limit, too. Without a throttle in the log, a rate above the limit counts if the replay is certain of it.
+The broker's throttle shows it. Without one, a rate above the limit counts if the replay is certain of it.
 """
 
 EPISODE_DELAY_MS = "coalesce(observed_throttled_ms, throttled_ms)"

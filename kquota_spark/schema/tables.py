@@ -217,7 +217,7 @@ DECISIONS = Table(
             "observed_total_throttle_ms",
             "bigint",
             "sum of the throttles the broker logged, ms: the total delay; null from JMX. A request under two quotas "
-            "counts in both buckets",
+            "counts for each of them whose limit its rate can have reached",
         ),
     ),
     partition_by=("event_date",),

@@ -116,7 +116,7 @@ def test_time_in_throttle_is_that_of_the_seconds_with_a_throttle(
 ) -> None:
     seconds: dict[Any, set[datetime]] = defaultdict(set)
     for row in decisions:
-        if row["throttle_ms"] > 0:
+        if row["observed_throttle_ms"] > 0:
             seconds[tuple(row[name] for name in BUCKET)].add(row["second"])
     all_seconds = [row["second"] for row in decisions]
     span_s = (max(all_seconds) - min(all_seconds)).total_seconds() + 1
@@ -200,10 +200,12 @@ def test_the_hours_around_an_edit_hold_what_its_rule_throttled(
     for row in edited:
         mine = [each for each in decisions
                 if each["rule"] == row["entity"] and each["quota_type"] == types[row["key"]]]  # fmt: skip
-        before = sum(each["total_throttle_ms"] for each in mine if each["second"] < row["changed_at"])
+        before = sum(
+            each["observed_total_throttle_ms"] for each in mine if each["second"] < row["changed_at"]
+        )
         assert row["throttle_ms_before"] == before
         assert row["throttle_ms_before"] + row["throttle_ms_after"] == sum(
-            each["total_throttle_ms"] for each in mine
+            each["observed_total_throttle_ms"] for each in mine
         )
 
 

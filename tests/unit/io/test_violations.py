@@ -298,9 +298,6 @@ def _told(used_percent: float | None, throttled: int, **changed: Any) -> dict[st
         # The broker throttled; the replay, which is not certain, saw nothing (the 12 s after a quota was cut).
         (_told(40.0, 1, is_certain=False), True),
         (_told(None, 1, limit_per_s=None), True),
-        # Requests under two quotas: the throttle may be the other one's.
-        (_told(40.0, 1, excluded=1), False),
-        (_told(101.0, 1, excluded=1), True),
         # Written by an older release, or by JMX.
         (_told(101.0, 0, observed_total_throttle_ms=None, is_certain=False), True),
         (_told(99.0, 1, observed_total_throttle_ms=None), False),
@@ -324,7 +321,6 @@ def test_both_forms_of_the_rule_choose_the_same_seconds(tmp_path: Path) -> None:
             chance.choice([None, 99.0, 100.0, 100.1, 150.0]),
             chance.choice([0, 0, 3]),
             observed_total_throttle_ms=chance.choice([None, 0, 7]),
-            excluded=chance.choice([0, 0, 2]),
             is_certain=chance.choice([True, False]),
             requests=number,
         )

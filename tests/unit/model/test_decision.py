@@ -80,8 +80,22 @@ def test_throttles_add_up_over_the_second() -> None:
     assert (found.throttle_ms, found.throttled_requests) == (7_700, 4)
     assert found.total_throttle_ms == 5_000 + 5_900 + 6_800 + 7_700
     assert (found.observed_throttle_ms, found.observed_throttled_requests) == (7_700, 3)
+    assert found.observed_total_throttle_ms == 5_000 + 5_900 + 7_700
     assert (found.agreement.agreeing, found.agreement.false_positive) == (3, 1)
     assert (found.users, found.client_ids) == (["alice", "bob"], ["etl", "x"])
+
+
+def test_of_two_quotas_a_throttle_belongs_to_one_whose_limit_can_be_reached() -> None:
+    # 1,000 B are a tenth of the limit: the broker's 900 ms are the request quota's. 15,000 B are above it, by 5,000 ms
+    # less what the first one adds; the broker's 8,000 ms may be of either.
+    both = Governing(1_000.0, has_request_quota=True)
+    (found,) = folded(stretch(0, point(0, 1_000, 900), point(100, 14_000, 8_000), governing=both))
+    assert (found.agreement.excluded, found.throttled_requests) == (2, 1)
+    assert (found.observed_throttle_ms, found.observed_throttled_requests) == (8_000, 1)
+    assert found.observed_total_throttle_ms == 8_000
+    unlimited = Governing(None, has_request_quota=True)
+    (found,) = folded(stretch(0, point(0, 1_000, 900), governing=unlimited))
+    assert (found.observed_throttled_requests, found.observed_total_throttle_ms) == (0, 0)
 
 
 def test_one_uncertain_request_makes_the_second_uncertain() -> None:
