@@ -72,6 +72,7 @@ def test_a_row_of_decisions(literal: list[dict[str, Any]]) -> None:
         "throttled_requests": 1,
         "observed_throttled_requests": 1,
         "total_throttle_ms": 10_000,
+        "observed_total_throttle_ms": 10_000,
         "requests_judged": 1,
         "requests_agreeing": 1,
         "false_positive": 0,
@@ -102,6 +103,7 @@ def test_a_row_of_decisions(literal: list[dict[str, Any]]) -> None:
         "throttle_ms": 11_000,
         "observed_throttle_ms": 10_990,
         "total_throttle_ms": 11_000,
+        "observed_total_throttle_ms": 10_990,
         "throttle_errors_ms": [10],
     }
 
