@@ -19,6 +19,7 @@ LEAST_TRUSTED_PERCENT = 95.0
 """Agreement below this: NO. Between this and 99 %, below which `kquota agreement` looks for a cause: with care."""
 LEAST_CERTAIN_PERCENT = 50.0
 """A bucket that stands at its limit has a verdict that 2 ms could flip in most of its seconds; not all buckets do."""
+LEAST_COVERED_PERCENT = 50.0
 MOST_UNREADABLE_PERCENT, UNREADABLE_TOO_MANY_PERCENT = 0.1, 5.0
 MOST_LATE_PERCENT = 0.1
 MOST_BEHIND_PERCENT = 1.0
@@ -82,6 +83,7 @@ def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
             0 if scope.covered.to_ms == scope.asked.to_ms else max(0, end_ms - seconds["last_ms"] - 1_000)
         )
     doubts = [
+        *_of_coverage(scope, made_at_ms),
         *_of_verdicts(agreement),
         *_of_seconds(seconds),
         *_of_delay(seconds["replay_ms"], seconds["broker_ms"]),
@@ -114,6 +116,16 @@ def _least(doubts: list[_Doubt]) -> Trust:
 
 def _percent(part: int, whole: int) -> float | None:
     return 100.0 * part / whole if whole else None
+
+
+def _of_coverage(scope: Scope, made_at_ms: int) -> list[_Doubt]:
+    """Of the part of the period that is over."""
+    past_ms = min(scope.asked.to_ms, max(made_at_ms, scope.covered.to_ms)) - scope.asked.from_ms
+    covered = 100.0 * (scope.covered.to_ms - scope.covered.from_ms) / past_ms
+    if covered >= LEAST_COVERED_PERCENT:
+        return []
+    reason = f"the tables cover {covered:.1f} % of the period (trusted from {LEAST_COVERED_PERCENT:.0f} % on)"
+    return [_Doubt(Trust.WITH_CARE, reason)]
 
 
 def _of_verdicts(agreement: tuple[Agreement, ...]) -> list[_Doubt]:

@@ -53,7 +53,8 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
     assert ", user alice for 0.8 % of the time covered; " in headline(page)[0]
     # the newest decision ends at 05:42, the stretch at 05:46
     assert page.confidence.lag_ms == 4 * MINUTE_MS
-    assert page.confidence.trust is Trust.YES
+    assert page.confidence.trust is Trust.WITH_CARE
+    assert page.confidence.reasons == ("the tables cover 25.0 % of the period (trusted from 50 % on)",)
 
 
 def test_two_minutes_of_a_day_are_not_the_day(tmp_path: Path) -> None:
@@ -65,11 +66,14 @@ def test_two_minutes_of_a_day_are_not_the_day(tmp_path: Path) -> None:
 
 def test_a_lag_counts_to_the_making_of_the_report_if_that_is_earlier(tmp_path: Path) -> None:
     settings, day = _two_minutes(tmp_path), Period(T0_MS, T0_MS + 24 * 60 * MINUTE_MS)
-    assert gather_report(settings, day, made_at_ms=T0_MS + 3 * MINUTE_MS).confidence.lag_ms == MINUTE_MS
+    early = gather_report(settings, day, made_at_ms=T0_MS + 3 * MINUTE_MS).confidence
+    # Two of three minutes are covered: what is to come of the day is not missing.
+    assert (early.lag_ms, early.trust) == (MINUTE_MS, Trust.YES)
     told = gather_report(settings, day, made_at_ms=day.to_ms).confidence
     # 24 h less two minutes
     assert told.trust is Trust.WITH_CARE
     assert told.reasons == (
+        "the tables cover 0.1 % of the period (trusted from 50 % on)",
         "the last 1,438 minutes have no decision: nobody sent anything, or the audit is behind (more than 5 minutes)",
     )
 
