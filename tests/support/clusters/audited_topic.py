@@ -24,6 +24,7 @@ LINES = 9_000
 COPIES = len(range(0, LINES, 3))
 LINES_PER_S = 300  # 30 s of log time
 SHUFFLED_S = 2.0  # of the 5 s of lateness; the micro-batches of two partitions take the rest
+MOST_LINES = 2_400  # five micro-batches: after each of four kills there is one more whose seconds are closed
 TOPIC = "kquota.disturbed"
 TABLES = ("requests", "usage", "decisions", "violations", "quota_changes", "quota_rules")
 BEGUN_WITHIN_S, RUN_S = 300.0, 600.0
@@ -32,7 +33,7 @@ _CONFIG = """\
 cluster_id: disturbed
 tables: {root}/tables
 checkpoints: {root}/checkpoints
-kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}, max_lines_per_trigger: 4000}}
+kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}, max_lines_per_trigger: {most_lines}}}
 quotas: {{source: file, file: {root}/quotas.yaml}}
 stream: {{allowed_lateness: 5 s}}
 {further}
@@ -77,7 +78,9 @@ def configured(root: Path, cluster: Cluster, further: str = "") -> Path:
     """Settings with tables and checkpoints under a new directory."""
     root.mkdir(parents=True)
     (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
-    text = _CONFIG.format(root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, further=further)
+    text = _CONFIG.format(
+        root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, most_lines=MOST_LINES, further=further
+    )
     (root / "kquota.yaml").write_text(text, encoding="utf-8")
     return root / "kquota.yaml"
 
