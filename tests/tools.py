@@ -1,5 +1,6 @@
-"""What the tests drive besides Python and Java: a browser, promtool and two shells; `make test` looks for them first.
+"""What the tests drive besides Python and Java: a browser, promtool, two shells and a second broker.
 
+`make test` looks for them first.
 On Debian and its kin root gets what is missing from the system's own packages; everybody else gets one line that says
 what to install.
 """
@@ -12,6 +13,9 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+from kquota_spark.embedded.jars import ensure_jars
+from kquota_spark.errors import UserError
+from tests.support.places import ROOT
 from tests.support.programs.promtool import cached_promtool, promtool
 
 
@@ -25,6 +29,7 @@ class Tool(NamedTuple):
 CHROMIUM = Tool(
     ("chromium", "chromium-browser", "google-chrome", "chrome"), ("chromium", "fonts-dejavu-core")
 )
+NEWEST_KAFKA = ROOT / "conf" / "ivy-kafka-4.3.0.xml"
 TOOLS = (CHROMIUM, Tool(("zsh",), ("zsh",)), Tool(("fish",), ("fish",)))
 
 
@@ -58,7 +63,8 @@ def main() -> int:
         return 1
     try:
         promtool()
-    except RuntimeError as error:
+        ensure_jars(NEWEST_KAFKA)
+    except (RuntimeError, UserError) as error:
         print(f"kquota: {error}", file=sys.stderr)
         return 1
     return 0

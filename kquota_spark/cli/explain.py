@@ -44,12 +44,13 @@ _TONES = {Standing.GOVERNS: Tone.GOOD, Standing.NOT_REACHED: Tone.BAD}
 
 @dataclass(frozen=True, slots=True)
 class Sharers:
-    """Who was seen in the bucket: the first few, how many in all, in which hour."""
+    """Who was seen in the bucket: the first few, how many in all, in which hour, and their share fetches."""
 
     identities: list[tuple[str, str]]
     count: int
     from_ms: int
     to_ms: int
+    share_fetches: int = 0
 
 
 def add_commands(commands: Any) -> None:
@@ -92,7 +93,7 @@ def run_explain(options: argparse.Namespace) -> int:
         for line in example_lines(answer.quota_type, example, config):
             page.paragraph(label, line)
             label = ""
-    for note in [*identity_notes(question, options), *notes(answer, example)]:
+    for note in [*identity_notes(question, options), *notes(answer, example), *_share_notes(sharers)]:
         page.paragraph("note", note, Tone.BAD)
     return 0
 
@@ -132,6 +133,17 @@ def _seen_words(sharers: Sharers) -> str:
     return f"{names}{f' and {more:,} more' if more else ''} (user / client id, most bytes first) {span}"
 
 
+def _share_notes(sharers: Sharers | None) -> list[str]:
+    """What a bucket's share consumers mean for its figures."""
+    if sharers is None or not sharers.share_fetches:
+        return []
+    note = (
+        f"share consumers made {sharers.share_fetches:,} fetches in that hour: the log does not have their size, so "
+        "the bytes seen are without them and the verdicts around them are uncertain; the throttles are the broker's"
+    )
+    return [note]
+
+
 def _sharers(question: Question, answer: Answer, options: argparse.Namespace) -> Sharers | None:
     """Who was in the bucket lately; None where no table tells it."""
     cluster_id = question.history.cluster_id
@@ -152,11 +164,13 @@ def _sharers(question: Question, answer: Answer, options: argparse.Namespace) ->
     if seen is None:
         return None
     inside = [
-        (user, client_id)
-        for user, client_id in seen.identities
+        (user, client_id, share_fetches)
+        for user, client_id, share_fetches in seen.identities
         if question.governed(answer.quota_type, user, client_id).bucket == bucket
     ]
-    return Sharers(inside[:_MOST_SHARERS], len(inside), seen.from_ms, seen.to_ms)
+    names = [(user, client_id) for user, client_id, _ in inside[:_MOST_SHARERS]]
+    share_fetches = sum(of_client for _, _, of_client in inside)
+    return Sharers(names, len(inside), seen.from_ms, seen.to_ms, share_fetches)
 
 
 def _as_json(
@@ -167,7 +181,7 @@ def _as_json(
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     head = question.as_dict(options)
-    head["notes"] = [*head["notes"], *notes(answer, example)]
+    head["notes"] = [*head["notes"], *notes(answer, example), *_share_notes(sharers)]
     bucket = answer.governed.bucket
     return {
         **head,
@@ -203,5 +217,6 @@ def _sharers_row(sharers: Sharers) -> dict[str, Any]:
         "from": iso_time(sharers.from_ms),
         "to": iso_time(sharers.to_ms),
         "count": sharers.count,
+        "share_fetches": sharers.share_fetches,
         "identities": [{"user": user, "client_id": client_id} for user, client_id in sharers.identities],
     }

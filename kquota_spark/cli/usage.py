@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from kquota_spark.cli.agreement_line import with_agreement
 from kquota_spark.cli.listing import (
@@ -38,7 +39,7 @@ _DAY_MS = 86_400_000
 _UNIT = amount_per_rate()
 # The rate of a log's second is its amount; of a sample from JMX it is the broker's, in the unit of the limit.
 _RATE = f"if(amount is null, rate_per_s, rate_per_s / {_UNIT})"
-_AMOUNTS = f"amount, requests, duplicates, {_RATE} as rate_per_s, observed_throttle_ms"
+_AMOUNTS = f"amount, requests, duplicates, {_RATE} as rate_per_s, observed_throttle_ms, unsized_requests"
 # A second of more than 10,000 requests is split over several rows (tiles), which are put together before anything else.
 # Where there is no such second, and no JMX beside the log, both would only cost time: half of it or more.
 _ROWS = f"select {_CLIENT}, epoch_ms(usage.second) as second, {_AMOUNTS}, source from usage"  # noqa: S608 - names of ours
@@ -46,7 +47,7 @@ _TILED = f"""
 select {_CLIENT}, epoch_ms(usage.second) as second, sum(amount)::bigint as amount,
        sum(requests)::bigint as requests, sum(duplicates)::bigint as duplicates,
        sum({_RATE}) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
-       any_value(source) as source
+       any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
 from usage
 """  # noqa: S608 - names of ours
 _ONE_SOURCE = """(source = 'log' or (cluster_id, broker_id, quota_type) not in (
@@ -59,7 +60,7 @@ select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as reques
        coalesce(sum(amount) * 1000.0 / {_UNIT} / ?, avg(rate_per_s)) as mean_rate_per_s,
        max(rate_per_s) as peak_rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
        count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
-       any_value(source) as source
+       any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
 """
 
 
@@ -108,7 +109,7 @@ def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
         rows=rows,
         shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"second"}),
-        footer=footer_text(rows, "second", "second", has_more=has_more),
+        footer=footer_text(rows, "second", "second", has_more=has_more) + _share_note(rows),
         when_empty=_when_empty(tables, options),
     )
 
@@ -138,7 +139,8 @@ def _totals(tables: Tables, options: argparse.Namespace, *, is_cut: bool) -> Rep
         times=frozenset({"first_second", "last_second"}),
         footer=f"{counted(len(rows), 'client')}, most bytes first{rest}\nmean over {seconds_long} s from "
         f"{utc_text(from_ms)}, peak: highest second"
-        + ("\nthe last day of the table: --since 7d asks for more" if is_cut else ""),
+        + ("\nthe last day of the table: --since 7d asks for more" if is_cut else "")
+        + _share_note(rows),
         when_empty=_when_empty(tables, options),
     )
 
@@ -186,4 +188,12 @@ def _when_empty(tables: Tables, options: argparse.Namespace) -> str:
 
 
 def _amount(row: Row) -> str:
-    return or_dash(row["amount"], lambda amount: amount_text(row["quota_type"], amount))
+    least = "≥ " if row["unsized_requests"] else ""
+    return or_dash(row["amount"], lambda amount: least + amount_text(row["quota_type"], amount))
+
+
+def _share_note(rows: Sequence[Row]) -> str:
+    share_fetches = sum(row["unsized_requests"] or 0 for row in rows)
+    return (
+        f"\n≥: without {share_fetches:,} share fetches, whose size is not in the log" if share_fetches else ""
+    )

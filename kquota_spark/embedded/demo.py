@@ -3,7 +3,8 @@
 ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own; the audit is
 started by spark-submit, as a user would. DEMO_SECONDS is the length of the load. With SOURCE=jmx the audit gets no
 request log, but what the broker's Jolokia agent says. KIND=kraft takes a KRaft node, whose quotas are watched through
-the Admin API. ENFORCE=1 lets a penalty be applied in mid-run, and end.
+the Admin API. KAFKA=4.3.0 takes such a node of that version, and a share consumer joins the load. ENFORCE=1 lets a
+penalty be applied in mid-run, and end.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
@@ -38,7 +40,8 @@ from kquota_spark.embedded.demo_plan import (
     set_quotas,
 )
 from kquota_spark.embedded.demo_summary import is_all_judged, summarise, summary_text
-from kquota_spark.embedded.load import run_load
+from kquota_spark.embedded.jars import ensure_jars
+from kquota_spark.embedded.load import ClientPlan, run_load
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
@@ -49,6 +52,8 @@ from kquota_spark.io.watch import Watcher
 DIRECTORY = Path(".kquota/demo")
 _JUDGED_WITHIN_S = 300.0
 _STOP_S = 60.0
+_DEFAULT_KAFKA, SHARING_KAFKA = "3.9.1", "4.3.0"
+SHARING_JARS = Path(f"conf/ivy-kafka-{SHARING_KAFKA}.xml")
 FEEDERS = {"log": "ship", "jmx": "collect jmx"}
 """The command that brings what the audit reads, by SOURCE."""
 _CONFIG = """\
@@ -72,29 +77,22 @@ enforcement: {{policy_file: {directory}/policy.yaml, decision_topic: "{decision_
 """
 
 
+class Chosen(NamedTuple):
+    """What the environment asks of the demo."""
+
+    seconds: float
+    source: str
+    kafka: str
+    is_kraft: bool
+    is_enforced: bool
+
+
 def main() -> int:
     """Run the demo."""
-    try:
-        seconds = float(os.environ.get("DEMO_SECONDS", "150"))
-        if not 10 <= seconds <= 3600:
-            raise ValueError
-    except ValueError:
-        print("demo: DEMO_SECONDS: expected a number of seconds from 10 to 3600", file=sys.stderr)
-        return 1
-    source, kind = os.environ.get("SOURCE", "log"), os.environ.get("KIND", "zookeeper")
-    if source not in FEEDERS:
-        print(f"demo: SOURCE: {source!r}, expected one of {', '.join(FEEDERS)}", file=sys.stderr)
-        return 1
-    if kind not in ("zookeeper", "kraft"):
-        print(f"demo: KIND: {kind!r}, expected zookeeper or kraft", file=sys.stderr)
-        return 1
     # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
-    is_enforced = os.environ.get("ENFORCE", "") not in ("", "0")
     try:
-        if is_enforced:
-            demo_enforcement.check_enforced(seconds, source, is_kraft=kind == "kraft")
-        _run(seconds, source, is_kraft=kind == "kraft", is_enforced=is_enforced)
+        _run(_chosen(os.environ))
     except UserError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -104,18 +102,50 @@ def main() -> int:
     return 0
 
 
-def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> None:
+def _chosen(environment: Mapping[str, str]) -> Chosen:
+    try:
+        seconds = float(environment.get("DEMO_SECONDS", "150"))
+        if not 10 <= seconds <= 3600:
+            raise ValueError
+    except ValueError:
+        msg = "DEMO_SECONDS: expected a number of seconds from 10 to 3600"
+        raise UserError(msg) from None
+    source = _one_of(environment, "SOURCE", *FEEDERS)
+    kafka = _one_of(environment, "KAFKA", _DEFAULT_KAFKA, SHARING_KAFKA)
+    # From 4.0 on Kafka has no ZooKeeper.
+    kinds = ("zookeeper", "kraft") if kafka == _DEFAULT_KAFKA else ("kraft",)
+    is_kraft = _one_of(environment, "KIND", *kinds) == "kraft"
+    is_enforced = environment.get("ENFORCE", "") not in ("", "0")
+    if is_enforced:
+        demo_enforcement.check_enforced(seconds, source, is_kraft=is_kraft)
+    return Chosen(seconds, source, kafka, is_kraft, is_enforced)
+
+
+def _one_of(environment: Mapping[str, str], name: str, *values: str) -> str:
+    """What a variable says; the first of the values where it is not set."""
+    value = environment.get(name, values[0])
+    if value not in values:
+        msg = f"{name}: {value!r}, expected {' or '.join(values)}"
+        raise UserError(msg)
+    return value
+
+
+def _run(chosen: Chosen) -> None:
+    seconds, source = chosen.seconds, chosen.source
+    has_share_groups = chosen.kafka == SHARING_KAFKA
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
-    _say(f"starting {'a KRaft node of' if is_kraft else 'ZooKeeper and'} Kafka 3.9.1")
-    with embedded_cluster(DIRECTORY / "cluster", settings=_brokers(source, is_kraft=is_kraft)) as cluster:
+    jars = ensure_jars(SHARING_JARS) if has_share_groups else None
+    _say(f"starting {'a KRaft node of' if chosen.is_kraft else 'ZooKeeper and'} Kafka {chosen.kafka}")
+    brokers = BrokerSettings(users=USERS, jolokia=source == "jmx", kraft=chosen.is_kraft)
+    with embedded_cluster(DIRECTORY / "cluster", settings=brokers, jars=jars) as cluster:
         create_topics(cluster, TOPICS)
         set_quotas(cluster)
         config = _write_config(cluster, source)
         settings = load_settings(config)
-        demo_enforcement.write_policy(DIRECTORY / "policy.yaml", seconds, is_enforced=is_enforced)
-        act = demo_enforcement.Act(cluster, config, seconds) if is_enforced else None
-        if is_kraft:
+        demo_enforcement.write_policy(DIRECTORY / "policy.yaml", seconds, is_enforced=chosen.is_enforced)
+        act = demo_enforcement.Act(cluster, config, seconds) if chosen.is_enforced else None
+        if chosen.is_kraft:
             # A poll has no history. As operators are told to: it begins before what is to be audited.
             watcher = Watcher(settings)
             watcher.start()
@@ -127,7 +157,8 @@ def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> N
             run_load(cluster, history())
             _say(f"starting kquota {feeder} and the clients")
             with _process(_kquota(feeder, config), f"{feeder.partition(' ')[0]}.log") as feeding:
-                _load_and_show(cluster, settings, seconds, [audit, feeding], act)
+                plans = clients(seconds, has_share_groups=has_share_groups)
+                _load_and_show(cluster, settings, plans, [audit, feeding], act)
                 if act is not None:
                     act.finish()
             if source == "log":
@@ -151,10 +182,6 @@ def _run(seconds: float, source: str, *, is_kraft: bool, is_enforced: bool) -> N
 
 def _say(text: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
-
-
-def _brokers(source: str, *, is_kraft: bool) -> BrokerSettings:
-    return BrokerSettings(users=USERS, jolokia=source == "jmx", kraft=is_kraft)
 
 
 def _write_config(cluster: Cluster, source: str) -> Path:
@@ -224,13 +251,14 @@ def _process(command: list[str], log: str) -> Iterator[subprocess.Popen[bytes]]:
 def _load_and_show(
     cluster: Cluster,
     settings: Settings,
-    seconds: float,
+    plans: Sequence[ClientPlan],
     processes: list[subprocess.Popen[bytes]],
     act: demo_enforcement.Act | None,
 ) -> None:
     """Run the clients, change a quota half-way, and show the audit's live table until they end."""
+    seconds = max(plan.stop_s for plan in plans)
     stop = threading.Event()
-    load = threading.Thread(target=run_load, args=(cluster, clients(seconds), stop), daemon=True)
+    load = threading.Thread(target=run_load, args=(cluster, plans, stop), daemon=True)
     load.start()
     started_s = time.monotonic()
     live = LiveTable(settings)

@@ -58,8 +58,8 @@ def change_quota(cluster: Cluster) -> str:
     return "users/bob: producer_byte_rate 250,000 -> 120,000 B/s"
 
 
-def clients(seconds: float) -> list[ClientPlan]:
-    """The load: who, and how fast beside the limit."""
+def clients(seconds: float, *, has_share_groups: bool = False) -> list[ClientPlan]:
+    """The load: who, and how fast beside the limit; with share groups also a consumer of that kind."""
 
     def produce(user: str, client_id: str, rate: float, **more: object) -> ClientPlan:
         plan: dict[str, object] = {"partitions": (0, 1), "batch_bytes": 16_000, "stop_s": seconds, **more}
@@ -70,7 +70,10 @@ def clients(seconds: float) -> list[ClientPlan]:
             "consume", client_id, "history", rate, user=user, start_s=_CONNECTION_S, stop_s=seconds
         )
 
+    # Over users/<default>: reads what is written, as fast as it can.
+    shared = ClientPlan("share", "workers", "orders", 2_000_000, user="erin", stop_s=seconds)
     return [
+        *([shared] if has_share_groups else []),
         produce("alice", "etl", 600_000),  # twice its own limit of 300 kB/s
         produce("alice", "adhoc", 196_000),  # just under users/alice/clients/<default>
         produce("bob", "ingest", 240_000),  # under its 250 kB/s, until that is cut to 120

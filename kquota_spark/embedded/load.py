@@ -54,10 +54,10 @@ class ClientPlan:
         linger_ms: how long a producer waits for a batch to fill.
         burst: None is steady.
         from_the_start: a consumer reads what is there, and again from the start when it has read it all;
-            otherwise it reads what is new.
+            otherwise it reads what is new. A share consumer (Kafka 4.2) always reads what is new.
     """
 
-    role: Literal["produce", "consume"]
+    role: Literal["produce", "consume", "share"]
     client_id: str
     topic: str
     bytes_per_s: float
@@ -128,10 +128,7 @@ class _Client:
 
     def run(self) -> ClientResult:
         if not self.stop.wait(max(0.0, self.started + self.plan.start_s - time.monotonic())):
-            if self.plan.role == "produce":
-                self.produce()
-            else:
-                self.consume()
+            {"produce": self.produce, "consume": self.consume, "share": self.share}[self.plan.role]()
         return ClientResult(
             self.plan, self.records, self.bytes, self.errors, self.last_error, self.longest_throttle_ms
         )
@@ -194,6 +191,24 @@ class _Client:
                     consumer.seek(TopicPartition(plan.topic, message.partition() or 0, OFFSET_BEGINNING))
         finally:
             consumer.close()
+
+    def share(self) -> None:
+        from confluent_kafka import ShareConsumer
+
+        plan, pace = self.plan, _Pace(self.plan, self.started)
+        with ShareConsumer(self.settings | {"group.id": f"kquota-share-{plan.client_id}"}) as consumer:
+            consumer.subscribe([plan.topic])
+            while not self.over():
+                if not pace.may_go(plan.record_bytes):
+                    self.stop.wait(min(_IDLE_S, pace.wait_s(plan.record_bytes)))
+                    continue
+                for message in consumer.poll(_IDLE_S):
+                    error = message.error()
+                    if error is not None:
+                        self.on_error(error)
+                        continue
+                    self.took(message)
+                    pace.went(len(message.value() or b""))
 
     def over(self) -> bool:
         return self.stop.is_set() or time.monotonic() - self.started >= self.plan.stop_s

@@ -10,6 +10,7 @@ from kquota_spark.model.quota_types import QuotaType
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
 ALTER_CLIENT_QUOTAS_KEY = 49
+SHARE_FETCH_KEY = 78
 MAX_TOPICS = 32
 """So many topics of a request are named; all of them are counted."""
 INT32_MAX = 2**31 - 1

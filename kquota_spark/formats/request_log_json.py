@@ -24,6 +24,7 @@ from kquota_spark.formats.request import (
     INT32_MAX,
     MAX_TOPICS,
     PRODUCE_KEY,
+    SHARE_FETCH_KEY,
     Request,
     Unreadable,
 )
@@ -33,6 +34,7 @@ from kquota_spark.formats.request_log_json_bodies import (
     FetchResponse28,
     Header,
     Produce,
+    ShareFetchResponse,
     Software,
     Throttled,
     ThrottleMs,
@@ -85,6 +87,7 @@ _ProduceLine = _Line[Produce, Throttled | str]
 _FetchLine = _Line[FetchRequest, FetchResponse | str]
 _FetchLine28 = _Line[FetchRequest, FetchResponse28 | str]
 _OtherLine = _Line[msgspec.Raw, Throttled | str]
+_ShareFetchLine = _Line[msgspec.Raw, ShareFetchResponse | str]
 _MutationLine = _Line[MutationRequest, MutationResponse | str]
 
 
@@ -97,6 +100,7 @@ class JsonForm:
         self._fetch_28 = msgspec.json.Decoder(_FetchLine28)
         self._other = msgspec.json.Decoder(_OtherLine)
         self._edits = QuotaEditsDecoder()
+        self._share_fetch = msgspec.json.Decoder(_ShareFetchLine)
         self._mutation = msgspec.json.Decoder(_MutationLine)
 
     def read(self, body: bytes, log_time_ms: int) -> Request:
@@ -124,6 +128,8 @@ class JsonForm:
             other = self._other.decode(body)
             if other.request_header.request_api_key in MUTATION_KEYS:
                 return _of_mutation(self._mutation.decode(body), log_time_ms)
+            if other.request_header.request_api_key == SHARE_FETCH_KEY:
+                return _of_share_fetch(self._share_fetch.decode(body), log_time_ms)
             is_edit = other.request_header.request_api_key == ALTER_CLIENT_QUOTAS_KEY
             edits = self._edits.text(other.request) if is_edit else None
         except msgspec.ValidationError as error:
@@ -201,6 +207,20 @@ def _of_fetch(line: _Line[FetchRequest, FetchResponse | str], log_time_ms: int) 
     return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
 
 
+def _of_share_fetch(line: _Line[msgspec.Raw, ShareFetchResponse | str], log_time_ms: int) -> Request:
+    """A fetch of a share consumer (KIP-932, Kafka 4.2): charged as a fetch, by a size that no field gives."""
+    response = line.response
+    in_response_ms = _throttle_ms(response)
+    topics = () if isinstance(response, str) else response.responses[:MAX_TOPICS]
+    names = [topic.topic_id for topic in topics]
+    has_waited = has_fetch_waited(line.remote_time_ms)
+    if line.is_forwarded:
+        return _request(line, log_time_ms, in_response_ms, has_waited, names)
+    is_answered = in_response_ms == 0 == line.throttle_time_ms and not isinstance(response, str)
+    kind, amount = (PointKind.SHARE_FETCH, None) if is_answered else (PointKind.THROTTLED_SHARE_FETCH, 0)
+    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
+
+
 def _of_mutation(line: _Line[MutationRequest, MutationResponse | str], log_time_ms: int) -> Request:
     """A change of topics: the quota is asked when the work on it begins, not when its response is ready."""
     header, response = line.request_header, line.response
@@ -212,7 +232,8 @@ def _of_mutation(line: _Line[MutationRequest, MutationResponse | str], log_time_
 
 
 def _throttle_ms(
-    response: Throttled | FetchResponse | MutationResponse | str, is_required: bool = False
+    response: Throttled | FetchResponse | ShareFetchResponse | MutationResponse | str,
+    is_required: bool = False,
 ) -> int:
     """The throttle that the response tells its client; 0 where there is no response."""
     if isinstance(response, str):

@@ -71,6 +71,19 @@ class FetchResponse(msgspec.Struct, rename="camel", gc=False):
     throttle_time_ms: ThrottleMs = NO_THROTTLE
 
 
+class ShareTopic(msgspec.Struct, rename="camel", gc=False):
+    """A topic of a share fetch's response."""
+
+    topic_id: str
+
+
+class ShareFetchResponse(msgspec.Struct, rename="camel", gc=False):
+    """A share fetch's response: what it acquired is logged, the size of the records is not."""
+
+    responses: Sequence[ShareTopic]
+    throttle_time_ms: ThrottleMs
+
+
 class FetchResponse28(FetchResponse, gc=False):
     """The same as Kafka 2.8 names it."""
 

@@ -12,16 +12,17 @@ from kquota_spark.schema.key_columns import FROM_LOG
 HOUR_MS = 3_600_000
 _MOST = 10_000
 _SEEN = f"""
-select "user", client_id, sum(amount) as amount from usage
+select "user", client_id, sum(coalesce(unsized_requests, 0))::bigint as share_fetches, sum(amount) as amount
+from usage
 where {FROM_LOG} and cluster_id = ? and usage.second >= make_timestamptz(?)
   and usage.second < make_timestamptz(?)
 """  # noqa: S608 - a condition of ours
 
 
 class Seen(NamedTuple):
-    """Users and client ids of an hour, those with most bytes first."""
+    """Users and client ids of an hour, those with most bytes first, each with its number of share fetches."""
 
-    identities: list[tuple[str, str]]
+    identities: list[tuple[str, str, int]]
     from_ms: int
     to_ms: int
 
@@ -63,4 +64,4 @@ def seen_in_hour(
                 values.append(value)
         sql += f' group by all order by amount desc, "user", client_id limit {_MOST}'
         rows = tables.query(sql, values).rows
-    return Seen([(row[0], row[1]) for row in rows], to_ms - HOUR_MS, to_ms)
+    return Seen([row[:3] for row in rows], to_ms - HOUR_MS, to_ms)

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.bucket_replays import Replay
-from kquota_spark.model.points import Point
+from kquota_spark.model.points import Point, PointKind
 from kquota_spark.model.replay import Governing, Outcome, Verdict
 
 MAX_NAMES = 20
+_SHARE_FETCH = int(PointKind.SHARE_FETCH)
 
 
 class Stretch(NamedTuple):
@@ -53,6 +54,7 @@ class Decision:
     users: list[str] = field(default_factory=list)
     client_ids: list[str] = field(default_factory=list)
     observed_total_throttle_ms: int = 0
+    unsized_requests: int = 0
 
     @property
     def is_certain(self) -> bool:
@@ -136,6 +138,7 @@ def _decision(
     top, stretch = judged[worst], of_second[indexes[worst]]
     decision.requests = len(judged)
     decision.amount = sum(verdict[0][4] for verdict in judged)
+    decision.unsized_requests = sum(verdict[0][6] == _SHARE_FETCH for verdict in judged)
     decision.rate_per_s, decision.rate_at_most_per_s = top.rate_per_s, top.rate_at_most_per_s
     decision.limit_per_s = top.governing.limit_per_s
     if decision.limit_per_s:

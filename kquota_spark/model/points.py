@@ -30,6 +30,10 @@ class PointKind(IntEnum):
     PERMISSIVE_CREATE_PARTITIONS = 10
     PERMISSIVE_DELETE_TOPIC = 11
     """In an older version of the request, which is only throttled."""
+    SHARE_FETCH = 12
+    """A share consumer's fetch (KIP-932). The fetch quota charges it, and the log does not have its size."""
+    THROTTLED_SHARE_FETCH = 13
+    """Its bytes were un-recorded, as those of a throttled fetch."""
 
 
 class Point(NamedTuple):

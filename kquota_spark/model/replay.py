@@ -19,13 +19,14 @@ from kquota_spark.model.sampled_rate import RateConfig, RingState, SampleRing
 from kquota_spark.model.shaken_ring import ShakenRings, ShakenState, places_after_gaps
 from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
 
-State = tuple[int, RingState | None, ShakenState | None]
+State = tuple[int, RingState | None, ShakenState | None, int]
 MARGIN_MS = 2
 RULE_EDGE_MS = 100
 """Brokers act on an edit within about this long of the moment that the rules table gives."""
 
 _INFINITE = float("inf")
-_THROTTLED_FETCH = int(PointKind.THROTTLED_FETCH)
+_THROTTLED_FETCH, _SHARE_FETCH = int(PointKind.THROTTLED_FETCH), int(PointKind.SHARE_FETCH)
+_THROTTLED_SHARE_FETCH = int(PointKind.THROTTLED_SHARE_FETCH)
 
 
 class Outcome(Enum):
@@ -48,6 +49,7 @@ class Cause(Enum):
     RULE_EDGE = "the quota changed within 100 ms or the second"
     THREAD_TIME = "the time on network threads is not in the log"
     PARTITIONS = "the partitions of a topic deleted or enlarged before are not in the log"
+    SHARE_FETCH = "a share consumer fetched shortly before, and the size of that is not in the log"
     GAP = "lines of the broker's log are missing here or shortly before"
 
 
@@ -100,21 +102,21 @@ class BucketReplay:
         state: `state` of a replay with these settings, to go on from.
     """
 
-    __slots__ = ("_ring", "_shaken", "folded_through_ms")
+    __slots__ = ("_ring", "_shaken", "_shared_ms", "folded_through_ms")
 
     def __init__(self, config: RateConfig, state: State | None = None) -> None:
-        self.folded_through_ms, ring, shaken = state or (0, None, None)
+        self.folded_through_ms, ring, shaken, self._shared_ms = state or (0, None, None, 0)
         self._ring, self._shaken = SampleRing(config, ring), ShakenRings(config, shaken)
 
     @property
     def state(self) -> State:
         """What another replay needs to go on from here."""
-        return self.folded_through_ms, self._ring.state, self._shaken.state
+        return self.folded_through_ms, self._ring.state, self._shaken.state, self._shared_ms
 
     @property
     def memory(self) -> object:
         """All that is known of the past, in a form that can be compared."""
-        return [ring.memory for ring in (self._ring, *self._shaken.recorded())]
+        return [self._shared_ms, *(ring.memory for ring in (self._ring, *self._shaken.recorded()))]
 
     @property
     def forget_at_ms(self) -> int:
@@ -145,7 +147,7 @@ class BucketReplay:
         if not points:
             return []
         self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
-        times_ms, _, _, _, amounts, _, _, _ = zip(*points, strict=True)
+        times_ms, _, _, _, amounts, _, kinds, _ = zip(*points, strict=True)
         allowed = [(each[0] or _INFINITE) / 1_000.0 for each in governing]
         totals, windows_ms = self._ring.record_all(amounts, times_ms)
         is_over = _are_over(totals, allowed, windows_ms)
@@ -158,6 +160,10 @@ class BucketReplay:
                 if other_ms != windows_ms or other_totals != totals:
                     _mark_samples(causes, is_over, _are_over(other_totals, allowed, other_ms))
         _mark_edges(causes, points, governing)
+        if self._shared_ms or max(kinds) >= _SHARE_FETCH:
+            horizon_ms = self._ring.config.horizon_ms
+            shared_ms = _mark_shared(causes, points, allowed, self._shared_ms, horizon_ms)
+            self._shared_ms = shared_ms if shared_ms + horizon_ms > self.folded_through_ms else 0
         return list(map(_verdict, points, governing, totals, windows_ms, causes))
 
 
@@ -202,8 +208,9 @@ def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cau
     observed_ms, kind = point[5:7]
     if governing[3]:  # has_request_quota
         outcome, cause = Outcome.EXCLUDED, None
-    elif kind == _THROTTLED_FETCH:
-        outcome, cause = Outcome.INFERRED, None
+    elif kind in (_THROTTLED_FETCH, _THROTTLED_SHARE_FETCH):
+        is_beside_shared = cause is Cause.SHARE_FETCH
+        outcome, cause = (Outcome.UNCERTAIN, cause) if is_beside_shared else (Outcome.INFERRED, None)
         if limit is not None:
             # The broker un-recorded the bytes; only the throttle it logged tells how far above it was.
             throttle_ms = observed_ms
@@ -291,3 +298,28 @@ def _mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: 
     for place, each in enumerate(governing):
         if each[4] or each[1] or each[2] is not None:
             causes[place] = edge_of(each, points[place][0]) or causes[place]
+
+
+def _mark_shared(
+    causes: list[Cause | None],
+    points: Sequence[Point],
+    allowed: Sequence[float],
+    shared_ms: int,
+    horizon_ms: int,
+) -> int:
+    """Mark requests under a limit that can have a share fetch in their ring: nothing says how much it took.
+
+    From the beginning of its second, so that the order within a few milliseconds decides nothing.
+
+    Returns:
+        Time of the last share fetch, `shared_ms` if there is none among these.
+    """
+    fetched_ms = [point[0] for point in points if point[6] >= _SHARE_FETCH]
+    seconds = {time_ms // 1_000 for time_ms in fetched_ms}
+    for place, (time_ms, _, _, _, _, _, kind, _) in enumerate(points):
+        if kind >= _SHARE_FETCH:
+            shared_ms = time_ms
+        is_in_ring = shared_ms and time_ms - shared_ms < horizon_ms
+        if allowed[place] != _INFINITE and (is_in_ring or time_ms // 1_000 in seconds):
+            causes[place] = Cause.SHARE_FETCH
+    return shared_ms

@@ -45,7 +45,8 @@ _SCHEMA = CHARGED.arrow_schema()
 _HELD = [
     kind
     for kind in PointKind
-    if kind == PointKind.REFUSED_MUTATION or kind >= PointKind.PERMISSIVE_CREATE_TOPIC
+    if kind == PointKind.REFUSED_MUTATION
+    or PointKind.PERMISSIVE_CREATE_TOPIC <= kind <= PointKind.PERMISSIVE_DELETE_TOPIC
 ]
 _ROWS_AT_ONCE = 20_000
 _MOST_LINES = 250_000

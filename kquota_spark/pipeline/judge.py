@@ -30,6 +30,7 @@ FROM_DECISION = (
     "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "rate_at_most_per_s", "quota_used_percent", "amount",
     "requests", "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
     "total_throttle_ms", "late", "users", "client_ids", "observed_total_throttle_ms",
+    "unsized_requests",
 )  # fmt: skip
 FROM_AGREEMENT = {
     "requests_judged": "requests_judged",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark people expect
 
-from kquota_spark.model.points import Point
+from kquota_spark.model.points import Point, PointKind
 from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.packed_points import Matrix, unpacked
 from kquota_spark.schema.tables import USAGE
@@ -22,7 +22,7 @@ TILE_POINTS = 10_000
 """A second with more requests is split into rows of this many: a row must fit into one Arrow batch."""
 _SCHEMA = USAGE.arrow_schema()
 _POINT: Any = _SCHEMA.field("points").type.value_type
-_AMOUNT, _OBSERVED_THROTTLE_MS = map(Point._fields.index, ("amount", "observed_throttle_ms"))
+_AMOUNT, _OBSERVED_THROTTLE_MS, _KIND = map(Point._fields.index, ("amount", "observed_throttle_ms", "kind"))
 Numbers = npt.NDArray[np.int64]
 
 
@@ -79,6 +79,7 @@ def usage_batch(seconds: pa.RecordBatch, cluster_id: str) -> pa.RecordBatch:
         "observed_throttle_ms": _sums(points[:, _OBSERVED_THROTTLE_MS], starts),
         "points": _points_array(points, starts),
         "source": pa.repeat("log", len(places)),
+        "unsized_requests": _sums((points[:, _KIND] == PointKind.SHARE_FETCH).astype(np.int64), starts),
     }
     arrays = [pa.array(columns[field.name], field.type) for field in _SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

@@ -39,7 +39,7 @@ select coalesce(sum(seconds) filter (is_log), 0)::bigint as of_log, count(*) as 
        coalesce(sum(behind_seconds), 0)::bigint as behind, coalesce(sum(seconds), 0)::bigint as seconds,
        coalesce(sum(late), 0)::bigint as late, coalesce(sum(judged + uncertain), 0)::bigint as verdicts,
        max(last_ms) as last_ms, sum(certain_replay_ms)::bigint as replay_ms,
-       sum(certain_broker_ms)::bigint as broker_ms,
+       sum(certain_broker_ms)::bigint as broker_ms, coalesce(sum(unsized), 0)::bigint as share_fetches,
        list_sort(list_distinct(list(if(is_log, 'log', 'jmx')))) as sources
 from places
 """
@@ -156,6 +156,14 @@ def _of_seconds(seconds: dict[str, int]) -> list[_Doubt]:
             )
         ]
     found = []
+    if seconds["share_fetches"]:
+        found.append(
+            _Doubt(
+                Trust.WITH_CARE,
+                f"{seconds['share_fetches']:,} fetches of share consumers have no size in the log: amounts and rates "
+                "of their buckets are without them",
+            )
+        )
     certain = _percent(seconds["certain"], seconds["of_log"]) or 0.0
     if certain < LEAST_CERTAIN_PERCENT:
         found.append(

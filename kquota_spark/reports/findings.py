@@ -15,6 +15,8 @@ from kquota_spark.model.client_id_findings import IdSeen, unstable_client_ids
 from kquota_spark.model.findings import Finding, Kind, Severity
 from kquota_spark.model.quota_edit_findings import EditRequest, QuotaEdit, quota_edits
 from kquota_spark.model.rule_findings import rule_findings
+from kquota_spark.model.rules import BEGINNING_MS
+from kquota_spark.model.share_findings import ShareConsumer, share_consumers
 from kquota_spark.model.throttle_findings import starved_consumers, throttle_findings
 from kquota_spark.reports.seen_clients import clients_seen, observed
 from kquota_spark.reports.throttle_evidence import empty_runs, throttled_clients
@@ -26,6 +28,15 @@ select record_time_ms as time_ms, broker_id, "user", client_id, altered_quotas f
 where cluster_id = ? and record_time_ms >= ? and api_key = 49 and altered_quotas is not null
   and not coalesce(is_forwarded, false)
 order by record_time_ms, kafka_offset
+"""
+
+_SHARE_CONSUMERS = """
+select "user", client_id, sum(unsized_requests)::bigint as share_fetches,
+       sum(observed_throttle_ms)::bigint as total_delay_ms, min(epoch_ms(usage.second)) as first_ms,
+       max(epoch_ms(usage.second)) as last_ms
+from usage
+where cluster_id = ? and usage.second >= make_timestamptz(?) and quota_type = 'fetch'
+group by all having sum(unsized_requests) > 0 order by share_fetches desc, "user", client_id
 """
 
 
@@ -63,6 +74,7 @@ def findings(
                 lambda: throttle_findings(throttled_clients(tables, *recent)),
             ),
             ("throttled fetches", {Kind.STARVED}, lambda: starved_consumers(empty_runs(tables, *recent))),
+            ("share consumers", {Kind.SHARE_FETCH}, lambda: _of_shares(tables, cluster, since_ms)),
             ("rules and usage", _OF_USAGE, lambda: _of_usage(tables, cluster, since_ms or 0)),
             ("quota edits", {Kind.QUOTA_EDIT}, lambda: quota_edits(_edits(tables, recent))),
         )
@@ -79,7 +91,7 @@ def findings(
 
 
 _OF_THROTTLES = {Kind.IGNORES_THROTTLE, Kind.THROTTLE_BEYOND_TIMEOUT}
-_OF_USAGE = set(Kind) - _OF_THROTTLES - {Kind.STARVED, Kind.QUOTA_EDIT}
+_OF_USAGE = set(Kind) - _OF_THROTTLES - {Kind.STARVED, Kind.SHARE_FETCH, Kind.QUOTA_EDIT}
 
 
 def _of_usage(tables: Tables, cluster: str, since_ms: int) -> list[Finding]:
@@ -92,6 +104,11 @@ def _of_usage(tables: Tables, cluster: str, since_ms: int) -> list[Finding]:
         for one in clients
     ]
     return [*rule_findings(beside), *unstable_client_ids(ids, beside.from_ms, beside.to_ms)]
+
+
+def _of_shares(tables: Tables, cluster: str, since_ms: int | None) -> list[Finding]:
+    found = tables.query(_SHARE_CONSUMERS, (cluster, (since_ms or BEGINNING_MS) * 1_000)).dicts()
+    return share_consumers(ShareConsumer(**row) for row in found)
 
 
 def _edits(tables: Tables, recent: tuple[str, int]) -> list[EditRequest]:

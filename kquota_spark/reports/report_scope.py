@@ -86,6 +86,7 @@ select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_
   coalesce(sum(requests_judged), 0)::bigint as judged, coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
   coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,
   count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds,
+  coalesce(sum(unsized_requests), 0)::bigint as unsized,
   sum(total_throttle_ms) filter (is_certain and observed_total_throttle_ms is not null)::bigint as certain_replay_ms,
   sum(observed_total_throttle_ms) filter (is_certain)::bigint as certain_broker_ms
 from judged group by all
@@ -103,7 +104,8 @@ select broker_id, {BUCKET}, sum(seconds)::bigint as seconds, sum(late_rows)::big
   sum(judged)::bigint as judged, sum(agreeing)::bigint as agreeing, sum(uncertain)::bigint as uncertain,
   sum(late)::bigint as late, sum(certain_seconds)::bigint as certain_seconds,
   sum(behind_seconds)::bigint as behind_seconds,
-  sum(certain_replay_ms)::bigint as certain_replay_ms, sum(certain_broker_ms)::bigint as certain_broker_ms
+  sum(unsized)::bigint as unsized, sum(certain_replay_ms)::bigint as certain_replay_ms,
+  sum(certain_broker_ms)::bigint as certain_broker_ms
 from slots group by all
 """  # noqa: S608 - names of ours
 _EXTENT = """

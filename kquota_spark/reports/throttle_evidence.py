@@ -12,6 +12,7 @@ from typing import Any
 
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.apis import CLIENT_HOLDS_BACK_FROM, Api
+from kquota_spark.model.points import PointKind
 from kquota_spark.model.rules import END_MS
 from kquota_spark.model.throttle_findings import (
     BEFORE_END_MS,
@@ -121,17 +122,20 @@ from throttled window client as (partition by "user", client_id, host) order by 
 _ANY_LEFT_OUT = """
 select 1 from requests where cluster_id = ? and record_time_ms between ? and ? and kind = 'left_out' limit 1
 """
-_ANY_EMPTY = """
+_EMPTY = f"({PointKind.THROTTLED_FETCH.value}, {PointKind.THROTTLED_SHARE_FETCH.value})"
+_ANY_EMPTY = f"""
 select 1 from requests
-where cluster_id = ? and record_time_ms >= ? and kind = 'request' and quota_type = 'fetch' and point_kind = 2 limit 1
-"""
+where cluster_id = ? and record_time_ms >= ? and kind = 'request' and quota_type = 'fetch'
+  and point_kind in {_EMPTY} limit 1
+"""  # noqa: S608 - numbers of ours
 _RUNS = f"""
 with fetches as (
   select broker_id, "user", client_id, record_time_ms, observed_throttle_ms, point_kind,
-         point_kind = 1 and charged_bytes > {_DELIVERED_BYTES} and len(topics) > 0 as is_delivery
+         (point_kind = {PointKind.FETCH.value} and charged_bytes > {_DELIVERED_BYTES} and len(topics) > 0)
+         or point_kind = {PointKind.SHARE_FETCH.value} as is_delivery
   from requests
   where cluster_id = ? and kind = 'request' and record_time_ms >= ? and quota_type = 'fetch'
-), starving as (select distinct broker_id, "user", client_id from fetches where point_kind = 2),
+), starving as (select distinct broker_id, "user", client_id from fetches where point_kind in {_EMPTY}),
 runs as (
   select *, count(*) filter (is_delivery) over (
     partition by broker_id, "user", client_id order by record_time_ms rows unbounded preceding) as deliveries
@@ -139,7 +143,7 @@ runs as (
 )
 select "user", client_id, broker_id, count(*) as fetches, min(record_time_ms) as first_ms,
        max(record_time_ms + observed_throttle_ms) as until_ms, max(observed_throttle_ms) as longest_throttle_ms
-from runs where point_kind = 2 group by broker_id, "user", client_id, deliveries
+from runs where point_kind in {_EMPTY} group by broker_id, "user", client_id, deliveries
 having count(*) >= {LEAST_STARVED_FETCHES} order by first_ms
 """  # noqa: S608 - numbers of ours
 

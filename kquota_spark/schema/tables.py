@@ -60,7 +60,11 @@ REQUESTS = Table(
         Column("api_name", "string", "API name as logged, e.g. PRODUCE"),
         Column("quota_type", "string", "produce or fetch where a bandwidth quota counts it; null otherwise"),
         Column("point_kind", "int", "how the replay treats it (model.replay.PointKind); null if not counted"),
-        Column("charged_bytes", "bigint", "bytes the bandwidth quota was charged; null if not counted"),
+        Column(
+            "charged_bytes",
+            "bigint",
+            "bytes the bandwidth quota was charged; null if not counted, or not in the log (share fetches)",
+        ),
         Column("request_time_percent", "double", "handler time as percent of one thread-second"),
         Column("observed_throttle_ms", "int", "throttle the broker logged, ms (larger of its two fields)"),
         Column("is_from_follower", "boolean", "a replica's fetch: no client quota counts it"),
@@ -124,6 +128,12 @@ USAGE = Table(
         Column("observed_throttle_ms", "bigint", "sum of the throttles the broker logged, ms"),
         Column("points", f"array<{POINT}>", "the requests as the replay needs them, in order"),
         SOURCE,
+        Column(
+            "unsized_requests",
+            "bigint",
+            "of the requests, fetches of share consumers (KIP-932): the log does not have their size, so amount and "
+            "rate are without it; null from JMX",
+        ),
     ),
     partition_by=("event_date",),
     skip_by=("second",),
@@ -218,6 +228,12 @@ DECISIONS = Table(
             "bigint",
             "sum of the throttles the broker logged, ms: the total delay; null from JMX. A request under two quotas "
             "counts for each of them whose limit its rate can have reached",
+        ),
+        Column(
+            "unsized_requests",
+            "bigint",
+            "of the requests, fetches of share consumers (KIP-932): amount and rates are without their size, and every "
+            "verdict with one in its ring is uncertain; null from JMX",
         ),
     ),
     partition_by=("event_date",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 SCHEMA_VERSION = 2
 """Raised by a release that adds columns. Tables of 0.1 carry no version and count as 1."""
 
-STATE_FORM = 7
+STATE_FORM = 8
 """Form of the state of the query of the log: another form cannot be read. Releases with a query for each table had 1
 to 5."""
 

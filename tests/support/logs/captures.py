@@ -37,7 +37,9 @@ ALL = (
     ZK37,
     KRAFT41,
 )
-"""All that have quotas."""
+"""All that have quotas and a steady load."""
+KRAFT43_SHARE = Capture("kraft43-share", RateConfig())
+"""Few clients, which come one after the other; share consumers among them."""
 
 
 def buckets_of(capture: Capture) -> dict[BucketKey, list[Stretch]]:

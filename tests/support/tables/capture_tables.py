@@ -17,6 +17,7 @@ from kquota_spark.io.offline import BucketKey, Replay, broker_id_of, replay_file
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.model.decision import Decision
 from kquota_spark.model.govern import RuleGovernor
+from kquota_spark.model.points import PointKind
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
@@ -42,6 +43,7 @@ _DECISION = (
     "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "quota_used_percent", "amount", "requests",
     "throttle_ms", "observed_throttle_ms", "throttled_requests", "observed_throttled_requests",
     "total_throttle_ms", "late", "users", "client_ids", "is_certain", "observed_total_throttle_ms",
+    "unsized_requests",
 )  # fmt: skip
 
 
@@ -120,6 +122,7 @@ def _usage(found: Replay) -> Iterable[dict[str, Any]]:
                 "amount": sum(point.amount for point in stretch.points), "requests": len(stretch.points),
                 "duplicates": 0, "points": [point._asdict() for point in stretch.points], "source": "log",
                 "observed_throttle_ms": sum(point.observed_throttle_ms for point in stretch.points),
+                "unsized_requests": sum(point.kind == PointKind.SHARE_FETCH for point in stretch.points),
             }  # fmt: skip
 
 

@@ -157,9 +157,9 @@ def test_decisions_as_csv_with_raw_numbers_and_no_formula(
     assert capsys.readouterr().out == (
         "cluster_id,broker_id,quota_type,bucket_user,bucket_client_id,bucket_tags,second,level,rule,"
         "rule_version,limit_per_s,rate_per_s,quota_used_percent,amount,requests,throttle_ms,observed_throttle_ms,"
-        "throttled_requests,observed_throttled_requests,total_throttle_ms,observed_total_throttle_ms,late,is_certain,"
+        "throttled_requests,observed_throttled_requests,total_throttle_ms,observed_total_throttle_ms,unsized_requests,late,is_certain,"
         "is_rules_behind,source,users,client_ids\n"
-        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,,0,false,false,log,"
+        "demo,1,produce,,'=cmd(),,2026-11-21T05:40:02Z,,,7,,250000.0,,1000,1,0,0,0,0,0,,,0,false,false,log,"
         '"[""bob""]","[""=cmd()""]"\n'
     )
 
@@ -192,11 +192,11 @@ def test_usage_by_second(root: Path, capsys: pytest.CaptureFixture[str]) -> None
         '{"cluster_id": "demo", "broker_id": 1, "quota_type": "produce", '
         '"user": "alice", "client_id": "etl", '
         '"second": "2026-11-21T05:40:01Z", "amount": 4000000, "requests": 10005, "duplicates": 0, '
-        '"rate_per_s": 4000000.0, "observed_throttle_ms": 16000, "source": "log"},\n'
+        '"rate_per_s": 4000000.0, "observed_throttle_ms": 16000, "source": "log", "unsized_requests": null},\n'
         '{"cluster_id": "demo", "broker_id": 1, "quota_type": "produce", '
         '"user": "alice", "client_id": "etl", '
         '"second": "2026-11-21T05:40:00Z", "amount": 1000, "requests": 1, "duplicates": 0, '
-        '"rate_per_s": 1000.0, "observed_throttle_ms": 0, "source": "log"}\n'
+        '"rate_per_s": 1000.0, "observed_throttle_ms": 0, "source": "log", "unsized_requests": null}\n'
         "]}\n"
     )
 

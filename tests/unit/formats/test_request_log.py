@@ -148,6 +148,38 @@ FOLLOWER = FETCH._replace(
 REPLICA_STATE = '"request":{"clusterId":"abc","replicaState":{"replicaId":2,"replicaEpoch":118},"maxWaitMs"'
 
 
+def _share_fetches() -> list[bytes]:
+    """SHARE_FETCH v2 lines of a real 4.3.0 broker."""
+    path = DATA / "kraft43-share" / "broker-1.kafka-request.log.gz"
+    return [line for line in gzip.decompress(path.read_bytes()).splitlines() if b'"SHARE_FETCH"' in line]
+
+
+def test_a_share_fetch_is_charged_to_the_fetch_quota_and_has_no_size() -> None:
+    answered = next(line for line in _share_fetches() if b'"acquiredRecords":[{' in line)
+    found = PARSER.parse(answered)
+    assert (found.api_key, found.api_version, found.api_name) == (78, 2, "SHARE_FETCH")
+    assert (found.quota_type, found.point_kind, found.charged_bytes) == (
+        QuotaType.FETCH, PointKind.SHARE_FETCH, None
+    )  # fmt: skip
+    assert (found.client_id, found.topics) == ("sharer", ["DPE1HZ9DQVCvSp12x_1GBg"])
+
+
+def test_a_throttled_share_fetch_comes_back_empty() -> None:
+    throttled = next(line for line in _share_fetches() if b'"throttleTimeMs":114' in line)
+    found = PARSER.parse(throttled)
+    assert (found.quota_type, found.point_kind, found.charged_bytes) == (
+        QuotaType.FETCH, PointKind.THROTTLED_SHARE_FETCH, 0
+    )  # fmt: skip
+    assert found.observed_throttle_ms == 114
+
+
+def test_a_share_acknowledge_counts_for_the_request_quota_alone() -> None:
+    share_fetch = _share_fetches()[0].replace(b'"requestApiKey":78', b'"requestApiKey":79')
+    found = PARSER.parse(share_fetch.replace(b'"SHARE_FETCH"', b'"SHARE_ACKNOWLEDGE"'))
+    assert (found.api_key, found.quota_type, found.charged_bytes) == (79, None, None)
+    assert found.network_time_us is not None
+
+
 def test_followers() -> None:
     assert parsed(FETCH_V12, ('"replicaId":-1', '"replicaId":2')) == FOLLOWER
     assert parsed(FETCH_V12, ('"replicaId":-1', '"replicaId":0')) == FOLLOWER

@@ -15,7 +15,7 @@ from kquota_spark.reports.period import Period
 from kquota_spark.reports.quota_tree import _HITS
 from kquota_spark.reports.timeline_slots import Identity, Stretch, buckets_of
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
-from tests.support.logs.captures import ZK39_PLAIN
+from tests.support.logs.captures import KRAFT43_SHARE, ZK39_PLAIN
 from tests.support.tables.capture_tables import write_capture
 
 Bucket = tuple[int, str, str, str]
@@ -41,13 +41,13 @@ from violations group by all
 _VIOLATED = """
 select broker_id, quota_type, bucket_user, bucket_client_id, sum(observed_total_throttle_ms)::bigint,
        sum(observed_throttled_requests)::bigint, sum(total_throttle_ms)::bigint
-from decisions where quota_used_percent > 100 group by all
+from decisions where quota_used_percent > 100 or observed_throttled_requests > 0 group by all
 """
 
 
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    settings = write_capture(tmp_path_factory.mktemp("captured"), ZK39_PLAIN)
+@pytest.fixture(scope="module", params=[ZK39_PLAIN, KRAFT43_SHARE], ids=lambda capture: capture.name)
+def tables(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
+    settings = write_capture(tmp_path_factory.mktemp("captured"), request.param)
     create_tables(settings)
     rebuild_all_violations(settings)
     with open_tables(settings, "requests", "usage", "decisions", "violations") as opened:
