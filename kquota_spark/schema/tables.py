@@ -63,7 +63,7 @@ REQUESTS = Table(
         Column(
             "charged_bytes",
             "bigint",
-            "bytes the bandwidth quota was charged; null if not counted, or not in the log (share fetches)",
+            "bytes the bandwidth quota was charged; null if not counted, or of a share fetch, whose size is not logged",
         ),
         Column("request_time_percent", "double", "handler time as percent of one thread-second"),
         Column("observed_throttle_ms", "int", "throttle the broker logged, ms (larger of its two fields)"),

@@ -1,4 +1,4 @@
-"""A share consumer (KIP-932) on a real broker of Kafka 4.3: throttled by the fetch quota, and never judged for certain."""
+"""A share consumer (KIP-932) on a real broker of Kafka 4.3: throttled by the fetch quota, judged with no certainty."""
 
 from __future__ import annotations
 

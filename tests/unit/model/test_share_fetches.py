@@ -1,4 +1,4 @@
-"""Share consumers (KIP-932): their fetches are charged, and no line says how much; what hangs on that is never certain."""
+"""Share consumers (KIP-932): their fetches are charged, no line says how much, and what hangs on that is uncertain."""
 
 from __future__ import annotations
 
