@@ -59,6 +59,14 @@ def zookeeper_properties(port: int) -> str:
     )
 
 
+_INTERNAL_TOPICS = {
+    f"{topic}.{name}": "1"
+    for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+    for name in ("num.partitions", "replication.factor", "min.isr")
+    if (topic, name) != ("offsets.topic", "min.isr")
+}
+
+
 def broker_properties(
     broker_id: int, port: int, other_port: int, settings: BrokerSettings, broker_password: str
 ) -> str:
@@ -86,14 +94,7 @@ def broker_properties(
         "group.initial.rebalance.delay.ms": "0",
         # Logs of the past, with their times, are test data here.
         "log.retention.ms": "-1",
-        "offsets.topic.num.partitions": "1",
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
+        **_INTERNAL_TOPICS,
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",

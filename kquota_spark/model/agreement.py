@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kquota_spark.model.replay import Outcome, Verdict
+from kquota_spark.model.replay import Cause, Outcome, Verdict
 
 NEAR_LIMIT = 0.05
 
@@ -19,6 +19,10 @@ class Agreement:
     ones are counted apart with how many of them differ (`uncertain_wrong`); `inferred` are throttled
     fetches, `excluded` requests whose throttle may be another quota's. `throttle_errors_ms` holds replay minus logged
     throttle where both throttled, judged requests only.
+
+    Of the uncertain ones `window_off` are so only because throttles before them told another window than the log's
+    times (`Cause.LOG_TIMES`). Whether the settings are the broker's is measured with them, or its own throttles
+    would hide that they are not.
     """
 
     requests_judged: int = 0
@@ -33,6 +37,9 @@ class Agreement:
     inferred: int = 0
     excluded: int = 0
     throttle_errors_ms: list[int] = field(default_factory=list)
+    window_off: int = 0
+    window_off_false_positive: int = 0
+    window_off_false_negative: int = 0
 
     def add(self, verdict: Verdict) -> None:
         """Count one verdict."""
@@ -63,6 +70,10 @@ class Agreement:
         else:
             self.uncertain += 1
             self.uncertain_wrong += verdict.is_wrong
+            if verdict.cause is Cause.LOG_TIMES:
+                self.window_off += 1
+                self.window_off_false_positive += verdict.is_wrong and verdict.throttle_ms > 0
+                self.window_off_false_negative += verdict.is_wrong and verdict.throttle_ms == 0
 
     def add_all(self, verdicts: Iterable[Verdict]) -> None:
         """Count many. Most say alike that nothing is held back: they take no call each."""
@@ -87,7 +98,8 @@ class Agreement:
 
 _COUNTS = (
     "requests_judged", "throttled_by_broker", "throttled_by_model", "agreeing", "false_positive",
-    "false_negative", "near_limit", "uncertain", "uncertain_wrong", "inferred", "excluded",
+    "false_negative", "near_limit", "uncertain", "uncertain_wrong", "inferred", "excluded", "window_off",
+    "window_off_false_positive", "window_off_false_negative",
 )  # fmt: skip
 
 

@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kquota_spark.model.points import Point, PointKind
-from kquota_spark.model.replay import MARGIN_MS, Cause, Governing, Outcome, Verdict, edge_of
+from kquota_spark.model.replay import Cause, Governing, Outcome, Verdict, edge_of
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.throttle_time import rate_per_s, to_int32
 from kquota_spark.model.token_bucket import TokenBucket, TokenState, wait_ms
+from kquota_spark.model.told_windows import MARGIN_MS
 
 FORGET_AFTER_MS = 24 * 3_600_000
 """After so long without a mutation the topics are forgotten and the bucket is taken to be full."""

@@ -18,9 +18,10 @@ from kquota_spark.model.points import Point, PointKind
 from kquota_spark.model.sampled_rate import RateConfig, RingState, SampleRing
 from kquota_spark.model.shaken_ring import ShakenRings, ShakenState, places_after_gaps
 from kquota_spark.model.throttle_time import rate_per_s, throttle_time_ms
+from kquota_spark.model.told_windows import MARGIN_MS, Measured, Sign, ToldWindows
+from kquota_spark.model.told_windows import State as ToldState
 
-State = tuple[int, RingState | None, ShakenState | None, int]
-MARGIN_MS = 2
+State = tuple[int, RingState | None, ShakenState | None, int, ToldState | None]
 RULE_EDGE_MS = 100
 """Brokers act on an edit within about this long of the moment that the rules table gives."""
 
@@ -46,6 +47,7 @@ class Cause(Enum):
     MARGIN = "rate within 2 ms of the limit"
     ORDER = "another request within 1 ms may have been recorded first"
     SAMPLE = "a sample may have opened or ended at another moment"
+    LOG_TIMES = "the broker's throttles tell another window than the times of the log"
     RULE_EDGE = "the quota changed within 100 ms or the second"
     THREAD_TIME = "the time on network threads is not in the log"
     PARTITIONS = "the partitions of a topic deleted or enlarged before are not in the log"
@@ -100,23 +102,29 @@ class BucketReplay:
     Args:
         config: the broker's settings.
         state: `state` of a replay with these settings, to go on from.
+        learns: whether the throttles of earlier requests tell what is certain; without, no throttle is looked at.
     """
 
-    __slots__ = ("_ring", "_shaken", "_shared_ms", "folded_through_ms")
+    __slots__ = ("_learns", "_ring", "_shaken", "_shared_ms", "_told", "folded_through_ms")
 
-    def __init__(self, config: RateConfig, state: State | None = None) -> None:
-        self.folded_through_ms, ring, shaken, self._shared_ms = state or (0, None, None, 0)
+    def __init__(self, config: RateConfig, state: State | None = None, *, learns: bool = True) -> None:
+        self._learns = learns
+        self.folded_through_ms, ring, shaken, self._shared_ms, told = state or (0, None, None, 0, None)
         self._ring, self._shaken = SampleRing(config, ring), ShakenRings(config, shaken)
+        self._told = ToldWindows(config, told)
 
     @property
     def state(self) -> State:
         """What another replay needs to go on from here."""
-        return self.folded_through_ms, self._ring.state, self._shaken.state, self._shared_ms
+        return (
+            self.folded_through_ms, self._ring.state, self._shaken.state, self._shared_ms, self._told.state
+        )  # fmt: skip
 
     @property
     def memory(self) -> object:
         """All that is known of the past, in a form that can be compared."""
-        return [self._shared_ms, *(ring.memory for ring in (self._ring, *self._shaken.recorded()))]
+        rings = (ring.memory for ring in (self._ring, *self._shaken.recorded()))
+        return [self._shared_ms, self._told.state, *rings]
 
     @property
     def forget_at_ms(self) -> int:
@@ -147,24 +155,46 @@ class BucketReplay:
         if not points:
             return []
         self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
-        times_ms, _, _, _, amounts, _, kinds, _ = zip(*points, strict=True)
+        times_ms, _, _, _, amounts, throttles_ms, kinds, _ = zip(*points, strict=True)
         allowed = [(each[0] or _INFINITE) / 1_000.0 for each in governing]
         totals, windows_ms = self._ring.record_all(amounts, times_ms)
         is_over = _are_over(totals, allowed, windows_ms)
         causes = _causes(points, allowed, totals, windows_ms, self._ring.config)
-        if self._shaken.wait(amounts, times_ms, min(allowed)):
-            if True in is_over:
-                _mark_samples(causes, is_over, [False] * len(points))
-        else:
-            for other_totals, other_ms in self._shaken.record_all(amounts, times_ms):
-                if other_ms != windows_ms or other_totals != totals:
-                    _mark_samples(causes, is_over, _are_over(other_totals, allowed, other_ms))
+        is_quiet = True not in is_over and not self._told and max(throttles_ms) == 0
+        # Whether the other rings wait must change nothing: not what is told of them either.
+        if not (is_quiet and self._shaken.wait(amounts, times_ms, min(allowed))):
+            own = totals, windows_ms
+            others = self._shaken.record_all(amounts, times_ms)
+            are_over = [_are_over(other[0], allowed, other[1]) for other in others if other != own]
+            if not self._learns:
+                for is_other_over in are_over:
+                    _mark_samples(causes, is_over, is_other_over)
+            elif not is_quiet or any(True in is_other_over for is_other_over in are_over):
+                self._mark_told(causes, points, governing, allowed, [own, *others])
         _mark_edges(causes, points, governing)
         if self._shared_ms or max(kinds) >= _SHARE_FETCH:
             horizon_ms = self._ring.config.horizon_ms
             shared_ms = _mark_shared(causes, points, allowed, self._shared_ms, horizon_ms)
             self._shared_ms = shared_ms if shared_ms + horizon_ms > self.folded_through_ms else 0
         return list(map(_verdict, points, governing, totals, windows_ms, causes))
+
+    def _mark_told(
+        self,
+        causes: list[Cause | None],
+        points: Sequence[Point],
+        governing: Sequence[Governing],
+        allowed: Sequence[float],
+        rings: Sequence[Measured],
+    ) -> None:
+        """Mark what the rings leave open in the light of the throttles before; a confirmed margin is none."""
+        signs = self._told.signs(points, allowed, [not each[3] for each in governing], rings)
+        for place, sign in enumerate(signs):
+            if sign is Sign.CONFIRMED:
+                if causes[place] is Cause.MARGIN:
+                    causes[place] = None
+            elif sign is not None and causes[place] is None:
+                causes[place] = Cause.SAMPLE if sign is Sign.RINGS_DIFFER else Cause.LOG_TIMES
+        self._told.forget(self.folded_through_ms)
 
 
 def _are_over(totals: Sequence[int], allowed: Sequence[float], windows_ms: Sequence[int]) -> list[bool]:

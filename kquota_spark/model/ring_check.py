@@ -119,7 +119,7 @@ def verdicts_of(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list
     """Judge a sample with a ring."""
     verdicts: list[Verdict] = []
     for bucket in sample:
-        judge_bucket(BucketReplay(config), bucket, verdicts)
+        judge_bucket(BucketReplay(config, learns=False), bucket, verdicts)
     return verdicts
 
 

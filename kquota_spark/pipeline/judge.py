@@ -44,6 +44,9 @@ FROM_AGREEMENT = {
     "inferred": "inferred",
     "excluded": "excluded",
     "throttle_errors_ms": "throttle_errors_ms",
+    "window_off": "window_off",
+    "window_off_false_positive": "window_off_false_positive",
+    "window_off_false_negative": "window_off_false_negative",
 }
 DECIDED = (
     *(column for column in DECISIONS.columns if column.name not in ("event_date", "second")),

@@ -29,31 +29,36 @@ common needs that), for 10 minutes."""
 _STEADY_MS = 60_000
 """Lines that are all late by the same amount, give or take this, are late because of a clock."""
 
+# What the broker's own throttles made uncertain counts here: they would hide that the settings are not the broker's.
+_FALSE_POSITIVE = "(false_positive + coalesce(window_off_false_positive, 0))"
+_FALSE_NEGATIVE = "(false_negative + coalesce(window_off_false_negative, 0))"
+_WRONG = f"({_FALSE_POSITIVE} + {_FALSE_NEGATIVE})"
 # Most often nothing is wrong, and this reads a third of what the verdicts below take.
 _HAS_WRONG = f"""
 select 1 from decisions{{where}} group by cluster_id, broker_id
-having sum(false_positive + false_negative) >= {LEAST_WRONG} limit 1
+having sum({_WRONG}) >= {LEAST_WRONG} limit 1
 """  # noqa: S608 - a number of ours
-_VERDICTS = """
+_VERDICTS = f"""
 with first as (
-  select cluster_id, broker_id, min(second) as start from decisions where {of_the_log} group by all
+  select cluster_id, broker_id, min(second) as start from decisions where {{of_the_log}} group by all
 )
-select cluster_id, broker_id, sum(requests)::bigint as requests, sum(requests_judged)::bigint as judged,
-       sum(false_positive)::bigint as false_positive, sum(false_negative)::bigint as false_negative,
+select cluster_id, broker_id, sum(requests)::bigint as requests,
+       sum(requests_judged + coalesce(window_off, 0))::bigint as judged,
+       sum({_FALSE_POSITIVE})::bigint as false_positive, sum({_FALSE_NEGATIVE})::bigint as false_negative,
        sum(excluded)::bigint as excluded, sum(coalesce(late, 0))::bigint as late,
-       coalesce(sum(false_positive + false_negative) filter (is_rules_behind), 0)::bigint as wrong_rules_behind,
-       coalesce(sum(false_positive + false_negative)
+       coalesce(sum({_WRONG}) filter (is_rules_behind), 0)::bigint as wrong_rules_behind,
+       coalesce(sum({_WRONG})
                 filter (decisions.second < start + to_milliseconds(?)), 0)::bigint as wrong_at_start,
        epoch_ms(max(decisions.second)) - epoch_ms(min(decisions.second)) + 1000 as duration_ms,
-       epoch_ms(min(decisions.second) filter (false_positive + false_negative > 0)) as first_wrong_ms,
+       epoch_ms(min(decisions.second) filter ({_WRONG} > 0)) as first_wrong_ms,
        coalesce(sum(judged_throttled) filter (quota_type = 'produce'), 0)::bigint as throttled,
        coalesce(sum(len(throttle_errors_ms)) filter (quota_type = 'produce'), 0)::bigint as throttles_found,
        coalesce(sum(len(list_filter(throttle_errors_ms, lambda error: abs(error) <= 1)))
                 filter (quota_type = 'produce'), 0)::bigint as throttles_exact,
-       arg_max(model_variant, false_positive + false_negative) as ring
+       arg_max(model_variant, {_WRONG}) as ring
 from decisions join first using (cluster_id, broker_id)
-{where} group by cluster_id, broker_id order by cluster_id, broker_id
-"""
+{{where}} group by cluster_id, broker_id order by cluster_id, broker_id
+"""  # noqa: S608 - names of ours
 _OFFSETS = """
 select coalesce(sum(missing), 0)::bigint as offsets_missing from (
   select max(kafka_offset) - min(coalesce(first_offset, kafka_offset)) + 1 - count(distinct kafka_offset)

@@ -235,6 +235,13 @@ DECISIONS = Table(
             "of the requests, fetches of share consumers (KIP-932): amount and rates are without their size, and every "
             "verdict with one in its ring is uncertain; null from JMX",
         ),
+        Column(
+            "window_off",
+            "bigint",
+            "of the uncertain, requests whose window the throttles before them told to be another than the log's times",
+        ),
+        Column("window_off_false_positive", "bigint", "of these, throttled by the replay, not by the broker"),
+        Column("window_off_false_negative", "bigint", "of these, throttled by the broker, not by the replay"),
     ),
     partition_by=("event_date",),
     skip_by=("second",),

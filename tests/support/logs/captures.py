@@ -40,6 +40,8 @@ ALL = (
 """All that have quotas and a steady load."""
 KRAFT43_SHARE = Capture("kraft43-share", RateConfig())
 """Few clients, which come one after the other; share consumers among them."""
+BUSY = (Capture("kraft41-hogs", RateConfig()), Capture("kraft41-jvms", RateConfig()))
+"""The load of kraft41 on a broker that shares its two cores: with four spinning processes, with JVMs that start."""
 
 
 def buckets_of(capture: Capture) -> dict[BucketKey, list[Stretch]]:

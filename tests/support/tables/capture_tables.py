@@ -38,6 +38,9 @@ _AGREEMENT = {
     "inferred": "inferred",
     "excluded": "excluded",
     "throttle_errors_ms": "throttle_errors_ms",
+    "window_off": "window_off",
+    "window_off_false_positive": "window_off_false_positive",
+    "window_off_false_negative": "window_off_false_negative",
 }
 _DECISION = (
     "level", "rule", "rule_version", "limit_per_s", "rate_per_s", "quota_used_percent", "amount", "requests",

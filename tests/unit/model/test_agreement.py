@@ -29,7 +29,8 @@ def test_nothing() -> None:
     assert Agreement().as_dict() == {
         "requests_judged": 0, "throttled_by_broker": 0, "throttled_by_model": 0, "agreeing": 0,
         "false_positive": 0, "false_negative": 0, "near_limit": 0, "uncertain": 0, "uncertain_wrong": 0,
-        "inferred": 0, "excluded": 0,
+        "inferred": 0, "excluded": 0, "window_off": 0, "window_off_false_positive": 0,
+        "window_off_false_negative": 0,
         "throttle_error_ms": {"median": None, "p90": None, "p99": None, "max": None},
     }  # fmt: skip
 

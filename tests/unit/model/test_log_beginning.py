@@ -18,7 +18,7 @@ from kquota_spark.model.rules import RuleBook, stretches
 from tests.support.logs.captures import ALL, Capture
 from tests.support.places import DATA
 
-LOGS = sorted(DATA.glob("*/broker-*.log.gz"))
+LOGS = sorted(path for capture in ALL for path in (DATA / capture.name).glob("broker-*.log.gz"))
 T0 = 1_795_239_600_000
 CERTAIN_AND_WRONG = (Outcome.FALSE_POSITIVE, Outcome.FALSE_NEGATIVE)
 CUTS_PERCENT = (30, 40, 50, 60, 70, 80)
@@ -73,7 +73,7 @@ def test_each_captured_log_begins_with_its_broker_and_cut_anywhere_later_it_does
 
 
 def judged(
-    capture: Capture, path: Path, lines: list[bytes], root: Path
+    capture: Capture, path: Path, lines: list[bytes], root: Path, *, learns: bool = True
 ) -> tuple[list[Verdict], list[Verdict]]:
     """All produce verdicts of a log of these lines: as the replay gives them, and without its gap."""
     cut = root / path.name.removesuffix(".gz")
@@ -87,7 +87,7 @@ def judged(
         if key.quota_type is QuotaType.PRODUCE:
             now += found.verdicts[key]
             whole = [each._replace(governing=each.governing._replace(gaps=())) for each in bucket]
-            judge_bucket(BucketReplay(capture.config), whole, before)
+            judge_bucket(BucketReplay(capture.config, learns=learns), whole, before)
     return _limited(now), _limited(before)
 
 
@@ -102,7 +102,7 @@ def test_verdicts_that_were_certain_and_wrong_after_a_cut_are_uncertain(tmp_path
             lines = list(log_lines(path))
             for percent in CUTS_PERCENT:
                 cut = lines[len(lines) * percent // 100 :]
-                now, before = judged(capture, path, cut, tmp_path)
+                now, before = judged(capture, path, cut, tmp_path, learns=False)
                 from_ms = beginning_of(cut).complete_from_ms
                 assert from_ms is not None
                 until_ms = from_ms + capture.config.horizon_ms

@@ -178,25 +178,66 @@ POINTS = st.lists(
 )
 
 
-@settings(deadline=None, print_blob=True)
-@given(POINTS, st.sampled_from([None, 0.0, 100.0, 1_000.0]), st.data())
-def test_no_verdict_reads_the_throttle_it_is_compared_with(
-    events: list[tuple[int, int, int]], limit: float | None, data: st.DataObject
-) -> None:
+def _sent(events: list[tuple[int, int, int]], data: st.DataObject) -> list[Point]:
     after_ms, sent = 0, []
     for gap_ms, amount, correlation in events:
         after_ms += gap_ms
         kind = data.draw(st.sampled_from([PointKind.PRODUCE, PointKind.FETCH]))
         sent.append(point(after_ms, amount, correlation=correlation, kind=kind))
-    sent.sort()
-    logged = [p._replace(observed_throttle_ms=data.draw(st.integers(0, 9_999))) for p in sent]
-    ours = [
-        (v.rate_per_s, v.window_ms, v.throttle_ms, v.cause) for v in judged(*sent, governing=Governing(limit))
-    ]
-    # Points of one time and correlation could change places by their logged throttle: keep the given order.
+    return sorted(sent)
+
+
+def _logged(sent: list[Point], data: st.DataObject) -> list[Point]:
+    """With throttles drawn: none, near the right one, or any."""
+    throttles_ms = st.one_of(st.just(0), st.integers(1, 60), st.integers(0, 9_999))
+    return [each._replace(observed_throttle_ms=data.draw(throttles_ms)) for each in sent]
+
+
+def _judged_in_order(sent: list[Point], limit: float | None) -> list[Verdict]:
+    """Second by second. Points of one time and correlation keep their places, whatever their throttles are."""
     replay = BucketReplay(RateConfig())
-    theirs: list[Verdict] = []
-    for second_ms in sorted({p.record_time_ms // 1_000 * 1_000 for p in logged}):
-        of_second = [p for p in logged if p.record_time_ms // 1_000 * 1_000 == second_ms]
-        theirs += replay.judge(of_second, [Governing(limit)] * len(of_second))
-    assert [(v.rate_per_s, v.window_ms, v.throttle_ms, v.cause) for v in theirs] == ours
+    verdicts: list[Verdict] = []
+    for second_ms in sorted({p.record_time_ms // 1_000 * 1_000 for p in sent}):
+        of_second = [p for p in sent if p.record_time_ms // 1_000 * 1_000 == second_ms]
+        verdicts += replay.judge(of_second, [Governing(limit)] * len(of_second))
+        replay = BucketReplay(RateConfig(), replay.state)
+    return verdicts
+
+
+LIMITS = st.sampled_from([None, 0.0, 100.0, 1_000.0])
+
+
+@settings(deadline=None, print_blob=True)
+@given(POINTS, LIMITS, st.data())
+def test_no_throttle_changes_what_the_replay_gives(
+    events: list[tuple[int, int, int]], limit: float | None, data: st.DataObject
+) -> None:
+    sent = _sent(events, data)
+    given_ = [
+        (v.rate_per_s, v.window_ms, v.throttle_ms) for v in _judged_in_order(_logged(sent, data), limit)
+    ]
+    assert given_ == [(v.rate_per_s, v.window_ms, v.throttle_ms) for v in _judged_in_order(sent, limit)]
+
+
+@settings(deadline=None, print_blob=True)
+@given(POINTS, LIMITS, st.data())
+def test_no_verdict_reads_the_throttle_it_is_compared_with(
+    events: list[tuple[int, int, int]], limit: float | None, data: st.DataObject
+) -> None:
+    logged = _logged(_sent(events, data), data)
+    place = data.draw(st.integers(0, len(logged) - 1))
+    other = [*logged]
+    other[place] = logged[place]._replace(observed_throttle_ms=data.draw(st.integers(0, 9_999)))
+    ours, theirs = _judged_in_order(logged, limit)[place], _judged_in_order(other, limit)[place]
+    assert (ours.throttle_ms, ours.cause) == (theirs.throttle_ms, theirs.cause)
+
+
+@settings(deadline=None, print_blob=True)
+@given(POINTS, LIMITS, st.data())
+def test_seconds_at_once_are_judged_as_one_by_one(
+    events: list[tuple[int, int, int]], limit: float | None, data: st.DataObject
+) -> None:
+    logged = _logged(_sent(events, data), data)
+    assert BucketReplay(RateConfig()).judge(logged, [Governing(limit)] * len(logged)) == _judged_in_order(
+        logged, limit
+    )
