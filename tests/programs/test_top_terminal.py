@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.programs.terminal import Terminal
 from tests.support.tables.table_rows import decision, rule, source, usage, violation, write_table
 
@@ -323,3 +324,25 @@ def test_a_terminal_that_cannot_is_told_what_can(start: Start) -> None:
     assert terminal.lines()[0].startswith(
         "kquota: this terminal cannot move its cursor (TERM): kquota top --once"
     )
+
+
+def test_the_page_shows_the_screens_as_they_are(start: Start, tmp_path: Path) -> None:
+    page = (ROOT / "kquota_spark" / "docs" / "watching.md").read_text(encoding="utf-8")
+    section = page[: page.index("## One client over time")]
+    blocks = re.findall(r"```(?:console|text)\n(.*?)\n```", section, re.DOTALL)
+    table, chart, walk, violations, once = (block.split("\n") for block in blocks)
+    terminal = start(root=shutil.copytree(ROOT / "tests" / "data" / "tables-0.1" / "tables", tmp_path / "t"),
+                     columns=80, rows=40)  # fmt: skip
+    lines = terminal.until_shown("user bob")
+    # After the age of the newest second, which grows.
+    assert [lines[1], *lines[2:5], lines[39]] == table[2:]
+    press(terminal, "j", "user bob")
+    for key, lead, shown in (("\r", "user bob,", chart), ("e", "├─ 1", walk), ("v", "   start", violations)):
+        terminal.type(key)
+        lines = terminal.until_shown(shown[-1])
+        first = next(number for number, line in enumerate(lines) if line.startswith(lead))
+        assert lines[first : first + len(shown)] == shown
+    assert once[0].startswith("$ kquota top --tables ")
+    terminal = start("--once", "--sort", "delay", "--limit", "1", root=tmp_path / "t", columns=100)
+    assert terminal.wait() == 0
+    assert terminal.lines()[: len(once) - 1] == once[1:]
