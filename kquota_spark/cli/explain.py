@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kquota_spark.cli.explanation import (
     bucket_words,
@@ -72,15 +73,57 @@ def add_commands(commands: Any) -> None:
 
 def run_explain(options: argparse.Namespace) -> int:
     """Explain one answer."""
+    found = _found(options)
+    if options.output == "table":
+        _print(found, options, Page())
+    else:
+        print_answer("kquota explain", _as_json(found, options), options.output)
+    return 0
+
+
+def print_explanation(options: argparse.Namespace, page: Page) -> None:
+    """Explain one answer on a page.
+
+    Args:
+        options: as parsed for `explain`.
+        page: where to.
+
+    Raises:
+        UserError: the quotas cannot be read.
+    """
+    _print(_found(options), options, page)
+
+
+def options_of(given: Sequence[str], settings: argparse.Namespace) -> argparse.Namespace:
+    """Options of `explain` as parsed from these, with the --config and --tables of another command."""
+    parser = argparse.ArgumentParser()
+    add_commands(parser.add_subparsers())
+    parsed = parser.parse_args(["explain", *given])
+    parsed.config, parsed.tables = settings.config, settings.tables
+    return parsed
+
+
+class _Found(NamedTuple):
+    """The answer and all that is said about it."""
+
+    question: Question
+    answer: Answer
+    sharers: Sharers | None
+    example: Example | None
+
+
+def _found(options: argparse.Namespace) -> _Found:
     with asked(options) as question:
         answer = question.answer(QuotaType(options.type))
         sharers = _sharers(question, answer, options)
     config = rate_config(question.settings)
     example = None if answer.limit is None else worked_example(answer.quota_type, answer.limit, config)
-    if options.output != "table":
-        print_answer("kquota explain", _as_json(question, answer, sharers, example, options), options.output)
-        return 0
-    page = Page()
+    return _Found(question, answer, sharers, example)
+
+
+def _print(found: _Found, options: argparse.Namespace, page: Page) -> None:
+    question, answer, sharers, example = found
+    config = rate_config(question.settings)
     page.paragraph("", f"{answer.quota_type.value} quota of {who_text(question)}", Tone.TITLE, indent=0)
     page.paragraph("", as_of_text(question), Tone.FAINT, indent=0)
     page.line()
@@ -95,7 +138,6 @@ def run_explain(options: argparse.Namespace) -> int:
             label = ""
     for note in [*identity_notes(question, options), *notes(answer, example), *_share_notes(sharers)]:
         page.paragraph("note", note, Tone.BAD)
-    return 0
 
 
 def _print_walk(page: Page, answer: Answer) -> None:
@@ -173,13 +215,8 @@ def _sharers(question: Question, answer: Answer, options: argparse.Namespace) ->
     return Sharers(names, len(inside), seen.from_ms, seen.to_ms, share_fetches)
 
 
-def _as_json(
-    question: Question,
-    answer: Answer,
-    sharers: Sharers | None,
-    example: Example | None,
-    options: argparse.Namespace,
-) -> dict[str, Any]:
+def _as_json(found: _Found, options: argparse.Namespace) -> dict[str, Any]:
+    question, answer, sharers, example = found
     head = question.as_dict(options)
     head["notes"] = [*head["notes"], *notes(answer, example), *_share_notes(sharers)]
     bucket = answer.governed.bucket

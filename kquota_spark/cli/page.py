@@ -1,4 +1,4 @@
-"""Text for people in 100 columns: wrapped at blanks, in the strokes and colours that the terminal has."""
+"""Text for people, in 100 columns by default: wrapped at blanks, in the strokes and colours that the terminal has."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Tone(Enum):
 
 
 class Page:
-    """Writes lines to a stream; text of clients must have gone through `terminal_text`."""
+    """Writes lines of at most so many columns; text of clients must have gone through `terminal_text`."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, columns: int = COLUMNS) -> None:
         self._stream = stream or sys.stdout
+        self.columns = columns
         self._encoding = self._stream.encoding or "utf-8"
         self._has_colour = (
             self._stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -42,13 +43,13 @@ class Page:
 
     def line(self, text: str = "", tone: Tone | None = None) -> None:
         """One line, cut at the right edge."""
-        text = cut(self._possible(text), COLUMNS)
+        text = cut(self._possible(text), self.columns)
         self._stream.write(f"\x1b[{tone.value}m{text}\x1b[0m\n" if tone and self._has_colour else f"{text}\n")
 
     def paragraph(self, label: str, text: str, tone: Tone | None = None, *, indent: int = 9) -> None:
         """A label at the left and its text beside it, wrapped."""
         lead = label.ljust(indent)
-        for line in wrapped(self._possible(text), COLUMNS - indent):
+        for line in wrapped(self._possible(text), self.columns - indent):
             self.line(lead + line, tone)
             lead = " " * indent
 

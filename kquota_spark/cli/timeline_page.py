@@ -93,6 +93,12 @@ def envelope(found: Timeline) -> dict[str, Any]:
 
 def print_timeline(found: Timeline, limit: int | None, page: Page) -> None:
     """The page."""
+    page.paragraph("", terminal_text(_who_line(found)), indent=2)
+    print_chart(found, limit, page)
+
+
+def print_chart(found: Timeline, limit: int | None, page: Page) -> None:
+    """The page without its first line, which says whose it is; the slots must fit beside the axis."""
     quota_type = found.place.quota_type
     for line in _head(found):
         page.paragraph("", terminal_text(line), indent=2)
@@ -125,10 +131,13 @@ def print_timeline(found: Timeline, limit: int | None, page: Page) -> None:
         page.paragraph("", terminal_text(line), Tone.FAINT, indent=0)
 
 
-def _head(found: Timeline) -> Iterator[str]:
+def _who_line(found: Timeline) -> str:
     buckets = ", then ".join(_key_text(key) for key in found.keys[:3])
     bucket = f"bucket {buckets}" if buckets else "no bucket"
-    yield f"{who_text(found.who)}: {_place_text(found.place)}, {bucket}"
+    return f"{who_text(found.who)}: {_place_text(found.place)}, {bucket}"
+
+
+def _head(found: Timeline) -> Iterator[str]:
     to_ms = found.from_ms + found.length_ms * len(found.slots)
     column = f"a column is {_length_text(found.length_ms)}: its highest rate"
     yield f"{utc_text(found.from_ms)} to {utc_text(to_ms)}, {column}"

@@ -39,14 +39,14 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser("top", help=about, description=about)
     add_settings_options(parser)
     parser.add_argument(
-        "--once", action="store_true", help="print one table and end; the other forms of output do so anyway"
+        "--once", action="store_true", help="print one table and end; the other output formats always do"
     )
     parser.add_argument(
         "--interval",
         type=length_argument,
         default=_INTERVAL_MS,
         metavar="T",
-        help="how often to look (default 5s)",
+        help="time between two reads (default 5s)",
     )
     parser.add_argument(
         "--sort",
@@ -54,11 +54,16 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         default=SortBy.USED.value,
         help="order (default used)",
     )
-    parser.add_argument("--reverse", action="store_true", help="the other way round")
+    parser.add_argument("--reverse", action="store_true", help="reverse the order")
     parser.add_argument(
         "--user", metavar="NAME", help="only this user, in a bucket of its own or inside another"
     )
     parser.add_argument("--client", metavar="ID", help="only this client id, likewise")
+    parser.add_argument(
+        "--per-broker",
+        action="store_true",
+        help="one row per bucket and broker; by default one per bucket, with its worst broker",
+    )
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="only this broker")
     parser.add_argument("--type", choices=TYPES, help="only this quota type")
     add_output_options(parser)
@@ -79,9 +84,10 @@ def run_top(options: argparse.Namespace) -> int:
         type=options.type,
         sort=SortBy(options.sort),
         is_reversed=options.reverse,
+        is_per_broker=options.per_broker,
         limit=limit_of(options),
     )
-    feed = Feed(settings)
+    feed = Feed(settings, options)
     try:
         if options.once or options.output != "table":
             show(_report(feed.read(question)), options.output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kquota_spark.cli.listing import RULE_LEGEND, bucket_text, rule_text
@@ -18,7 +18,7 @@ from kquota_spark.formats.person_units import (
     rate_text,
     type_text,
 )
-from kquota_spark.reports.top_buckets import SortBy
+from kquota_spark.reports.top_buckets import BucketKey, SortBy
 
 GAP = "  "
 SPARK_TITLE = "last 60 s"
@@ -47,17 +47,28 @@ class Column:
     is_text: bool = False
 
 
+def _broker(row: Row) -> str:
+    """`1`, or `1 of 3` where it is the worst of several."""
+    of_all = f" of {row['brokers']}" if row["brokers"] > 1 else ""
+    return f"{broker_text(row['broker_id'])}{of_all}"
+
+
+def _throttled_requests(row: Row) -> str:
+    return or_dash(row["requests"], lambda requests: f"{row['throttled_requests']:,} of {requests:,}")
+
+
 COLUMNS = (
-    Column("broker", lambda row: broker_text(row["broker_id"]), 5, 6, SortBy.BROKER),
+    Column("broker", _broker, 5, 6, SortBy.BROKER),
     Column("type", lambda row: type_text(row["quota_type"]), 4, 7, is_text=True),
     Column("bucket", bucket_text, 0, 16, SortBy.NAME, is_text=True),
     Column("rule", rule_text, 9, 8, is_text=True),
     Column("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), 3, 9),
     Column("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), 2, 9, SortBy.RATE),
-    Column("10 s mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), 8, 9),
+    Column("10 s mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), 10, 9),
     Column("used", lambda row: person_percent(row["quota_used_percent"]), 1, 7, SortBy.USED),
-    Column("throttled", lambda row: person_ms(row["throttled_ms"]), 6, 9, SortBy.THROTTLED),
-    Column("reqs", lambda row: or_dash(row["requests"], str), 10, 4),
+    Column("total delay", lambda row: person_ms(row["throttled_ms"]), 6, 11, SortBy.DELAY),
+    Column("time throttled", lambda row: or_dash(row["throttled_seconds"], lambda held: f"{held} s"), 8, 14),
+    Column("throttled requests", _throttled_requests, 11, 18),
     Column("clients", lambda row: str(row["clients"]), 11, 7),
 )
 _CLUSTER = Column("cluster", lambda row: str(row["cluster_id"]), 0, 8, is_text=True)
@@ -65,8 +76,13 @@ _SPARK_RANK = 7
 
 
 def _columns_of(rows: Sequence[Row]) -> tuple[Column, ...]:
-    """All columns; the cluster is one where rows of several are shown."""
-    return COLUMNS if len({row["cluster_id"] for row in rows}) < 2 else (_CLUSTER, *COLUMNS)
+    """All columns; the cluster is one where rows of several are shown.
+
+    The broker is never left out where only it tells two rows of a bucket apart.
+    """
+    buckets = {BucketKey.of(row)._replace(broker_id=0) for row in rows}
+    own = COLUMNS if len(buckets) == len(rows) else (replace(COLUMNS[0], rank=0), *COLUMNS[1:])
+    return own if len({row["cluster_id"] for row in rows}) < 2 else (_CLUSTER, *own)
 
 
 class Fitted(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from kquota_spark.cli.listing import bucket_conditions
+from kquota_spark.cli.top_detail import Look, Near, Sources, read_near
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.tables import Tables
@@ -17,14 +17,11 @@ from kquota_spark.reports.top_buckets import (
     SortBy,
     TopBuckets,
     Where,
-    bucket_clients,
-    bucket_seconds,
     top_buckets,
 )
 
 _WINDOW_MS = WINDOW_S * 1_000
 _OPEN_ANEW_S = 30.0
-_MOST_CLIENTS = 20
 _NAMES = "lower(concat_ws(chr(10), {}))".format(
     "bucket_user, bucket_client_id, bucket_tags, array_to_string(users, chr(10)), array_to_string(client_ids, chr(10))"
 )
@@ -37,8 +34,11 @@ class Question:
     Attributes:
         user, client, broker, type: as the options of the same names.
         text: part of a name of the bucket, or of a user or client id inside.
+        is_per_broker: one row per bucket and broker; else that of the worst broker.
         near: a bucket to be looked at from near.
-        limit: at most so many buckets; None for all.
+        look: what of it.
+        columns: width of the terminal, for what is seen from near.
+        limit: at most so many rows; None for all.
     """
 
     user: str | None = None
@@ -48,16 +48,11 @@ class Question:
     text: str = ""
     sort: SortBy = SortBy.USED
     is_reversed: bool = False
+    is_per_broker: bool = False
     near: BucketKey | None = None
+    look: Look = Look.CHART
+    columns: int = 100
     limit: int | None = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """One bucket: who was in it, and its seconds, newest first."""
-
-    clients: list[dict[str, Any]]
-    seconds: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +68,8 @@ class Answer:
 class Feed:
     """The tables, kept open between questions; one question at a time."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, options: argparse.Namespace) -> None:
+        self._settings, self._options = settings, options
         self._tables: Tables | None = None
         self._opened_s = 0.0
         self._last: Answer | None = None
@@ -105,7 +100,7 @@ class Feed:
         is_same = (is_frozen and self._tables is not None) or not self._is_newer()
         if self._last is None or not is_same or self._last.question != question:
             assert self._tables is not None
-            self._last = _answer(self._tables, question)
+            self._last = _answer(Sources(self._tables, self._settings, self._options), question)
         return self._last
 
     def _is_newer(self) -> bool:
@@ -121,7 +116,8 @@ class Feed:
         return is_newer
 
 
-def _answer(tables: Tables, question: Question) -> Answer:
+def _answer(sources: Sources, question: Question) -> Answer:
+    tables = sources.tables
     newest_ms = tables.newest_ms("decisions")
     if newest_ms is None:
         return Answer(question)
@@ -131,9 +127,12 @@ def _answer(tables: Tables, question: Question) -> Answer:
         _where(question),
         question.sort,
         is_reversed=question.is_reversed,
+        is_per_broker=question.is_per_broker,
         limit=question.limit,
     )
-    near = None if question.near is None else _near(tables, question.near, newest_ms)
+    if question.near is None:
+        return Answer(question, newest_ms, top)
+    near = read_near(sources, question.near, question.look, newest_ms, question.columns)
     return Answer(question, newest_ms, top, near)
 
 
@@ -146,9 +145,3 @@ def _where(question: Question) -> Where:
     if question.text:
         conditions.add(f"contains({_NAMES}, lower(?))", question.text)
     return Where(conditions.sql, tuple(conditions.values))
-
-
-def _near(tables: Tables, key: BucketKey, newest_ms: int) -> Near:
-    # `usage` is ahead of `decisions` by the time that judging takes.
-    tables.follow("usage", 2 * _WINDOW_MS)
-    return Near(bucket_clients(tables, key, newest_ms, _MOST_CLIENTS), bucket_seconds(tables, key, newest_ms))

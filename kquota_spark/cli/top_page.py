@@ -2,84 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import NamedTuple
 
 from kquota_spark.cli.render import Row
 from kquota_spark.cli.sparkline import bar, slots
 from kquota_spark.cli.top_columns import GAP, SPARK_TITLE, Fitted, cell, fitted, padded
 from kquota_spark.cli.top_feed import Answer, Question
+from kquota_spark.cli.top_help import HELP, KEYS
+from kquota_spark.cli.top_lines import Line, Piece, Tone, line_of, tone_of
 from kquota_spark.cli.top_near import near_lines
 from kquota_spark.formats.escape import cut, terminal_text, width
 from kquota_spark.formats.person_units import broker_text, iso_time
-from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT, SortBy
+from kquota_spark.reports.top_buckets import NEAR_PERCENT, SortBy
 
-SORT_KEYS = {
-    "u": SortBy.USED,
-    "r": SortBy.RATE,
-    "t": SortBy.THROTTLED,
-    "n": SortBy.NAME,
-    "b": SortBy.BROKER,
-}
-_SORTS = tuple((key, sort.value, 0) for key, sort in SORT_KEYS.items())
-_KEYS = (
-    ("R", "reverse", 3),
-    ("T", "type", 4),
-    ("/", "filter", 1),
-    ("p", "pause", 5),
-    ("Enter", "look", 2),
-    ("?", "help", 0),
-    ("q", "quit", 0),
-)
-"""Key, what it does, and the rank by which it is left out of a narrow footer."""
-_HELP = (
-    "u r t n b  sort by quota used, rate, throttle, name, broker; R reverses",
-    "up, down   choose a bucket; page up, page down, home, end likewise",
-    "Enter      the bucket from near: its clients and its last seconds; Esc comes back",
-    "/          only buckets with this part of a name: of the bucket, of a user or client id inside",
-    "T          only one quota type, one after the other",
-    "p          pause: keep what is shown",
-    "q          quit",
-    "",
-    "rate       as the broker measured it, in the newest second; 0 after 10 s without a request",
-    "10 s mean  what was charged in the last 10 s, divided by 10",
-    "used       rate in percent of the limit: yellow from 80 %, red over 100 %, where brokers throttle",
-    "throttled  sum of the throttles that requests of the last 10 s got, by the replay;",
-    "           from JMX the mean that the broker tells",
-    "reqs       requests of the last 10 s",
-    "clients    users or client ids inside in the last minute, whichever are more",
-    "last 60 s  percent of the limit, oldest first; blank where nothing was asked of the bucket",
-    "rule       u/ user, c/ client id, * the default",
-)
-
+_AROUND = 3
+"""Lines of the screen around its body: two above, one below."""
 _WIDE = 80
-
-
-class Tone(Enum):
-    """How a piece of a line looks."""
-
-    PLAIN = "plain"
-    STRONG = "strong"
-    FAINT = "faint"
-    NEAR = "near"
-    OVER = "over"
-
-
-class Piece(NamedTuple):
-    """Escaped text in one tone."""
-
-    text: str
-    tone: Tone = Tone.PLAIN
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line; the chosen one is drawn reversed."""
-
-    pieces: Sequence[Piece] = ()
-    is_chosen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +33,7 @@ class View:
         answer: None before the first.
         error: why there was no newer answer; empty if there was.
         chosen: place of the chosen row.
+        scroll: lines above the screen, of help and of what is seen from near.
         typed: the filter while it is typed.
     """
 
@@ -104,6 +44,7 @@ class View:
     answer: Answer | None = None
     error: str = ""
     chosen: int = 0
+    scroll: int = 0
     typed: str | None = None
     is_paused: bool = False
     is_help: bool = False
@@ -112,37 +53,44 @@ class View:
 def screen(view: View, now_ms: int, columns: int, rows: int) -> list[Line]:
     """The whole screen, at most so many rows."""
     head = [_title(view, now_ms, columns), _summary(view)]
-    room = max(rows - len(head) - 1, 0)
-    if view.is_help:
-        body = [Line(), *(Line([Piece(text)]) for text in _HELP)]
+    room = max(rows - _AROUND, 0)
+    text = _text(view, columns)
+    if text is not None:
+        start = min(view.scroll, max(len(text) - room, 0))
+        body, below = text[start : start + room], max(len(text) - room - start, 0)
     elif view.answer is None:
-        body = [Line([Piece("reading ...")])]
-    elif view.answer.question.near is not None and view.answer.near is not None:
-        texts = near_lines(view.answer.question.near, view.answer.near, columns, room)
-        body = [Line([Piece(text, _tone(percent))]) for text, percent in texts]
+        body, below = [line_of("reading ...")], 0
     else:
-        body = _table(view, view.answer, columns, room)
-    body = [*body[:room], *(Line() for _ in range(room - len(body)))]
-    return [*head, *body, _footer(view, columns)][:rows]
+        body, below = _table(view, view.answer, columns, room)[:room], 0
+    blanks = [Line() for _ in range(room - len(body))]
+    return [*head, *body, *blanks, _footer(view, columns, below)][:rows]
 
 
-def _tone(percent: float | None) -> Tone:
-    if percent is None or percent < NEAR_PERCENT:
-        return Tone.PLAIN
-    return Tone.OVER if percent > LIMIT_PERCENT else Tone.NEAR
+def most_scroll(view: View, columns: int, rows: int) -> int:
+    """How far the text on the screen can be scrolled; 0 where there is none."""
+    return max(len(_text(view, columns) or ()) - max(rows - _AROUND, 0), 0)
+
+
+def _text(view: View, columns: int) -> list[Line] | None:
+    """What is read like a page; None where buckets are listed."""
+    if view.is_help:
+        return [line_of(text) for text in HELP]
+    if view.answer is None or view.answer.near is None or view.answer.question.near is None:
+        return None
+    return near_lines(view.answer.question.near, view.answer.near, columns)
 
 
 def _title(view: View, now_ms: int, columns: int) -> Line:
     newest_ms = None if view.answer is None else view.answer.newest_ms
-    about = [f"every {view.interval_ms / 1_000:g} s"]
-    if view.is_paused:
-        about = ["PAUSED"]
-    left = GAP.join(["kquota top", terminal_text(view.cluster_id), *about])
+    about = "PAUSED" if view.is_paused else f"every {view.interval_ms / 1_000:g} s"
+    left = GAP.join(["kquota top", terminal_text(view.cluster_id), about])
     if newest_ms is None:
         return Line([Piece(left, Tone.STRONG)])
     is_stale = now_ms - newest_ms > view.stale_after_ms
     right = _age(newest_ms, now_ms, is_stale=is_stale, is_short=columns < _WIDE)
     room = columns - width(right) - len(GAP)
+    if width(left) > room and not view.is_paused:
+        left = left.removesuffix(GAP + about)
     return Line(
         [
             Piece(padded(left, max(room, 0), is_text=True) + GAP, Tone.STRONG),
@@ -173,7 +121,9 @@ def _summary(view: View) -> Line:
     top, question = view.answer.top, view.answer.question
     shown = len(top.rows)
     first = f", the first {shown:,} by {question.sort.value} shown" if shown < top.total else ""
-    told = [f"{top.total:,} {'bucket' if top.total == 1 else 'buckets'}{first}"]
+    noun = "bucket" if top.total == 1 else "buckets"
+    each = "rows per broker" if question.is_per_broker else noun
+    told = [f"{top.total:,} {each}{first}"]
     if top.near:
         told.append(f"{top.near:,} at {NEAR_PERCENT:.0f} % or more, {top.over_limit:,} over the limit")
     return Line([Piece("; ".join(told)), *_filters(question)])
@@ -219,29 +169,37 @@ def _titles(question: Question, shape: Fitted) -> Line:
 
 
 def _pieces(row: Row, shape: Fitted) -> Iterator[Piece]:
-    tone = _tone(row["quota_used_percent"])
+    tone = tone_of(row["quota_used_percent"])
     for number, (column, columns) in enumerate(shape.columns):
         text = cell(column, row, columns)
         yield Piece(GAP + text if number else text, tone if column.sort is SortBy.USED else Tone.PLAIN)
     if shape.spark_cells:
         yield Piece(GAP)
         for percent in slots(row["used_percents"], shape.spark_cells):
-            yield Piece(bar(percent), _tone(percent))
+            yield Piece(bar(percent), tone_of(percent))
 
 
-def _footer(view: View, columns: int) -> Line:
+def _footer(view: View, columns: int, below: int) -> Line:
     if view.typed is not None:
         typed = cut(terminal_text(view.typed), max(columns - 45, 8))
         return Line([Piece(f"filter: {typed}_"), Piece(f"{GAP}Enter keeps it, Esc drops it", Tone.FAINT)])
-    if view.is_help or (view.answer is not None and view.answer.question.near is not None):
-        return Line([Piece("Esc", Tone.STRONG), Piece(" back  "), Piece("q", Tone.STRONG), Piece(" quit")])
-    keys = [(key, does) for key, does, _ in (*_SORTS, *_KEYS)]
-    rank = 5
-    while rank >= 0 and sum(len(key) + len(does) + 2 for key, does in keys) - 1 > columns:
-        short = (("".join(SORT_KEYS), "sort", 1), *_KEYS)
-        keys = [(key, does) for key, does, of_key in short if of_key <= rank]
+    keys = _text_keys(view, below) if _is_text(view) else KEYS
+    rank = max(of_key for _, _, of_key in keys)
+    while rank > 0 and sum(len(key) + len(does) + 2 for key, does, _ in keys) - 1 > columns:
         rank -= 1
+        keys = tuple(key for key in keys if key[2] <= rank)
     pieces = []
-    for key, does in keys:
+    for key, does, _ in keys:
         pieces += [Piece(key, Tone.STRONG), Piece(f":{does} ")]
     return Line(pieces)
+
+
+def _is_text(view: View) -> bool:
+    return view.is_help or (view.answer is not None and view.answer.question.near is not None)
+
+
+def _text_keys(view: View, below: int) -> tuple[tuple[str, str, int], ...]:
+    """Keys of what is read like a page, as those of the table."""
+    scroll = (("j/k", f"{below} below" if below else "scroll", 1),) if below or view.scroll else ()
+    looks = (("Enter", "chart", 2), ("e", "explain", 2), ("v", "violations", 2))
+    return (("Esc", "back", 0), *scroll, *(() if view.is_help else looks), ("q", "quit", 3))

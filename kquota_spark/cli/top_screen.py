@@ -25,8 +25,9 @@ from textual.widget import Widget
 
 from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.top_feed import Feed
-from kquota_spark.cli.top_keys import after_key, with_answer
-from kquota_spark.cli.top_page import Line, Tone, View, screen
+from kquota_spark.cli.top_keys import Room, after_key, at_width, with_answer
+from kquota_spark.cli.top_lines import Line, Tone
+from kquota_spark.cli.top_page import View, most_scroll, screen
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import width
 
@@ -98,14 +99,22 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         """Look at once, and from then on; the first frame does not wait for the tables."""
         self.call_after_refresh(self._draw)
+        self._view = at_width(self._view, self.size.width)
         self._look()
         self.set_interval(self._view.interval_ms / 1_000, self._look)
         self.set_interval(1.0, self._draw)
 
+    def on_resize(self) -> None:
+        """What is seen from near is laid out for the width of the terminal."""
+        self._view = at_width(self._view, self.size.width)
+        if self._view.question.near is not None:
+            self._look(even_paused=True)
+
     def on_key(self, event: Key) -> None:
         """Change what is shown."""
         event.stop()
-        after = after_key(self._view, event.key, event.character or "", page=max(self.size.height - 4, 1))
+        room = Room(max(self.size.height - 4, 1), most_scroll(self._view, *self.size))
+        after = after_key(self._view, event.key, event.character or "", room)
         if after is None:
             self.exit()
             return

@@ -86,12 +86,17 @@ OF_BUCKETS: tuple[Metric, ...] = (
     *(Metric(f"bucket_{amount}_total", "counter", OR_OTHER, about) for amount, about in _AMOUNTS.items()),
     Metric("bucket_requests_total", "counter", OR_OTHER, "Requests."),
     Metric("bucket_throttled_requests_total", "counter", OR_OTHER, "Requests that were throttled."),
-    Metric("bucket_throttle_seconds_total", "counter", OR_OTHER, "Sum of the throttles of all requests."),
+    Metric(
+        "bucket_throttle_seconds_total",
+        "counter",
+        OR_OTHER,
+        "Total delay: the sum of the throttle times of all requests.",
+    ),
     Metric(
         "bucket_time_in_throttle_seconds_total",
         "counter",
         OR_OTHER,
-        "Time during which a throttle of the bucket held.",
+        "Time throttled: clock time during which a throttle of the bucket held.",
     ),
 )
 OF_PLACES: tuple[Metric, ...] = (

@@ -19,7 +19,7 @@ from kquota_spark.reports.timeline_slots import (
     slots_of,
     used_at,
 )
-from kquota_spark.reports.top_buckets import BucketKey
+from kquota_spark.reports.top_buckets import BucketKey, bucket_first_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,22 @@ def timeline(
     return _drawn(tables, who, stretch, place, [one.key for one in here], elsewhere, most_slots)
 
 
+def bucket_timeline(tables: Tables, key: BucketKey, stretch: Stretch, most_slots: int) -> Timeline:
+    """The timeline of one bucket on one broker, from its first second in the stretch on.
+
+    Args:
+        tables: with `decisions` opened for the stretch.
+        key: the bucket.
+        stretch: from when to when.
+        most_slots: of the axis.
+    """
+    who = Identity(key.user or None, key.client_id or None, key.cluster_id)
+    first_ms = bucket_first_ms(tables, key, stretch.from_ms)
+    drawn = Stretch(stretch.from_ms if first_ms is None else first_ms, stretch.to_ms)
+    place = Place(key.broker_id, key.quota_type)
+    return _drawn(tables, who, drawn, place, [key], [], most_slots, has_usage=False)
+
+
 def _drawn(
     tables: Tables,
     who: Identity,
@@ -94,13 +110,15 @@ def _drawn(
     here: Sequence[BucketKey],
     elsewhere: Sequence[tuple[Place, int]],
     most_slots: int,
+    *,
+    has_usage: bool = True,
 ) -> Timeline:
     is_whole = who.user is not None and who.client_id is not None
     keys = here if is_whole else here[:1]
     # One slot less, because the first begins at a whole number of slots.
     length_ms = slot_ms(stretch, most_slots - 1)
     drawn = Stretch(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
-    slots = slots_of(tables, who, drawn, keys, place, length_ms)
+    slots = slots_of(tables, who, drawn, keys, place, length_ms, has_usage=has_usage)
     rules = {slot.rule for slot in slots if slot.rule is not None}
     return Timeline(
         who=who,

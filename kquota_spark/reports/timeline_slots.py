@@ -189,6 +189,8 @@ def slots_of(
     keys: Sequence[BucketKey],
     place: Place,
     length_ms: int,
+    *,
+    has_usage: bool = True,
 ) -> list[Slot]:
     """Every slot of the stretch, in order.
 
@@ -199,14 +201,12 @@ def slots_of(
         keys: its buckets.
         place: broker and quota type, for `usage`.
         length_ms: of a slot.
+        has_usage: slots without decisions show what the client sent.
     """
     sql, values = seconds_sql(who, stretch, keys)
     query = _SLOTS.format(seconds=sql)
     judged = {row["slot"]: row for row in tables.query(query, [*values, stretch.from_ms, length_ms]).dicts()}
-    sent, of_sent = who.sent()
-    used_sql = _USAGE.format(who=f"{sent} and broker_id = ? and quota_type = ?")
-    found = tables.query(used_sql, [stretch.from_ms, length_ms, *stretch, *of_sent, *place]).dicts()
-    used = {row["slot"]: row for row in found}
+    used = _used(tables, who, stretch, place, length_ms) if has_usage else {}
     count = -(-(stretch.to_ms - stretch.from_ms) // length_ms)
     slots, muted_until_ms = list[Slot](), 0
     for number in range(count):
@@ -215,6 +215,16 @@ def slots_of(
         slots.append(replace(slot, is_muted=slot.source is None and from_ms < muted_until_ms))
         muted_until_ms = max(muted_until_ms, row["muted_until_ms"] if row else 0)
     return slots
+
+
+def _used(
+    tables: Tables, who: Identity, stretch: Stretch, place: Place, length_ms: int
+) -> dict[int, dict[str, Any]]:
+    """What `usage` tells of each slot that it has rows of."""
+    sent, of_sent = who.sent()
+    used_sql = _USAGE.format(who=f"{sent} and broker_id = ? and quota_type = ?")
+    found = tables.query(used_sql, [stretch.from_ms, length_ms, *stretch, *of_sent, *place]).dicts()
+    return {row["slot"]: row for row in found}
 
 
 def _slot(

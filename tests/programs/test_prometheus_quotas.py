@@ -21,14 +21,24 @@ from tests.support.reports.exported import Exporter
 from tests.support.tables.table_rows import T0_MS, decision, request, source, violation, write_table
 
 RULES = ROOT / "conf" / "prometheus-quotas.rules.yaml"
+SLO = ROOT / "conf" / "prometheus-slo.rules.yaml"
+ALL_RULES = sorted((ROOT / "conf").glob("*.rules.yaml"))
+RUNBOOK = (ROOT / "kquota_spark" / "docs" / "runbook.md").read_text(encoding="utf-8")
+RUNBOOK_URL = "https://docs.example.com/kquota/runbook.md#"
 BOARD = json.loads((ROOT / "conf" / "grafana" / "kquota.json").read_text(encoding="utf-8"))
 PAGE = (ROOT / "kquota_spark" / "docs" / "dashboards.md").read_text(encoding="utf-8")
 CASES = sorted((ROOT / "tests" / "data" / "prometheus").glob("*.test.yaml"))
 
 
-def _rules() -> list[dict[str, str]]:
-    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+def _rules(*files: Path) -> list[dict[str, Any]]:
+    groups = [
+        group for path in files or (RULES,) for group in yaml.safe_load(path.read_text("utf-8"))["groups"]
+    ]
     return [rule for group in groups for rule in group["rules"]]
+
+
+def _alerts() -> list[dict[str, Any]]:
+    return [rule for rule in _rules(*ALL_RULES) if "alert" in rule]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +72,7 @@ def labels(scrape: str) -> dict[str, set[str]]:
         for name, samples in parsed_exposition(scrape).items()
     }
     found["up"] = set()
+    found["kquota:slo_bucket:info"] = {"user", "client_id", "tags"}
     for rule in _rules():
         if "record" in rule:
             parts = asked(rule["expr"])
@@ -95,18 +106,51 @@ def test_the_page_lists_every_metric_as_it_is_declared() -> None:
 
 def test_the_rules_ask_for_metrics_and_labels_that_are_there(labels: dict[str, set[str]]) -> None:
     rules = _rules()
-    assert len(rules) == 19
+    assert len(rules) == 27
     assert {
         rule["expr"]: wrong for rule in rules if (wrong := labels_asked_wrongly(rule["expr"], labels))
     } == {}
 
 
-def test_every_alert_says_what_is_and_what_to_do(labels: dict[str, set[str]]) -> None:
+def test_every_alert_names_only_labels_that_it_has(labels: dict[str, set[str]]) -> None:
     for rule in (rule for rule in _rules() if "alert" in rule):
         texts: Any = rule["annotations"]
-        assert set(texts) == {"summary", "action"}, rule["alert"]
         known = {label for name in asked(rule["expr"]).metrics for label in labels[name]} | {"instance"}
         assert set(re.findall(r"\$labels\.(\w+)", texts["summary"])) <= known, rule["alert"]
+
+
+def test_every_alert_has_a_severity_a_route_and_a_section_of_the_runbook() -> None:
+    alerts = _alerts()
+    assert len(alerts) == 15
+    for alert in alerts:
+        assert set(alert["labels"]) == {"severity", "route"}, alert["alert"]
+        assert alert["labels"]["severity"] in ("page", "ticket", "info"), alert["alert"]
+        assert alert["labels"]["route"] in ("operators", "tenant"), alert["alert"]
+        assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}, alert["alert"]
+    # The anchor of a heading: its words in small letters.
+    anchors = {heading.lower() for heading in re.findall(r"^#+ (\w+)$", RUNBOOK, re.MULTILINE)}
+    assert {alert["annotations"]["runbook_url"] for alert in alerts} <= {
+        RUNBOOK_URL + anchor for anchor in anchors
+    }
+    for alert in alerts:
+        assert alert["annotations"]["runbook_url"].endswith(f"#{alert['alert'].lower()}")
+    told = set(re.findall(r"^#+ (Kquota\w+)$", RUNBOOK, re.MULTILINE))
+    assert told == {alert["alert"] for alert in alerts}, "no section is of an alert that is gone"
+
+
+def test_only_buckets_on_the_list_page() -> None:
+    pages = [alert for alert in _alerts() if alert["labels"]["severity"] == "page"]
+    assert [alert["alert"] for alert in pages] == ["KquotaThrottledNow", "KquotaThrottledForHours"]
+    listed = " and on (user, client_id, tags) kquota:slo_bucket:info"
+    assert [alert["alert"] for alert in pages if not alert["expr"].endswith(listed)] == []
+    assert {rule["record"] for rule in _rules(SLO)} == {"kquota:slo_bucket:info"}
+    assert {label for rule in _rules(SLO) for label in rule["labels"]} <= {"user", "client_id", "tags"}
+
+
+def test_the_page_lists_every_alert_with_its_severity_and_route() -> None:
+    rows = re.findall(r"^\| `(Kquota\w+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    ours = [rule for rule in _rules() if "alert" in rule]
+    assert rows == [(rule["alert"], rule["labels"]["severity"], rule["labels"]["route"]) for rule in ours]
 
 
 def test_a_bucket_of_an_address_or_of_a_callback_is_named_by_its_tags() -> None:
@@ -116,15 +160,16 @@ def test_a_bucket_of_an_address_or_of_a_callback_is_named_by_its_tags() -> None:
     named += [target["legendFormat"] for panel in _panels() for target in panel["targets"]]
     named += [expression for _, expression in _expressions() if "by (user, client_id" in expression]
     named = [text for text in named if "client_id" in text]
-    assert len(named) == 21  # 4 alerts, 14 legends, 3 panels with sums
+    assert len(named) == 24  # 7 alerts, 14 legends, 3 panels with sums
     assert [text for text in named if "tags" not in text] == []
 
 
 def test_promtool_takes_the_rules() -> None:
-    rules = sorted((ROOT / "conf").glob("*.rules.yaml"))
-    done = subprocess.run([promtool(), "check", "rules", *rules], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [promtool(), "check", "rules", *ALL_RULES], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("SUCCESS") == len(rules) == 2
+    assert done.stdout.count("SUCCESS") == len(ALL_RULES) == 3
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -135,7 +180,7 @@ def test_alerts_fire_at_their_thresholds_and_not_at_a_blip(case: Path) -> None:
 
 def test_each_alert_is_tried() -> None:
     tried = "\n".join(case.read_text(encoding="utf-8") for case in CASES)
-    assert [rule["alert"] for rule in _rules() if "alert" in rule and rule["alert"] not in tried] == []
+    assert [alert["alert"] for alert in _alerts() if alert["alert"] not in tried] == []
 
 
 def _panels() -> Iterator[dict[str, Any]]:
@@ -143,10 +188,12 @@ def _panels() -> Iterator[dict[str, Any]]:
 
 
 def _expressions() -> Iterator[tuple[str, str]]:
-    """What the panels and variables ask Prometheus for, and where."""
+    """What the panels, annotations and variables ask Prometheus for, and where; with the number of buckets put in."""
     for panel in _panels():
         for target in panel["targets"]:
-            yield panel["title"], target["expr"]
+            yield panel["title"], target["expr"].replace("$top", "10")
+    for annotation in BOARD["annotations"]["list"][1:]:
+        yield annotation["name"], annotation["expr"].replace("$__interval", "1m")
     for variable in BOARD["templating"]["list"]:
         if variable["type"] == "query":
             yield variable["name"], re.sub(r"^label_values\((.*), \w+\)$", r"\1", variable["query"]["query"])
@@ -159,7 +206,11 @@ def test_the_board_asks_for_metrics_and_labels_that_are_there(labels: dict[str, 
     for panel in _panels():
         for target in panel["targets"]:
             named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
-            known = {label for name in asked(target["expr"]).metrics for label in labels[name]}
+            known = {
+                label
+                for name in asked(target["expr"].replace("$top", "10")).metrics
+                for label in labels[name]
+            }
             assert named <= known, panel["title"]
     for variable in BOARD["templating"]["list"]:
         if variable["type"] == "query":
@@ -169,7 +220,10 @@ def test_the_board_asks_for_metrics_and_labels_that_are_there(labels: dict[str, 
 
 def test_promtool_takes_every_expression_of_the_board(tmp_path: Path) -> None:
     rules = [
-        {"record": f"board:{number}", "expr": expression.replace("$__rate_interval", "5m")}
+        {
+            "record": f"board:{number}",
+            "expr": expression.replace("$__rate_interval", "5m").replace("$__range", "3h"),
+        }
         for number, (_, expression) in enumerate(_expressions())
     ]
     path = tmp_path / "board.rules.yaml"
@@ -187,9 +241,47 @@ def test_every_panel_has_a_unit_a_description_an_id_of_its_own_and_the_source_th
     sources += [target["datasource"]["uid"] for panel in _panels() for target in panel["targets"]]
     assert set(sources) == {"${datasource}"}
     names = [variable["name"] for variable in BOARD["templating"]["list"]]
-    assert names == ["datasource", "cluster", "broker", "type", "user", "client"]
+    assert names == ["datasource", "cluster", "broker", "type", "user", "client", "top"]
     used = set(re.findall(r"\$(?:{(\w+)}|([a-z]\w*))", json.dumps([*_panels()])))
     assert {one or other for one, other in used} == set(names)
+
+
+def test_panels_of_buckets_draw_the_first_few_of_the_whole_range() -> None:
+    """Without a bound a panel has a line per bucket; the first of each moment would come and go."""
+    of_buckets = [
+        (panel, target["expr"]) for panel in _panels() for target in panel["targets"]
+        if "{{user}}" in target["legendFormat"]
+    ]  # fmt: skip
+    assert len(of_buckets) == 14
+    assert [panel["title"] for panel, expression in of_buckets if "topk($top, " not in expression] == []
+    over_time = [
+        expression for panel, expression in of_buckets if panel["type"] in ("timeseries", "status-history")
+    ]
+    assert len(over_time) == 11
+    assert [expression for expression in over_time if "[$__range] @ end()" not in expression] == []
+
+
+def test_colours_of_the_time_throttled_follow_the_objective() -> None:
+    throttled = {panel["title"]: panel for panel in _panels() if "ratio_rate" in panel["targets"][0]["expr"]
+                 and "time_in_throttle" in panel["targets"][0]["expr"]}  # fmt: skip
+    assert len(throttled) == 3
+    for title, panel in throttled.items():
+        assert all(
+            "/ scalar(kquota:objective_time_in_throttle:ratio)" in target["expr"]
+            for target in panel["targets"]
+        )
+        steps = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+        assert steps in ([None, 1, 14.4], [None, 1, 6, 14.4]), title
+
+
+def test_edits_of_limits_are_marked_where_they_happen() -> None:
+    [_, edits] = BOARD["annotations"]["list"]
+    # One step back, or an edit between two steps of a long range would be missed; 1 for every edit, that to 0 too.
+    limit = edits["expr"].removeprefix("(").partition(" != bool ")[0]
+    assert edits["expr"] == f"({limit} != bool {limit} offset $__interval) > 0"
+    assert limit.startswith("cluster:kquota_bucket_limit:max{") and edits["enable"] is True
+    assert edits["target"]["expr"] == edits["expr"], "Grafana reads one or the other, by its version"
+    assert edits["datasource"]["uid"] == "${datasource}"
 
 
 def test_no_panel_lies_on_another() -> None:
@@ -222,6 +314,7 @@ def test_the_limit_is_a_dashed_step_line() -> None:
         ('sum by (owner) (a_total{user=~"x|y"})', ["no label owner to group by"]),
         ('a_total{topic="t"} / on (user) b', ["no metric b", "no label topic in a_total"]),
         ('a_total{user="}) b{"} # c', []),
+        ("a_total != a_total offset 1m", []),
     ],
 )
 def test_what_is_not_there_is_found(expression: str, wrong: list[str]) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.programs.terminal import Terminal
-from tests.support.tables.table_rows import decision, usage, write_table
+from tests.support.tables.table_rows import decision, rule, source, usage, violation, write_table
 
 HOSTILE = "x\x1b[2J[red]y[/]\u202ez\n"
 WIDE = "订单服务e\u0301"
@@ -27,7 +28,14 @@ def buckets() -> list[dict[str, object]]:
     for s in range(60):
         rows += [
             decision(
-                s, **over, limit_per_s=1e6, rate_per_s=1.5e6, quota_used_percent=150.0, total_throttle_ms=50
+                s,
+                **over,
+                limit_per_s=1e6,
+                rate_per_s=1.5e6,
+                quota_used_percent=150.0,
+                total_throttle_ms=50,
+                throttled_requests=1,
+                throttle_ms=50,
             ),
             decision(
                 s, bucket_user="bob", rule="users/bob", rate_per_s=9e5, quota_used_percent=90.0, users=["bob"]
@@ -47,7 +55,37 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("top")
     write_table(root, "decisions", *buckets())
     write_table(root, "usage", *(usage(s, amount=700_000, requests=7) for s in range(60)))
+    write_table(root, "quota_rules", source(60), rule("users/alice/clients/etl", 1, producer_byte_rate=1e6))
+    episode = violation(20, None, bucket_client_id="etl", observed_throttled_ms=11_200,
+                        observed_throttled_requests=42)  # fmt: skip
+    write_table(root, "violations", episode)
     return root
+
+
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty buckets of 99 % down to 21 %, every second; the fullest on two more brokers, at 10 %."""
+    root = tmp_path_factory.mktemp("spread")
+    rows = [
+        decision(59, bucket_user=f"team-{n:02}", quota_used_percent=99.0 - 2 * n, users=[f"team-{n:02}"])
+        for n in range(40)
+    ]
+    rows += [decision(59, bucket_user="team-00", broker_id=b, quota_used_percent=10.0) for b in (2, 3)]
+    write_table(root, "decisions", *rows)
+    return root
+
+
+def chosen(terminal: Terminal) -> str:
+    """The line that is drawn reversed."""
+    drawn = [y for y in range(terminal.screen.lines) if terminal.screen.buffer[y][0].reverse]
+    assert len(drawn) <= 1
+    return terminal.lines()[drawn[0]] if drawn else ""
+
+
+def press(terminal: Terminal, key: str, name: str) -> None:
+    """A key after which the row with this name is chosen."""
+    terminal.type(key)
+    terminal.until(lambda _: name in chosen(terminal), f"{name} chosen after {key!r}")
 
 
 @pytest.fixture
@@ -71,19 +109,18 @@ def names(lines: list[str]) -> list[str]:
 
 def test_the_first_screen_shows_the_buckets_and_how_old_they_are(start: Start) -> None:
     lines = start().until_shown("bob")
-    # On the newest second: 150 % of 1 MB/s; ten requests of 1,000 bytes in ten seconds; ten throttles of 50 ms.
+    # On the newest second: 150 % of 1 MB/s; ten throttles of 50 ms.
     assert re.fullmatch(
-        r"     1  produce  alice / etl  +1\.0 MB/s   1\.5 MB/s   1\.0 kB/s  150\.0 %     500 ms  █{12}",
-        lines[3],
+        r"     1  produce  alice / etl  +1\.0 MB/s   1\.5 MB/s  150\.0 %       500 ms  █{12}", lines[3]
     )
     assert re.fullmatch(
-        r"     1  produce  user bob  +1\.0 MB/s   900 kB/s   1\.0 kB/s   90\.0 %       0 ms  ▅{12}", lines[4]
+        r"     1  produce  user bob  +1\.0 MB/s   900 kB/s   90\.0 %         0 ms  ▅{12}", lines[4]
     )
     assert re.fullmatch(
         r"kquota top  kafka  every 1 s +STALE: newest second 2026-11-21T05:40:59Z, \d+ \w+ ago", lines[0]
     )
     assert lines[1] == "4 buckets; 2 at 80 % or more, 1 over the limit"
-    assert lines[23].startswith("u:used r:rate")
+    assert lines[23].startswith("urtnb:sort R:reverse")
 
 
 def test_keys_sort_and_reverse(start: Start) -> None:
@@ -116,15 +153,97 @@ def test_a_part_of_a_name_filters_and_escape_shows_all_again(start: Start) -> No
     terminal.until(lambda lines: len(names(lines)) >= 3, "all buckets")
 
 
-def test_a_bucket_from_near_names_its_clients(start: Start) -> None:
-    terminal = start("--client", "etl", "--sort", "name")
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_bucket_from_near_has_its_chart_its_clients_and_its_seconds(start: Start, columns: int) -> None:
+    terminal = start("--client", "etl", "--sort", "name", columns=columns, rows=60)
     terminal.until_shown("alice / etl")
     terminal.type("\r")
-    lines = terminal.until_shown("in 60 s")
+    lines = terminal.until_shown("10 s mean")
+    assert max(map(len, lines)) <= columns
     assert lines[2] == "alice / etl, produce, broker 1, rule u/alice/c/etl"
+    # 60 throttles of 50 ms, each counted for its whole second.
+    words = " ".join(lines[3:5])
+    assert words.startswith(
+        "last 60 s: total delay 3000 ms, throttled requests 60 of 60, time throttled 60 s"
+    )
+    # The limit is the edge of a row; at 150 % there are bars above it.
+    (limit,) = (y for y, line in enumerate(lines) if line.startswith("  1.0 MB/s│"))
+    assert lines[limit][11] == "━" and lines[limit - 1][11] == "█"
+    assert any(line.startswith("    events│") and "A" in line for line in lines)
     # 60 seconds of 700,000 bytes and 7 requests.
-    assert lines[5].split() == ["alice", "etl", "700", "kB/s", "42.0", "MB", "420", "0", "ms"]
-    assert lines[8].startswith("05:40:59  1.0 MB/s  1.5 MB/s  150.0 %")
+    (client,) = (line.split() for line in lines if line.startswith("alice  "))
+    assert client == ["alice", "etl", "700", "kB/s", "42.0", "MB", "420", "0", "ms"]
+    assert any(line.startswith("05:40:59  1.0 MB/s  1.5 MB/s  150.0 %") for line in lines)
+    assert lines[59].startswith("Esc:back j/k:")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_e_explains_v_lists_violations_and_escape_comes_back(start: Start, columns: int) -> None:
+    terminal = start(columns=columns)
+    terminal.until_shown("alice / etl")
+    terminal.type("e")
+    lines = terminal.until_shown("users/alice/clients/etl")
+    assert any(line.startswith("limit") and "1.0 MB/s" in line for line in lines)
+    assert max(map(len, lines)) <= columns
+    terminal.type("v")
+    lines = terminal.until_shown("05:40:20")
+    title, episode = lines[4:6]
+    assert title.split()[:2] == ["start", "lasted"] and "total delay" in title
+    assert episode.split()[:2] == ["05:40:20", "open"] and "11.2 s" in episode
+    assert ("42" in episode.split()) == (columns >= 80)
+    assert max(map(len, lines)) <= columns
+    terminal.type("\x1b")
+    terminal.until_shown("used▼")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_keys_choose_rows_as_in_vi_and_less(start: Start, spread: Path, columns: int) -> None:
+    terminal = start(root=spread, columns=columns)
+    terminal.until_shown("team-00")
+    press(terminal, "j", "team-01")
+    press(terminal, "\x1b[B", "team-02")
+    press(terminal, "k", "team-01")
+    press(terminal, "G", "team-39")
+    press(terminal, "j", "team-39")
+    press(terminal, "\x1b[A", "team-38")
+    press(terminal, "g", "team-00")
+    assert max(map(len, terminal.lines())) <= columns
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_b_shows_the_brokers_of_every_bucket_and_the_worst_alone_again(
+    start: Start, spread: Path, columns: int
+) -> None:
+    terminal = start(root=spread, columns=columns)
+    lines = terminal.until_shown("team-00")
+    assert lines[1].startswith("40 buckets;")
+    assert sum("team-00" in line for line in lines) == 1
+    terminal.type("B")
+    terminal.until_shown("42 rows per broker")
+    terminal.type("/team-00\r")
+    lines = terminal.until_shown("3 rows per broker")
+    rows = [line for line in lines if "user team-00" in line]
+    assert [row.split()[0] for row in rows] == ["1", "2", "3"]
+    assert max(map(len, lines)) <= columns
+    terminal.type("B")
+    lines = terminal.until_shown("1 bucket;")
+    (row,) = (line for line in lines if "user team-00" in line)
+    assert row.startswith("1 of 3") == (columns >= 80)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_help_is_read_to_its_end(start: Start, columns: int) -> None:
+    terminal = start(columns=columns)
+    terminal.until_shown("bob")
+    terminal.type("?")
+    lines = terminal.until_shown("next and previous row")
+    assert max(map(len, lines[2:])) <= 60
+    assert "below" in lines[23]
+    terminal.type("G")
+    lines = terminal.until_shown("rule         u/ user, c/ client id, * the default")
+    assert "below" not in lines[23]
+    terminal.type("\x1b")
+    terminal.until_shown("bob")
 
 
 def test_a_narrow_terminal_drops_columns_and_nothing_remains_of_the_wide_one(start: Start) -> None:
@@ -139,7 +258,7 @@ def test_a_narrow_terminal_drops_columns_and_nothing_remains_of_the_wide_one(sta
 
 
 def test_hostile_names_stay_in_their_cells(start: Start) -> None:
-    terminal = start("--sort", "name", columns=170)
+    terminal = start("--sort", "name", columns=190)
     lines = terminal.until_shown("订")
     (hostile,) = (line for line in lines if "[red]" in line)
     assert "user x\\x1b[2J[red]y[/]\\u202ez\\x0a  " in hostile
@@ -205,3 +324,25 @@ def test_a_terminal_that_cannot_is_told_what_can(start: Start) -> None:
     assert terminal.lines()[0].startswith(
         "kquota: this terminal cannot move its cursor (TERM): kquota top --once"
     )
+
+
+def test_the_page_shows_the_screens_as_they_are(start: Start, tmp_path: Path) -> None:
+    page = (ROOT / "kquota_spark" / "docs" / "watching.md").read_text(encoding="utf-8")
+    section = page[: page.index("## One client over time")]
+    blocks = re.findall(r"```(?:console|text)\n(.*?)\n```", section, re.DOTALL)
+    table, chart, walk, violations, once = (block.split("\n") for block in blocks)
+    terminal = start(root=shutil.copytree(ROOT / "tests" / "data" / "tables-0.1" / "tables", tmp_path / "t"),
+                     columns=80, rows=40)  # fmt: skip
+    lines = terminal.until_shown("user bob")
+    # After the age of the newest second, which grows.
+    assert [lines[1], *lines[2:5], lines[39]] == table[2:]
+    press(terminal, "j", "user bob")
+    for key, lead, shown in (("\r", "user bob,", chart), ("e", "├─ 1", walk), ("v", "   start", violations)):
+        terminal.type(key)
+        lines = terminal.until_shown(shown[-1])
+        first = next(number for number, line in enumerate(lines) if line.startswith(lead))
+        assert lines[first : first + len(shown)] == shown
+    assert once[0].startswith("$ kquota top --tables ")
+    terminal = start("--once", "--sort", "delay", "--limit", "1", root=tmp_path / "t", columns=100)
+    assert terminal.wait() == 0
+    assert terminal.lines()[: len(once) - 1] == once[1:]

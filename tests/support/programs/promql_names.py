@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 _TOKEN = re.compile(
-    r"""(?P<text>"(?:[^"\\]|\\.)*")|(?P<range>\[[^\]]*\])|(?P<word>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?P<comment>\#[^\n]*)|(?P<sign>[^\s])|\s+"""
+    r"""(?P<text>"(?:[^"\\]|\\.)*")|(?P<range>\[[^\]]*\]|\boffset\s+\w+)|(?P<word>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?P<comment>\#[^\n]*)|(?P<sign>[^\s])|\s+"""
 )
 _GROUPING = {"by", "without", "on", "ignoring", "group_left", "group_right"}
-_WORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan"}
+_WORDS = {"and", "or", "unless", "bool", "inf", "nan"}
 OF_SCRAPES = {"job", "instance"}
 """Labels that Prometheus adds to whatever it scrapes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 from pathlib import Path
@@ -18,8 +19,12 @@ from kquota_spark.reports.top_buckets import BucketKey, SortBy
 from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
 
 
+def feed_of(root: Path) -> Feed:
+    return Feed(Settings(tables=str(root)), argparse.Namespace(config=None, tables=str(root)))
+
+
 def top(root: Path, **asked: Any) -> list[dict[str, Any]]:
-    feed = Feed(Settings(tables=str(root)))
+    feed = feed_of(root)
     try:
         return feed.read(Question(**asked)).top.rows
     finally:
@@ -108,13 +113,59 @@ def test_every_order_and_its_reverse(tmp_path: Path) -> None:
     orders = {
         SortBy.USED: "Bca",
         SortBy.RATE: "acB",
-        SortBy.THROTTLED: "Bac",
+        SortBy.DELAY: "Bac",
         SortBy.NAME: "aBc",
         SortBy.BROKER: "Bca",
     }
     for sort, order in orders.items():
         assert users(tmp_path, sort=sort) == list(order)
         assert users(tmp_path, sort=sort, is_reversed=True) == list(reversed(order))
+
+
+def test_a_bucket_has_the_row_of_its_worst_broker_by_the_order_asked_for(tmp_path: Path) -> None:
+    def on(broker_id: int, used: float, rate: float, delay_ms: int, **changed: Any) -> dict[str, Any]:
+        return decision(59, broker_id=broker_id, quota_used_percent=used, rate_per_s=rate,
+                        observed_total_throttle_ms=delay_ms, **changed)  # fmt: skip
+
+    write_table(
+        tmp_path,
+        "decisions",
+        on(1, used=120.0, rate=1.0, delay_ms=5),
+        on(2, used=30.0, rate=9.0, delay_ms=7),
+        on(3, used=20.0, rate=2.0, delay_ms=90),
+        on(3, used=50.0, rate=3.0, delay_ms=8, bucket_user="bob"),
+    )
+
+    def rows(**asked: Any) -> list[tuple[str, int, int]]:
+        return [(row["bucket_user"], row["broker_id"], row["brokers"]) for row in top(tmp_path, **asked)]
+
+    assert rows() == [("alice", 1, 3), ("bob", 3, 1)]
+    assert rows(sort=SortBy.RATE) == [("alice", 2, 3), ("bob", 3, 1)]
+    assert rows(sort=SortBy.DELAY) == [("alice", 3, 3), ("bob", 3, 1)]
+    assert rows(sort=SortBy.DELAY, is_reversed=True) == [("bob", 3, 1), ("alice", 3, 3)]
+    assert rows(sort=SortBy.NAME) == [("alice", 1, 3), ("bob", 3, 1)], "the largest part of its limit"
+    assert rows(broker=2) == [("alice", 2, 1)]
+    assert rows(is_per_broker=True) == [("alice", 1, 1), ("bob", 3, 1), ("alice", 2, 1), ("alice", 3, 1)]
+    found = feed_of(tmp_path)
+    by_rate = found.read(Question(sort=SortBy.RATE)).top
+    found.close()
+    # Broker 2 has the highest rate of alice; on broker 1 it is over the limit, and that counts.
+    assert (by_rate.total, by_rate.near, by_rate.over_limit) == (2, 1, 1)
+
+
+def test_the_time_throttled_is_of_the_last_ten_seconds_and_not_known_from_jmx(tmp_path: Path) -> None:
+    held = {
+        "observed_throttled_requests": 1,
+        "observed_total_throttle_ms": 4_000,
+        "observed_throttle_ms": 4_000,
+    }
+    write_table(tmp_path, "decisions", decision(47, **held), decision(55, **held), decision(59))
+    (row,) = top(tmp_path)
+    # From second 47 to 50, of which 50 is among the last ten, and from 55 to 58.
+    assert row["throttled_seconds"] == 5
+    jmx = {**dict.fromkeys(("amount", "requests", "throttle_ms", "total_throttle_ms")), "source": "jmx"}
+    write_table(tmp_path, "decisions", decision(59, bucket_user="bob", **jmx, observed_throttle_ms=70))
+    assert [row["throttled_seconds"] for row in top(tmp_path, sort=SortBy.NAME)] == [5, None]
 
 
 def test_a_filter_takes_whole_buckets_by_any_name_of_the_minute(tmp_path: Path) -> None:
@@ -142,7 +193,7 @@ def test_of_many_buckets_the_first_are_shown_and_all_are_counted(
 ) -> None:
     rows = [decision(59, bucket_user=f"u{n:03}", quota_used_percent=float(n)) for n in range(121)]
     write_table(tmp_path, "decisions", *rows)
-    feed = Feed(Settings(tables=str(tmp_path)))
+    feed = feed_of(tmp_path)
     found = feed.read(Question(limit=2)).top
     feed.close()
     # 80 to 120 are 41 buckets, 101 to 120 are 20.
@@ -182,7 +233,7 @@ def test_a_table_that_was_made_anew_is_seen_after_a_while(
     monkeypatch.setattr("kquota_spark.cli.top_feed.time.monotonic", lambda: clock["s"])
     write_table(tmp_path, "decisions", decision(0))
     write_table(tmp_path, "decisions", decision(1))
-    feed = Feed(Settings(tables=str(tmp_path)))
+    feed = feed_of(tmp_path)
     assert feed.read(Question()).newest_ms == T0_MS + 1_000
     shutil.rmtree(tmp_path / "decisions")
     write_table(tmp_path, "decisions", decision(7))  # version 1 again, where version 2 was seen
@@ -205,7 +256,7 @@ def test_the_mean_of_request_time_is_in_percent_of_a_thread_as_its_rate_and_limi
     write_table(tmp_path, "usage", *(usage(s, **of_request) for s in (58, 59)))
     (row,) = top(tmp_path)
     assert row["mean_rate_per_s"] == 5.0  # 500 ms in ten seconds
-    feed = Feed(Settings(tables=str(tmp_path)))
+    feed = feed_of(tmp_path)
     near = feed.read(Question(near=BucketKey.of(row))).near
     feed.close()
     assert near is not None
