@@ -30,6 +30,7 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.rules import RuleBook, RuleStretch
+from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG, LOG_BEFORE_JMX
 
 _TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
@@ -56,7 +57,7 @@ with judged as (
          case when is_rules_behind is not false then 0.0 when is_certain then 1.0
               when is_log then coalesce(1 - (uncertain + late) / nullif(requests + late, 0)::double, 0.0)
               else 0.0 end as certain_share,
-         coalesce(throttled_requests > 0, observed_throttle_ms > 0, false) as is_throttled,
+         {IS_THROTTLED} as is_throttled,
          coalesce(observed_throttled_requests > 0, observed_throttle_ms > 0, false) as is_held_back
   from decisions where {_OF_BUCKETS}
 )
@@ -73,7 +74,7 @@ select {_PLACE},
   max(rate_per_s) filter (has_verdict) as peak_rate_per_s,
   quantile_disc(rate_per_s, 0.95) filter (has_verdict and not is_throttled) as p95_rate_per_s,
   avg(rate_per_s) filter (is_throttled) as throttled_rate_per_s,
-  sum(least(total_throttle_ms, throttled_requests * (? - epoch_ms(second))))::bigint as throttle_ms,
+  sum(least({DELAY_MS}, {THROTTLED_REQUESTS} * (? - epoch_ms(second))))::bigint as throttle_ms,
   epoch_ms(max(second)) as last_seen_ms
 from judged group by is_log, {_PLACE} having seconds > 0 {LOG_BEFORE_JMX} order by {_PLACE}
 """  # noqa: S608 - names of ours

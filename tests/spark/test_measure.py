@@ -95,6 +95,7 @@ def test_one_row_a_second_with_its_sums_and_sorted_points(spark: SparkSession) -
             point(T0_MS + 999, 0, 30),
         ],
         "source": "log",
+        "unsized_requests": 0,
     }
     after = {
         **row,

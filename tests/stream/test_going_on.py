@@ -44,6 +44,8 @@ BY_BROKERS = {
     "observed_longest_throttle_ms",
 }  # fmt: skip
 """Harm by the broker: 0.1 wrote none of it into `violations`, and no sum into `decisions`."""
+LATER = {"unsized_requests", "window_off", "window_off_false_positive", "window_off_false_negative"}
+"""Counts that 0.1 did not make."""
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -56,7 +58,7 @@ def _rows(settings: Settings) -> Rows:
 
 
 def _completed(row: dict[str, Any]) -> dict[str, Any]:
-    is_old = BY_BROKERS if "episode_id" in row else {"observed_total_throttle_ms"}
+    is_old = BY_BROKERS if "episode_id" in row else {"observed_total_throttle_ms", *LATER}
     found = {name: value for name, value in row.items() if name not in is_old}
     found["source"] = row["source"] or "log"
     if "uncertain" in row and row["second"] < T0_MS + 15_000:
