@@ -10,8 +10,10 @@ import pytest
 
 from kquota_spark.cli.main import main as kquota
 from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Settings
 from kquota_spark.embedded import demo, demo_enforcement
-from kquota_spark.io.tables import query
+from kquota_spark.io.tables import open_tables, query
+from kquota_spark.reports.timeline_slots import Identity, Place, Stretch, buckets_of, slots_of
 from tests.support.clusters.few_wrong import few_are_wrong
 
 
@@ -65,3 +67,41 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     assert changed.rows == [("users/bob", 250_000.0, 120_000.0)]
     # The load is over, so nothing fails: every line is counted, measured and judged.
     assert kquota(["doctor", "--config", str(config)]) == 0
+    _the_cut_of_bobs_quota_is_seen(settings)
+
+
+_BOBS_THROTTLES = """
+select r.record_time_ms, r.observed_throttle_ms from requests r, quota_changes c
+where r."user" = 'bob' and r.quota_type = 'produce' and r.observed_throttle_ms > 0
+  and c.entity = 'users/bob' and c.key = 'producer_byte_rate' and c.previous_value is not null
+  and r.record_time_ms >= epoch_ms(c.changed_at)
+order by r.record_time_ms limit 1
+"""
+_BOBS_EPISODES = """
+select epoch_ms(start_time) as start_ms, epoch_ms(last_second) + 1000 as end_ms, observed_longest_throttle_ms
+from violations where bucket_user = 'bob' and bucket_client_id = '' and quota_type = 'produce'
+order by start_time
+"""
+
+
+def _the_cut_of_bobs_quota_is_seen(settings: Settings) -> None:
+    """Half-way bob's limit is halved, so one request waits for 12 s: it begins an episode, and is the chart's peak."""
+    [(first_ms, throttle_ms)] = query(settings, ["requests", "quota_changes"], _BOBS_THROTTLES).rows
+    # The ring holds 240 kB/s x 10 to 12 s against 120 kB/s: 240 / 120 x 10 s - 10 s and more.
+    assert throttle_ms > 8_000
+    episodes = query(settings, ["violations"], _BOBS_EPISODES).rows
+    [(start_ms, _, longest_ms)] = [each for each in episodes if each[0] - 1_000 <= first_ms < each[1]]
+    assert abs(start_ms - first_ms) <= 1_000
+    assert longest_ms >= throttle_ms
+    with open_tables(settings, "decisions", "usage") as tables:
+        second_ms = first_ms // 1_000 * 1_000
+        stretch = Stretch(second_ms - 60_000, second_ms + 60_000)
+        [bucket] = [
+            each.key
+            for each in buckets_of(tables, Identity("bob", None), stretch)
+            if each.key.quota_type == "produce"
+        ]
+        place = Place(bucket.broker_id, bucket.quota_type)
+        slots = slots_of(tables, Identity("bob", None), stretch, [bucket], place, 1_000)
+        tallest = max(slots, key=lambda slot: slot.throttled_ms or 0)
+    assert tallest.from_ms == second_ms
