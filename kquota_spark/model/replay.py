@@ -5,7 +5,8 @@ things can therefore differ from what happened inside the broker (kinds seen on 
 the limit that a millisecond of window decides; two requests of one millisecond, on two connections, taken in the
 other order; and a sample that opened or ended at another request, or at a scrape of JMX, which moves the window by
 up to its length while the sample lives. A verdict that one of them could flip is uncertain. The third is found by
-replaying the bucket in further rings that decide otherwise where the log leaves it open.
+replaying the bucket in further rings that decide otherwise where the log leaves it open, and by what the throttles of
+earlier requests tell of the broker's window (`told_windows`).
 """
 
 from __future__ import annotations

@@ -127,20 +127,16 @@ class ToldWindows:
             above, start_ms = total / per_ms - window_ms, time_ms - window_ms
             sign = self._own_sign(above, time_ms, start_ms, per_ms)
             for ring, totals, windows_ms in others:
-                if totals[place] != total or windows_ms[place] != window_ms:
-                    other_above = totals[place] / per_ms - windows_ms[place]
-                    other_start_ms = time_ms - windows_ms[place]
-                    if sign is not Sign.WINDOW_IS_OFF and self._differs(
-                        ring, other_above, other_start_ms, per_ms, above > 0
-                    ):
-                        sign = Sign.RINGS_DIFFER
-                    self._learn(ring, other_above, other_start_ms, per_ms, throttle_ms)
+                other = totals[place], windows_ms[place]
+                if other != (total, window_ms):
+                    above_other, start_other_ms = other[0] / per_ms - other[1], time_ms - other[1]
+                    if self._differs(ring, above_other, start_other_ms, per_ms, above > 0):
+                        sign = sign if sign is Sign.WINDOW_IS_OFF else Sign.RINGS_DIFFER
+                    self._learn(ring, above_other, start_other_ms, per_ms, throttle_ms)
             found[place] = sign
             self._learn(0, above, start_ms, per_ms, throttle_ms)
             if throttle_ms > 0:
-                self._offs.append((time_ms, abs(round(above) - throttle_ms)))
-                del self._offs[:-_LAST]
-                self._late_ms = None
+                self._note(time_ms, abs(round(above) - throttle_ms))
         return found
 
     def _own_sign(self, above: float, time_ms: int, start_ms: int, per_ms: float) -> Sign | None:
@@ -177,6 +173,11 @@ class ToldWindows:
             is_late = len(offs) >= _LEAST and offs[(len(offs) - 1) // 2] > _OFF_MS
             self._late_ms = offs[-1] if is_late else 0
         return self._late_ms
+
+    def _note(self, time_ms: int, off_ms: int) -> None:
+        self._offs.append((time_ms, off_ms))
+        del self._offs[:-_LAST]
+        self._late_ms = None
 
     def _learn(self, ring: int, above: float, start_ms: int, per_ms: float, throttle_ms: int) -> None:
         if throttle_ms > 0:

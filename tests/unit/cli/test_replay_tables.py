@@ -26,8 +26,8 @@ PLAIN = (
 # Of the summary's 571 produce requests: 108 + 164 + 222 + 77; of its 104 throttled by the broker: 42 + 62.
 BUCKETS = """\
 type      bucket                  limit  reqs   amount  throttled         delay  wrong  unsure
-produce   other                500 kB/s   108  27.7 MB      41/42   39.6/39.6 s      3       0
-produce   loader               1.0 MB/s   164  41.5 MB      62/62   21.6/21.6 s      0      10
+produce   other                500 kB/s   108  27.7 MB      41/42   39.6/39.6 s      3       1
+produce   loader               1.0 MB/s   164  41.5 MB      62/62   21.6/21.6 s      0       4
 fetch     loader               2.0 MB/s    10  21.0 MB        3/3  2763/2763 ms      0       0
 produce   free                     none   222  41.5 MB        0/0        0/0 ms      0       0
 produce   Telegraf                 none    77   119 kB        0/0        0/0 ms      0       0

@@ -76,6 +76,7 @@ def test_who_was_seen_in_the_bucket(root: Path) -> None:
     seen = as_json(*asked, "--at", str(T0_MS + 1_000))["seen"]
     assert seen == {
         "from": "2026-11-21T04:40:01Z", "to": "2026-11-21T05:40:01Z", "count": 2,
+        "share_fetches": 0,
         "identities": [
             {"user": "alice", "client_id": "etl"}, {"user": "alice", "client_id": "long-ago"},
         ],
