@@ -14,10 +14,13 @@ from kquota_spark.enforce.in_memory import InMemoryLedger
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.sampled_rate import RateConfig
 from tests.support.enforcement.lifted_cluster import Cluster
+from tests.support.logs.captures import Capture
 from tests.support.places import DATA
 from tests.support.programs.terminal_output import on_terminal, written_to_terminal
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+from tests.support.tables.capture_tables import write_capture
 from tests.support.tables.long_names import CLIENT_IDS, DN, NAMES, quotas_file, write_long_names
 from tests.support.tables.report_tables import MADE_AT_MS
 
@@ -143,6 +146,31 @@ def test_no_row_is_wrapped_and_no_two_become_equal(
     shown_rows.clear()
     written_to_terminal(monkeypatch, UNCUT, *arguments(command))
     assert distinct == [len(set(rows)) for rows in shown_rows]
+
+
+@pytest.fixture(scope="module")
+def capture_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("kraft39")
+    write_capture(root, Capture("kraft39", RateConfig()))
+    return root
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_what_another_quota_would_have_done_fits_with_its_chart(
+    columns: int, capture_root: Path, monkeypatch: pytest.MonkeyPatch, shown_rows: list[list[str]]
+) -> None:
+    words = [
+        "whatif",
+        "--add",
+        "user=bob,producer_byte_rate=2000",
+        "--limit",
+        "0",
+        "--tables",
+        str(capture_root),
+    ]
+    fits(monkeypatch, columns, words)
+    [rows] = shown_rows
+    assert len(set(rows)) == len(rows) > 20
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
