@@ -12,8 +12,8 @@ from kquota_spark.cli.wrapping import folded
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import cut, terminal_text
 
-_BOXES = "├└─…"
-_PLAIN = str.maketrans({"├": "|", "└": "`", "─": "-", "…": "~"})
+_BOXES = "├└│─…"
+_PLAIN = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "…": "~"})
 
 
 class Tone(Enum):

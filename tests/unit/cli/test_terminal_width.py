@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.main import main
 from kquota_spark.cli.table_layout import Layout
 from kquota_spark.enforce.changes import Quota, StepId
 from kquota_spark.enforce.in_memory import InMemoryLedger
@@ -146,6 +149,22 @@ def test_no_row_is_wrapped_and_no_two_become_equal(
     shown_rows.clear()
     written_to_terminal(monkeypatch, UNCUT, *arguments(command))
     assert distinct == [len(set(rows)) for rows in shown_rows]
+
+
+def test_an_old_terminal_gets_strokes_and_cuts_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(received, encoding="ascii"))
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(arguments("tree --limit 12")) == 0
+    sys.stdout.flush()
+    lines = received.getvalue().decode().splitlines()
+    assert max(map(len, lines)) <= 80
+    # Below each of the names its two client ids, which differ in the middle only.
+    assert [line[:30] for line in lines if line.startswith("|- CN=bob~")] == ["|- CN=bob~"]
+    at = lines.index("|- CN=bob~")
+    assert [line[:27] for line in lines[at + 1 : at + 3]] == [
+        "|  |- cli~reader-eu-0-01234", "|  `- cli~writer-eu-0-01234",
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
