@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.chance import SEED
+
+# A width that this shell exports would be that of every captured output.
+os.environ.pop("COLUMNS", None)
 
 pytest_plugins = [
     "tests.support.clusters.shared",

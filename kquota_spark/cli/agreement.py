@@ -15,11 +15,10 @@ from kquota_spark.cli.options import (
     settings_of,
     time_argument,
 )
-from kquota_spark.cli.page import COLUMNS, wrapped
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
-from kquota_spark.formats.person_units import broker_text, type_text
+from kquota_spark.formats.person_units import broker_text, person_count, type_text
 from kquota_spark.model.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.reports.agreement import GROUPS, Span, by
 from kquota_spark.reports.agreement_evidence import Drop, drops
@@ -86,7 +85,7 @@ def _cause_lines(dropped: Sequence[Drop]) -> list[str]:
                 f"broker {drop.broker_id} of {drop.cluster_id}, likely cause: {cause.cause.value}: "
                 f"{cause.evidence} -> {cause.advice}"
             )
-            lines += wrapped(terminal_text(text), COLUMNS)
+            lines.append(terminal_text(text))
     return lines
 
 
@@ -110,40 +109,41 @@ _KEYS = {
     "bucket": (
         Shown("broker", lambda row: broker_text(row["broker_id"])),
         Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
-        Shown("bucket", bucket_text, is_text=True, keep=20),
+        Shown("bucket", bucket_text, is_text=True, keep=16),
     ),
     "day": (Shown("day", lambda row: row["event_date"], is_text=True, keep=10),),
 }
 _COUNTS = (
     Shown("agree", lambda row: percent_text(row["agreement_percent"])),
-    Shown("judged", lambda row: str(row["requests_judged"])),
-    Shown("throttled", lambda row: str(row["judged_throttled"])),
+    Shown("judged", lambda row: person_count(row["requests_judged"])),
+    Shown("throttled", lambda row: person_count(row["judged_throttled"])),
     Shown(
         "false",
-        lambda row: f"{row['false_positive']}+{row['false_negative']}",
-        note="false: throttled by the replay only + by the broker only",
+        lambda row: f"{row['false_positive']:,}+{row['false_negative']:,}",
+        note="false: throttled by replay only + by brokers only",
     ),
     Shown(
         "unsure",
-        lambda row: f"{row['uncertain']} ({row['uncertain_wrong']})",
+        lambda row: f"{row['uncertain']:,} ({row['uncertain_wrong']:,})",
+        rank=1,
         note="unsure: 2 ms could flip them (wrong ones)",
     ),
     Shown(
         "left out",
-        lambda row: f"{row['inferred']}+{row['excluded']}+{row['late']}",
-        rank=1,
+        lambda row: f"{row['inferred']:,}+{row['excluded']:,}+{row['late']:,}",
+        rank=2,
         note="left out: inferred + under a request quota + late",
     ),
     Shown(
         "+-1 ms",
         lambda row: _share(row["throttle_within_1_ms"], row["throttles_compared"]),
-        rank=2,
+        rank=3,
         note="+-1 ms: throttle times",
     ),
     Shown(
         "JMX",
         lambda row: _share(row["jmx_within_1_percent"], row["jmx_compared"]),
-        rank=3,
+        rank=4,
         note="JMX: rates within 1 %",
     ),
 )

@@ -6,9 +6,10 @@ as well. A test compares them with what the modules say of themselves.
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from typing import NamedTuple
+
+from kquota_spark.cli.terminal_width import columns_of
 
 _WIDEST = 100
 _INDENT = 15
@@ -169,7 +170,7 @@ def module_of(name: str) -> str | None:
 
 def listing() -> str:
     """The commands under their headings, as wide as the terminal, 100 columns at most."""
-    columns = min(_WIDEST, shutil.get_terminal_size().columns)
+    columns = min(_WIDEST, columns_of())
     lines: list[str] = []
     for title, commands in GROUPS.items():
         lines.append(f"{title}:")

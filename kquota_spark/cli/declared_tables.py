@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.render import Report, show
+from kquota_spark.cli.terminal_width import columns_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
 
 _COLUMNS = ("table", "column", "type", "is_partition", "about")
-_LINE_COLUMNS = 100
 _STATEMENTS = {
     # Columns and comments are in the Delta log, so nothing of them has to be repeated.
     "spark": (
@@ -57,7 +57,7 @@ def run_tables(options: argparse.Namespace) -> int:
         print("\n".join(_statements(options.sql, settings_of(options), tables)))
         return 0
     if options.output == "table":
-        print("\n\n".join(_described(table) for table in tables))
+        print("\n\n".join(_described(table, columns_of()) for table in tables))
     else:
         show(Report("kquota tables", _COLUMNS, _rows(tables), shown=()), options.output)
     return 0
@@ -92,14 +92,14 @@ def _statements(engine: str, settings: Settings, tables: Sequence[Table]) -> Ite
                 yield statement.format(name=table.name, where=where.replace("'", "''"))
 
 
-def _described(table: Table) -> str:
+def _described(table: Table, columns: int) -> str:
     """The table's grain, then a line or more for each column; meanings are wrapped, never cut."""
     types = [_FIELDS.sub("struct<...>", column.type) for column in table.columns]
     name_columns, type_columns = max(map(len, table.names)), max(map(len, types))
-    lines = textwrap.wrap(f"{table.name}: {table.grain}", _LINE_COLUMNS)
+    lines = textwrap.wrap(f"{table.name}: {table.grain}", columns)
     for column, type_ in zip(table.columns, types, strict=True):
         head = f"  {column.name:<{name_columns}}  {type_:<{type_columns}}  "
         partition = " (partition)" if column.name in table.partition_by else ""
-        wrapped = textwrap.wrap(column.about + partition, _LINE_COLUMNS - len(head))
+        wrapped = textwrap.wrap(column.about + partition, columns - len(head))
         lines += [(head if index == 0 else " " * len(head)) + text for index, text in enumerate(wrapped)]
     return "\n".join(lines)

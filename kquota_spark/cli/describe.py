@@ -86,7 +86,7 @@ def _rows(entity: AnyEntity, quotas: QuotaSet) -> Iterator[Row]:
 
 def _shown() -> tuple[Shown, ...]:
     return (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=30),
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
         Shown("key", lambda row: row["key"], is_text=True, keep=24),
         Shown("value", lambda row: exact_text(row["value"])),
         Shown("", lambda row: rate_text(row["quota_type"], row["value"])),

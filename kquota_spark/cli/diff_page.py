@@ -83,7 +83,7 @@ def edit_rows(edits: Sequence[QuotaEdit]) -> list[Row]:
 def edit_columns() -> tuple[Shown, ...]:
     """A value before and after, every digit."""
     return (
-        Shown("entity", lambda row: str(row["edit"].entity), is_text=True, keep=30),
+        Shown("entity", lambda row: str(row["edit"].entity), is_text=True, keep=24),
         Shown("key", lambda row: row["edit"].key.value, is_text=True, keep=20),
         Shown("before", lambda row: exact_text(row["edit"].before)),
         Shown("after", lambda row: exact_text(row["edit"].after)),
@@ -92,13 +92,13 @@ def edit_columns() -> tuple[Shown, ...]:
 
 def _change_columns() -> tuple[Shown, ...]:
     return (
-        Shown("who", lambda row: _who(row["change"].identity), is_text=True, keep=20),
+        Shown("who", lambda row: _who(row["change"].identity), is_text=True, keep=16),
         Shown("type", lambda row: type_text(row["change"].quota_type), is_text=True, keep=8),
         Shown("before", lambda row: _limit(row["change"], row["change"].before)),
         Shown("after", lambda row: _limit(row["change"], row["change"].after)),
-        Shown("rule", lambda row: _rules(row["change"]), is_text=True, keep=20),
-        Shown("bucket", lambda row: _buckets(row["change"]), is_text=True, keep=17),
-        Shown("used", lambda row: _used(row["change"])),
+        Shown("rule", lambda row: _rules(row["change"]), is_text=True, keep=16, rank=6),
+        Shown("bucket", lambda row: _buckets(row["change"]), is_text=True, keep=17, rank=4),
+        Shown("used", lambda row: _used(row["change"]), rank=5),
     )
 
 

@@ -125,15 +125,15 @@ def _times(at: str, before: str, change: Any) -> dict[str, int | None]:
 
 
 def _shown(rows: Sequence[Row]) -> tuple[Shown, ...]:
-    last = Shown("last edit", lambda row: _time(row["edited_at"], row["edited_before"]))
+    last = Shown("last edit", lambda row: _time(row["edited_at"], row["edited_before"]), rank=6)
     return (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=16),
         Shown("type", lambda row: type_text(quota_type_of(row["drift"].edit.key)), is_text=True, keep=8),
         Shown("declared", lambda row: exact_text(row["declared"])),
         Shown("now", lambda row: exact_text(row["now"])),
-        Shown("since", lambda row: _time(row["since"], row["since_before"])),
+        Shown("since", lambda row: _time(row["since"], row["since_before"]), rank=5),
         *((last,) if any(row["edited_at"] != row["since"] for row in rows) else ()),
-        Shown("by", lambda row: _by(row["drift"].editor), is_text=True, keep=12),
+        Shown("by", lambda row: _by(row["drift"].editor), is_text=True, keep=10),
     )
 
 

@@ -139,9 +139,11 @@ def _print_steps(title: str, entries: Sequence[LogEntry], time_ms: int, page: Pa
     page.line(f"{title}: {counted(len(entries), 'change') if entries else 'none'}", Tone.TITLE)
     for entry in entries:
         proposal = entry.proposal
-        page.line(
-            terminal_text(f"  {proposal.quota.entity} {proposal.quota.key.value} {change_text(entry)}"),
+        page.paragraph(
+            "",
+            terminal_text(f"{proposal.quota.entity} {proposal.quota.key.value} {change_text(entry)}"),
             Tone.BAD if entry.event in (Event.REFUSED, Event.FAILED) else None,
+            indent=2,
         )
         page.paragraph("", terminal_text("; ".join(_about(entry, time_ms))), indent=6)
 

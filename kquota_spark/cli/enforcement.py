@@ -153,7 +153,7 @@ def run_status(options: argparse.Namespace) -> int:
         Shown("was", lambda row: value_text(QuotaKey(row["key"]), row["value"])),
         Shown("key", lambda row: row["key"], is_text=True),
         Shown("by", lambda row: row["actor"], is_text=True),
-        Shown("reason", lambda row: row["reason"], is_text=True),
+        Shown("reason", lambda row: row["reason"], is_text=True, rank=2),
         Shown("", lambda row: "in doubt" if row["is_in_doubt"] else "", is_text=True),
     )
     doubtful = any(row["is_in_doubt"] for row in rows)
@@ -242,7 +242,7 @@ def _progress(what: str, done: int, total: int) -> None:
 
 def _show(command: str, lines: Sequence[Line], options: argparse.Namespace, said: str) -> int:
     shown = (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=30),
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
         Shown("key", lambda row: row["key"], is_text=True, keep=18),
         Shown("before", lambda row: value_text(QuotaKey(row["key"]), row["before"])),
         Shown("after", lambda row: value_text(QuotaKey(row["key"]), row["after"])),

@@ -33,13 +33,16 @@ from kquota_spark.cli.render import print_answer
 from kquota_spark.cli.resolve import finite, step_row, step_rule
 from kquota_spark.cli.worked_example import Example, worked_example
 from kquota_spark.config.windows import rate_config
-from kquota_spark.formats.escape import cut, terminal_text, width
+from kquota_spark.formats.distinct_cuts import distinct_cuts
+from kquota_spark.formats.escape import terminal_text, width
 from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.resolve import Standing
 
 _MOST_SHARERS = 10
-_RULE_COLUMNS = 46
+_LEAST_RULE_COLUMNS = 12
+_STROKE_COLUMNS = len("├─ 1  ") + 2 * len("  ")
+"""Columns of a line of the walk besides rule, limit and standing."""
 _TONES = {Standing.GOVERNS: Tone.GOOD, Standing.NOT_REACHED: Tone.BAD}
 
 
@@ -142,9 +145,14 @@ def _print(found: _Found, options: argparse.Namespace, page: Page) -> None:
 
 def _print_walk(page: Page, answer: Answer) -> None:
     """The tree of candidates; nothing where a callback decides."""
-    rules = [cut(terminal_text(step_rule(answer.quota_type, step)), _RULE_COLUMNS) for step in answer.walk]
-    columns = max(map(width, rules), default=0)
+    names = [terminal_text(step_rule(answer.quota_type, step)) for step in answer.walk]
     limits = ["" if step.limit is None else limit_text(answer.quota_type, step.limit) for step in answer.walk]
+    others = [
+        max(map(len, texts), default=0) for texts in (limits, [step.standing.value for step in answer.walk])
+    ]
+    cuts = distinct_cuts(names, max(page.columns - _STROKE_COLUMNS - sum(others), _LEAST_RULE_COLUMNS))
+    rules = [cuts[name] for name in names]
+    columns = max(map(width, rules), default=0)
     for index, (step, rule, limit) in enumerate(zip(answer.walk, rules, limits, strict=True)):
         stroke = "└─" if index == len(rules) - 1 else "├─"
         padded = rule + " " * (columns - width(rule))

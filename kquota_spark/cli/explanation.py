@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kquota_spark.cli.question import Answer, Question, limit_text, shown_name
 from kquota_spark.cli.worked_example import MS_PER_PERCENT, Example, Moment
 from kquota_spark.formats.escape import terminal_text
-from kquota_spark.formats.person_units import iso_time, person_bytes
+from kquota_spark.formats.person_units import iso_time, person_bytes, person_ms, person_span
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.resolve import CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL, Standing
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
@@ -79,7 +79,7 @@ def measure_words(quota_type: QuotaType, limit: float, config: RateConfig) -> st
         )
     slots = config.num_samples + (config.variant is RingVariant.FROM_3_8)
     shortest_ms, longest_ms = (config.num_samples - 1) * config.window_ms, slots * config.window_ms
-    cap = f", at most {config.window_ms:,} ms" if quota_type is QuotaType.REQUEST else ""
+    cap = f", at most {person_span(config.window_ms)}" if quota_type is QuotaType.REQUEST else ""
     return (
         f"{config.num_samples} samples of {_seconds(config.window_ms)} s: a window of {_seconds(shortest_ms)} to "
         f"{_seconds(longest_ms)} s (brokers {config.variant.value}); throttle = sum / limit - window{cap}"
@@ -92,14 +92,14 @@ def example_lines(quota_type: QuotaType, example: Example, config: RateConfig) -
     yield f"after {idle} s without traffic {_amount(quota_type, example.free)} may come at once"
     burst = example.burst
     yield (
-        f"{_amount(quota_type, burst.total)} at once: rate {burst.total:,} / {burst.window_ms / 1_000:,.3f} s = "
+        f"{_amount(quota_type, burst.total)} at once: rate {burst.total:,} / {person_span(burst.window_ms)} = "
         f"{_rate(quota_type, burst)}, limit {_limit(quota_type, example)}"
     )
     yield f"throttle {_throttle(example, burst)}"
     after = example.after
     yield (
         f"{after.time_ms / 1_000:g} s later the burst is still in the window: one more request is throttled "
-        f"by {after.throttle_ms:,} ms again"
+        f"by {person_ms(after.throttle_ms)} again"
         if after.throttle_ms
         else f"{after.time_ms / 1_000:g} s later the burst no longer matters"
     )
@@ -125,7 +125,7 @@ def notes(answer: Answer, example: Example | None) -> Iterator[str]:
         yield (
             f"exactly the limit is too much when it is sent once per sample: from {steady.time_ms / 1_000:g} s on "
             f"the rate is {steady.rate_per_s / example.limit_per_s:.3g} times the limit, and each request is "
-            f"throttled by {steady.throttle_ms:,} ms"
+            f"throttled by {person_ms(steady.throttle_ms)}"
         )
     if answer.quota_type in BANDWIDTH and governed.governing.has_request_quota:
         yield "a request_percentage holds for this client too: the broker throttles by the larger of the two"
@@ -174,7 +174,8 @@ def _limit(quota_type: QuotaType, example: Example) -> str:
 
 
 def _throttle(example: Example, moment: Moment) -> str:
-    """`4,500,000 / 300,000 x 1,000 - 10,000 = 5,000 ms`; a cap shows as an arrow to what is applied."""
+    """`4,500,000 / 300,000 - 10 s = 5.00 s`; of a capped throttle also what is applied."""
     raw_ms = java_round(moment.total / example.limit_per_s * 1_000 - moment.window_ms)
-    formula = f"{moment.total:,} / {example.limit_per_s:,.12g} x 1,000 - {moment.window_ms:,} = {raw_ms:,} ms"
-    return formula if raw_ms == moment.throttle_ms else f"{formula}, applied {moment.throttle_ms:,} ms"
+    window = person_span(moment.window_ms)
+    formula = f"{moment.total:,} / {example.limit_per_s:,.12g} - {window} = {person_ms(raw_ms)}"
+    return formula if raw_ms == moment.throttle_ms else f"{formula}, applied {person_ms(moment.throttle_ms)}"

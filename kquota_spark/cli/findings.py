@@ -70,7 +70,7 @@ def run_findings(options: argparse.Namespace) -> int:
     if options.output != "table":
         show(report, options.output)
     elif report.footer:
-        Page().line(report.footer)
+        Page().paragraph("", report.footer, indent=0)
     return 0
 
 
@@ -112,14 +112,16 @@ def _is_time(name: str) -> bool:
 def _print(shown: Sequence[Finding], total: int, *, has_evidence: bool) -> None:
     page = Page()
     for finding in shown:
-        page.line(f"{finding.severity.value:8} {finding.kind.value}  {terminal_text(finding.subject)}")
+        head = f"{finding.severity.value:8} {finding.kind.value}  "
+        page.paragraph(head, terminal_text(finding.subject), indent=len(head))
         text = f"{finding.sentence} -> {finding.advice}" if finding.advice else finding.sentence
         page.paragraph("", terminal_text(text), indent=_INDENT)
         if has_evidence:
             for line in _evidence_lines(finding):
                 page.paragraph(" " * _INDENT + "|", terminal_text(line), indent=_INDENT + 2)
     more = f" of {total}; --limit 0 shows all" if total > len(shown) else ""
-    page.line(f"{counted(len(shown), 'finding')}{more}, most severe first" if shown else "no findings")
+    foot = f"{counted(len(shown), 'finding')}{more}, most severe first" if shown else "no findings"
+    page.paragraph("", foot, indent=0)
 
 
 def _evidence_lines(finding: Finding) -> Iterator[str]:

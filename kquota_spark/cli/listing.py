@@ -126,8 +126,8 @@ def bucket_columns() -> tuple[Shown, ...]:
     return (
         Shown("broker", lambda row: broker_text(row["broker_id"])),
         Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
-        Shown("bucket", bucket_text, is_text=True, keep=20),
-        Shown("rule", rule_text, is_text=True, rank=3, note=RULE_LEGEND),
+        Shown("bucket", bucket_text, is_text=True, keep=24),
+        Shown("rule", rule_text, is_text=True, rank=9, note=RULE_LEGEND),
     )
 
 
@@ -145,7 +145,7 @@ def with_source(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, .
     """The columns, and the source where not all rows are from the log."""
     if all(row["source"] == "log" for row in rows):
         return shown
-    return (*shown, Shown("source", lambda row: row["source"], is_text=True))
+    return (*shown, Shown("source", lambda row: row["source"], is_text=True, rank=3))
 
 
 def legend(rows: Sequence[Row], *of_log: str) -> str:
@@ -157,4 +157,4 @@ def with_cluster(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, 
     """The columns, and the cluster where rows of several are shown."""
     if len({row["cluster_id"] for row in rows}) < 2:
         return shown
-    return (Shown("cluster", lambda row: row["cluster_id"], is_text=True), *shown)
+    return (Shown("cluster", lambda row: row["cluster_id"], is_text=True, keep=8), *shown)

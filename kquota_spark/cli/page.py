@@ -1,19 +1,19 @@
-"""Text for people, in 100 columns by default: wrapped at blanks, in the strokes and colours that the terminal has."""
+"""Text for people: wrapped at blanks to the terminal's width, in the strokes and colours that it has."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from enum import Enum
 from typing import TextIO
 
+from kquota_spark.cli.terminal_width import columns_of
+from kquota_spark.cli.wrapping import folded
 from kquota_spark.errors import UserError
-from kquota_spark.formats.escape import cut, terminal_text, width
+from kquota_spark.formats.escape import cut, terminal_text
 
-COLUMNS = 100
-_BOXES = "├└─…"
-_PLAIN = str.maketrans({"├": "|", "└": "`", "─": "-", "…": "~"})
+_BOXES = "├└│─…"
+_PLAIN = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "…": "~"})
 
 
 class Tone(Enum):
@@ -28,14 +28,15 @@ class Tone(Enum):
 class Page:
     """Writes lines of at most so many columns; text of clients must have gone through `terminal_text`."""
 
-    def __init__(self, stream: TextIO | None = None, columns: int = COLUMNS) -> None:
+    def __init__(self, stream: TextIO | None = None, columns: int | None = None) -> None:
         self._stream = stream or sys.stdout
-        self.columns = columns
         self._encoding = self._stream.encoding or "utf-8"
         self._has_colour = (
             self._stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         )
         self._has_boxes = self.has(_BOXES)
+        self.columns = columns or columns_of(self._stream)
+        """How many a line may fill."""
 
     def has(self, characters: str) -> bool:
         """Whether the terminal can show these."""
@@ -43,17 +44,19 @@ class Page:
 
     def line(self, text: str = "", tone: Tone | None = None) -> None:
         """One line, cut at the right edge."""
-        text = cut(self._possible(text), self.columns)
+        text = cut(self.possible(text), self.columns)
+        # The ellipsis of a cut is one more character that it may lack.
+        text = text if self._has_boxes else text.translate(_PLAIN)
         self._stream.write(f"\x1b[{tone.value}m{text}\x1b[0m\n" if tone and self._has_colour else f"{text}\n")
 
     def paragraph(self, label: str, text: str, tone: Tone | None = None, *, indent: int = 9) -> None:
         """A label at the left and its text beside it, wrapped."""
         lead = label.ljust(indent)
-        for line in wrapped(self._possible(text), self.columns - indent):
+        for line in folded(self.possible(text), self.columns - indent):
             self.line(lead + line, tone)
             lead = " " * indent
 
-    def _possible(self, text: str) -> str:
+    def possible(self, text: str) -> str:
         """The text in characters that this terminal has."""
         drawn = text if self._has_boxes else text.translate(_PLAIN)
         return drawn.encode(self._encoding, "backslashreplace").decode(self._encoding)
@@ -90,16 +93,3 @@ def _can_encode(text: str, encoding: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def wrapped(text: str, columns: int) -> Iterator[str]:
-    """Lines of at most so many columns, broken at blanks; a longer word is cut."""
-    line, used = "", 0
-    for word in text.split(" "):
-        fitting = cut(word, columns)
-        of_word = width(fitting)
-        if line and used + 1 + of_word > columns:
-            yield line
-            line, used = "", 0
-        line, used = (f"{line} {fitting}", used + 1 + of_word) if line else (fitting, of_word)
-    yield line

@@ -114,10 +114,12 @@ def print_plan(entries: Sequence[LogEntry], page: Page) -> None:
     others = [entry for entry in entries if entry.event is not Event.REFUSED]
     first = entries[0]
     modes = sorted({entry.mode for entry in entries})
-    page.line(
+    page.paragraph(
+        "",
         f"plan {terminal_text(first.step_id.plan_id)}  {'/'.join(mode.name.lower() for mode in modes)}  "
         f"{counted(len(others), 'change')}, {len(refused)} refused",
         Tone.TITLE,
+        indent=0,
     )
     for entry in (*others, *refused):
         print_step(entry, page)
@@ -130,9 +132,11 @@ def print_step(entry: LogEntry, page: Page) -> None:
     mark = "!" if is_refused else _mark(proposal.before, proposal.after)
     key = proposal.quota.key
     page.line()
-    page.line(
-        f"{entry.step_id.step:>3} {mark} {terminal_text(str(proposal.quota.entity))}",
+    page.paragraph(
+        f"{entry.step_id.step:>3} {mark} ",
+        terminal_text(str(proposal.quota.entity)),
         Tone.BAD if is_refused else Tone.TITLE,
+        indent=6,
     )
     _field(page, "change", f"{key.value} {change_text(entry)}")
     _field(page, "why", f"{proposal.policy}: {proposal.reason}")

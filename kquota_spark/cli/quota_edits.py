@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from kquota_spark.cli.applied_edits import EntityResult, Status, apply_edits, by_entity, exit_code
 from kquota_spark.cli.options import add_form_option
-from kquota_spark.cli.page import COLUMNS, Page, say, wrapped
+from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show, table_report
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.cluster_quotas import ClusterQuotas
@@ -86,7 +86,7 @@ def _print_notes(notes: Sequence[str], options: argparse.Namespace) -> None:
     for note in notes[:_MOST_NOTES]:
         page.paragraph("", terminal_text(note), indent=0)
     if len(notes) > _MOST_NOTES:
-        page.line(f"... and {len(notes) - _MOST_NOTES:,} more notes: --output json")
+        page.paragraph("", f"... and {len(notes) - _MOST_NOTES:,} more notes: --output json", indent=0)
 
 
 def show_edits(
@@ -158,9 +158,7 @@ def _report(
     lines = [
         f"{result.entity}: {result.status.value}: {result.detail}" for result in results if result.detail
     ]
-    footer = "\n".join(
-        part for line in [*lines, f"{said} ({origin})"] for part in wrapped(terminal_text(line), COLUMNS)
-    )
+    footer = "\n".join(terminal_text(line) for line in [*lines, f"{said} ({origin})"])
     return Report(
         command, _COLUMNS, rows, _shown(), footer=footer, when_empty=footer, colour=_colour,
         envelope={"cluster": origin, "unchanged": unchanged, "notes": list(notes)},
@@ -181,11 +179,11 @@ def _row(result: EntityResult, edit: QuotaEdit) -> Row:
 
 def _shown() -> tuple[Shown, ...]:
     return (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=20),
         Shown("key", lambda row: row["key"], is_text=True, keep=18),
         Shown("before", lambda row: exact_text(row["before"])),
         Shown("after", lambda row: exact_text(row["after"])),
-        Shown("change", lambda row: row["change"], is_text=True, keep=7),
+        Shown("change", lambda row: row["change"], is_text=True, keep=7, rank=2),
         Shown("status", lambda row: row["status"], is_text=True, keep=16),
     )
 

@@ -30,12 +30,21 @@ from kquota_spark.cli.options import (
     settings_of,
 )
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
-from kquota_spark.formats.person_units import clock_time, or_dash, person_ms, person_percent, rate_text
+from kquota_spark.formats.person_units import (
+    clock_time,
+    or_dash,
+    person_count,
+    person_ms,
+    person_pair_ms,
+    person_percent,
+    person_span,
+    rate_text,
+)
 from kquota_spark.io.tables import open_tables
 from kquota_spark.schema.harm import EPISODE_REQUESTS
 
 _BUCKET_ORDER = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
-_THROTTLE_LEGEND = "throttle: longest of the second, by the replay / in the broker's log"
+_SIDES_LEGEND = "longest throttle, total delay and throttled requests: by replay / by brokers"
 _VIOLATIONS = """
 select cluster_id, episode_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags,
        epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time,
@@ -125,28 +134,46 @@ def run_violations(options: argparse.Namespace) -> int:
 
 def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, ...]:
     throttles = (
-        Shown("throttle", lambda row: or_dash(_by_brokers(row, "throttled_ms"), person_ms)),
-        Shown("reqs", lambda row: or_dash(_by_brokers(row, "throttled_requests"), str), rank=2),
+        Shown(
+            "total delay", lambda row: or_dash(_harm(row, "throttled_ms"), person_ms), note=_source_note(rows)
+        ),
+        Shown(
+            "throttled requests", lambda row: or_dash(_harm(row, "throttled_requests"), person_count), rank=7
+        ),
+        Shown("longest throttle", lambda row: or_dash(_harm(row, "longest_throttle_ms"), person_ms), rank=11),
     )
     return (
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
-        Shown("lasted", _lasted),
+        Shown("lasted", _lasted, rank=6),
         *bucket_columns(),
-        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"])),
-        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"])),
-        Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
+        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), rank=4),
+        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"]), rank=8),
+        Shown("used", lambda row: person_percent(row["peak_quota_used_percent"]), rank=5),
         *(throttles if any(row["source"] != "jmx" for row in rows) else ()),
     )
 
 
-def _by_brokers(row: Row, name: str) -> int | None:
+def _harm(row: Row, name: str) -> int | None:
     """The broker's figure of an episode; the replay's, where an older release has written it."""
-    figure: int | None = row[name] if row["observed_throttled_ms"] is None else row[f"observed_{name}"]
+    figure: int | None = row[f"observed_{name}"] if _is_by_brokers(row) else row[name]
     return figure
 
 
+def _is_by_brokers(row: Row) -> bool:
+    return row["observed_throttled_ms"] is not None
+
+
+def _source_note(rows: Sequence[Row]) -> str:
+    """Whose figures the harm is."""
+    sources = {_is_by_brokers(row) for row in rows if row["source"] != "jmx"}
+    whose = "by brokers" if sources == {True} else "by replay" if sources == {False} else (
+        "by brokers, by replay in rows of older releases"
+    )  # fmt: skip
+    return f"total delay, throttled requests: {whose}"
+
+
 def _lasted(row: Row) -> str:
-    return "open" if row["end_time"] is None else f"{(row['end_time'] - row['start_time']) // 1_000} s"
+    return "open" if row["end_time"] is None else person_span(row["end_time"] - row["start_time"])
 
 
 def run_decisions(options: argparse.Namespace) -> int:
@@ -172,7 +199,7 @@ def run_decisions(options: argparse.Namespace) -> int:
             rows=rows,
             shown=with_cluster(rows, _decision_columns(with_day=spans_days(rows, "second"))),
             times=frozenset({"second"}),
-            footer=legend(rows, footer, _THROTTLE_LEGEND),
+            footer=legend(rows, footer, _SIDES_LEGEND),
             when_empty=when_empty,
             colour=_decision_colour,
         )
@@ -185,23 +212,35 @@ def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
     return (
         Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
         *bucket_columns(),
-        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"])),
-        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"])),
-        Shown("used", lambda row: person_percent(row["quota_used_percent"])),
-        Shown("throttle", _throttle),
+        Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), rank=4),
+        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), rank=5),
+        Shown("used", lambda row: person_percent(row["quota_used_percent"]), rank=3),
         Shown(
-            "reqs", lambda row: or_dash(row["requests"], lambda requests: str(requests + row["late"])), rank=2
+            "longest throttle",
+            lambda row: person_pair_ms(row["throttle_ms"], row["observed_throttle_ms"]),
         ),
-        Shown("sure", _sure, rank=1),
+        Shown(
+            "requests",
+            lambda row: or_dash(row["requests"], lambda requests: person_count(requests + row["late"])),
+            rank=8,
+        ),
+        Shown("certain", _certain, rank=7),
+        Shown(
+            "total delay",
+            lambda row: person_pair_ms(row["total_throttle_ms"], row["observed_total_throttle_ms"]),
+            rank=11,
+        ),
+        Shown("throttled requests", _throttled_requests, rank=12),
     )
 
 
-def _throttle(row: Row) -> str:
-    ours, observed = (or_dash(row[name], str) for name in ("throttle_ms", "observed_throttle_ms"))
-    return f"{ours}/{observed} ms"
+def _throttled_requests(row: Row) -> str:
+    return " / ".join(
+        or_dash(row[name], person_count) for name in ("throttled_requests", "observed_throttled_requests")
+    )
 
 
-def _sure(row: Row) -> str:
+def _certain(row: Row) -> str:
     return "jmx" if row["source"] == "jmx" else "yes" if row["is_certain"] else "no"
 
 

@@ -1,7 +1,8 @@
 """Rows as a table for people, JSON or YAML for programs, or CSV for spreadsheets.
 
-Tables show human units and fit the terminal: texts are cut, numbers never. The other forms carry raw numbers and every
-column; `version` of the envelope of JSON and YAML changes when a key changes its name or meaning.
+Tables show human units and fit the terminal: columns are left out by rank, texts are cut, numbers never. The other
+forms carry raw numbers and every column; `version` of the envelope of JSON and YAML changes when a key changes its name
+or meaning.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import csv
 import io
 import math
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
-from kquota_spark.formats.escape import csv_text, cut_inside, encodable_json, json_text, terminal_text, width
+from kquota_spark.cli.page import Page
+from kquota_spark.cli.table_layout import GAP, SMALLEST_TEXT, fitted, line
+from kquota_spark.cli.terminal_width import PIPE_COLUMNS, columns_of
+from kquota_spark.cli.wrapping import folded
+from kquota_spark.formats.escape import csv_text, encodable_json, json_text, terminal_text, width
 from kquota_spark.formats.person_units import iso_time
 
 Format = Literal["table", "json", "yaml", "csv"]
@@ -25,17 +29,15 @@ FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")
 Row = Mapping[str, Any]
 
 _VERSION = 1
-TABLE_COLUMNS = 100
-"""Columns that a table fits into, whatever the terminal."""
-_GAP = "  "
-_SMALLEST_TEXT = 6
+_YAML_COLUMNS = 100
 
 
 class Colour(Enum):
-    """Colours for a row that needs attention, on terminals only."""
+    """Colours for a row that needs attention, or none of it, on terminals only."""
 
     RED = "31"
     YELLOW = "33"
+    FAINT = "2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Shown:
     title: str
     text: Callable[[Row], str]
     is_text: bool = False
-    keep: int = _SMALLEST_TEXT
+    keep: int = SMALLEST_TEXT
     rank: int = 0
     note: str = ""
     """What is said below a table that shows this column."""
@@ -69,7 +71,7 @@ class Report:
     when_empty: str = ""
     colour: Callable[[Row], Colour | None] = lambda _: None
     is_cut: bool = True
-    """Whether texts are cut to fit; not where the text is the point."""
+    """Whether texts are cut to fit. Where the text is the point, the last column is wrapped on a terminal instead."""
     envelope: Mapping[str, Any] = field(default_factory=dict)
     """What JSON and YAML say beside the rows."""
 
@@ -84,17 +86,29 @@ def show(report: Report, form: Format) -> None:
         sys.stdout.write(yaml_report(report))
         return
     if form == "csv":
-        text = csv_report(report, is_for_terminal=is_terminal)
-    else:
-        text = table_report(report, table_width(), has_colour=_has_colour())
-    # A terminal in an old encoding must not turn a name into a traceback.
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        _write(csv_report(report, is_for_terminal=is_terminal))
+        return
+    room = None if not (report.is_cut or is_terminal) else table_width()
+    _write(_with_ellipsis(table_report(report, room, has_colour=_has_colour(), encoding=_encoding())))
 
 
 def table_width() -> int:
-    """Columns that a table may fill: those of a wide terminal, else 100."""
-    return max(TABLE_COLUMNS, shutil.get_terminal_size().columns) if sys.stdout.isatty() else TABLE_COLUMNS
+    """Columns that a table may fill."""
+    return columns_of()
+
+
+def _encoding() -> str:
+    return sys.stdout.encoding or "utf-8"
+
+
+def _with_ellipsis(text: str) -> str:
+    """A table whose cuts are shown in one column by every terminal; texts with characters that it lacks have none."""
+    return text if Page().has("…") else text.replace("…", "~")
+
+
+def _write(text: str) -> None:
+    """Write it; a terminal in an old encoding must not turn a name into a traceback."""
+    sys.stdout.write(text.encode(_encoding(), "backslashreplace").decode(_encoding()))
 
 
 def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence[Row]:
@@ -104,27 +118,43 @@ def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence
         show(report, form)
         return report.rows
     found: list[Row] = []
-    _write_now(_uncut_line(report, [column.title for column in report.shown]))
+    room = columns_of() if sys.stdout.isatty() else None
+    _write_now(_uncut_lines(report, [column.title for column in report.shown], room))
     for row in rows:
         found.append(row)
-        line = _uncut_line(report, [terminal_text(column.text(row)) for column in report.shown])
-        _write_now(_coloured(line, report.colour(row) if _has_colour() else None))
+        texts = [_cell(column, row, _encoding()) for column in report.shown]
+        colour = report.colour(row) if _has_colour() else None
+        _write_now(_coloured(text, colour) for text in _uncut_lines(report, texts, room))
     return found
 
 
-def _uncut_line(report: Report, texts: Sequence[str]) -> str:
+def _uncut_lines(report: Report, texts: Sequence[str], room: int | None) -> Iterator[str]:
+    """A row whose columns are as wide as they `keep`; its last text is wrapped in what is left of the room."""
     pairs = zip(report.shown, texts, strict=True)
-    return _line(report.shown, texts, [max(column.keep, width(text)) for column, text in pairs])
+    widths = [max(column.keep, width(text)) for column, text in pairs]
+    yield from _wrapped_line(report.shown, texts, widths, room)
 
 
-def _write_now(line: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+def _wrapped_line(
+    shown: Sequence[Shown], texts: Sequence[str], widths: Sequence[int], room: int | None
+) -> Iterator[str]:
+    before = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
+    if room is None or before + width(texts[-1]) <= room:
+        yield line(shown, texts, widths)
+        return
+    parts = list(folded(texts[-1], max(room - before, SMALLEST_TEXT)))
+    for index, part in enumerate(parts):
+        yield line(shown, [*(texts[:-1] if index == 0 else [""] * (len(texts) - 1)), part], widths)
+
+
+def _write_now(lines: Iterable[str]) -> None:
+    for text in lines:
+        _write(f"{text}\n")
     sys.stdout.flush()
 
 
-def _coloured(line: str, colour: Colour | None) -> str:
-    return f"\x1b[{colour.value}m{line}\x1b[0m" if colour else line
+def _coloured(text: str, colour: Colour | None) -> str:
+    return f"\x1b[{colour.value}m{text}\x1b[0m" if colour else text
 
 
 def _has_colour() -> bool:
@@ -144,7 +174,7 @@ def yaml_text(value: Any) -> str:
     """YAML in ASCII: what a terminal would act on is an escape, as in JSON."""
     import yaml
 
-    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=TABLE_COLUMNS)
+    return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, width=_YAML_COLUMNS)
 
 
 def _write_json(text: str) -> None:
@@ -182,76 +212,55 @@ def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
     return out.getvalue()
 
 
-def table_report(report: Report, columns: int = TABLE_COLUMNS, *, has_colour: bool = False) -> str:
-    """A table that fits so many columns as long as its numbers do."""
+def table_report(
+    report: Report, columns: int | None = PIPE_COLUMNS, *, has_colour: bool = False, encoding: str = "utf-8"
+) -> str:
+    """A table, and what is said below it, that fits so many columns as long as its numbers do.
+
+    Args:
+        report: what to show.
+        columns: the room; None for no limit.
+        has_colour: with the escape sequences of a terminal.
+        encoding: of the terminal, which shows characters that it lacks as escapes.
+    """
+    room = sys.maxsize if columns is None else columns
     if not report.rows:
-        return report.when_empty + "\n" if report.when_empty else ""
-    room = columns if report.is_cut else sys.maxsize
-    by_column = [
-        [column.title, *(terminal_text(column.text(row)) for row in report.rows)] for column in report.shown
-    ]
-    chosen = _chosen(report.shown, by_column, room)
-    shown = [report.shown[index] for index in chosen]
-    titles, *cells = zip(*(by_column[index] for index in chosen), strict=True)
-    widths = _fitted_widths(shown, [titles, *cells], room)
-    lines = [_line(shown, titles, widths)]
-    for row, texts in zip(report.rows, cells, strict=True):
-        lines.append(_coloured(_line(shown, texts, widths), report.colour(row) if has_colour else None))
-    left_out = [column.title for column in report.shown if column not in shown]
-    notes = [column.note for column in shown if column.note]
+        return "".join(f"{text}\n" for text in _wrapped(report.when_empty, room))
+    cells = [[_cell(column, row, encoding) for row in report.rows] for column in report.shown]
+    layout = fitted(report.shown, cells, room, is_cut=report.is_cut)
+    lines = list(layout.header())
+    for row, of_row in zip(report.rows, layout.rows(), strict=True):
+        colour = report.colour(row) if has_colour else None
+        lines += (_coloured(text, colour) for text in of_row)
+    notes = [report.shown[index].note for index in layout.chosen if report.shown[index].note]
+    left_out = [column.title for index, column in enumerate(report.shown) if index not in layout.chosen]
     if left_out:
         notes.append(
             f"not shown: {', '.join(left_out)} (a wider terminal shows more, --output csv everything)"
         )
-    return "\n".join([*lines, *([report.footer] if report.footer else []), *_joined(notes)]) + "\n"
+    lines += _wrapped(report.footer, room)
+    lines += _joined(notes, room)
+    return "\n".join(lines) + "\n"
 
 
-def _joined(notes: Iterable[str]) -> list[str]:
+def _cell(column: Shown, row: Row, encoding: str) -> str:
+    return terminal_text(column.text(row)).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _wrapped(text: str, columns: int) -> Iterator[str]:
+    """The lines of a text, each in as many as it needs; none for an empty text."""
+    return (part for whole in text.splitlines() for part in folded(whole, columns))
+
+
+def _joined(notes: Iterable[str], columns: int) -> Iterator[str]:
     """As few lines as they fit into."""
     lines: list[str] = []
     for note in notes:
-        if lines and width(lines[-1]) + 2 + width(note) <= TABLE_COLUMNS:
+        if lines and width(lines[-1]) + 2 + width(note) <= columns:
             lines[-1] += f"; {note}"
         else:
             lines.append(note)
-    return lines
-
-
-def _chosen(shown: Sequence[Shown], by_column: Sequence[Sequence[str]], columns: int) -> list[int]:
-    """Which columns are shown, so that texts keep what they should."""
-    least = []
-    for column, (title, *texts) in zip(shown, by_column, strict=True):
-        natural = max(width(text) for text in texts)
-        least.append(max(width(title), min(natural, column.keep) if column.is_text else natural))
-    chosen = list(range(len(shown)))
-    while sum(least[index] for index in chosen) + len(_GAP) * (len(chosen) - 1) > columns:
-        last = max(chosen, key=lambda index: shown[index].rank)
-        if shown[last].rank == 0:
-            break
-        chosen.remove(last)
-    return chosen
-
-
-def _fitted_widths(shown: Sequence[Shown], lines: Sequence[Sequence[str]], columns: int) -> list[int]:
-    """Natural widths; then the widest text that has more than it keeps is shrunk until the line fits."""
-    widths = [max(width(line[index]) for line in lines) for index in range(len(shown))]
-    for is_last_resort in (False, True):
-        floors = [_SMALLEST_TEXT if is_last_resort else max(_SMALLEST_TEXT, column.keep) for column in shown]
-        while sum(widths) + len(_GAP) * (len(widths) - 1) > columns:
-            spare = [i for i, column in enumerate(shown) if column.is_text and widths[i] > floors[i]]
-            if not spare:
-                break
-            widths[max(spare, key=lambda i: widths[i])] -= 1
-    return widths
-
-
-def _line(shown: Sequence[Shown], texts: Sequence[str], widths: Sequence[int]) -> str:
-    padded = []
-    for column, text, columns in zip(shown, texts, widths, strict=True):
-        fitting = cut_inside(text, columns)
-        blanks = " " * (columns - width(fitting))
-        padded.append(fitting + blanks if column.is_text else blanks + fitting)
-    return _GAP.join(padded).rstrip()
+    return _wrapped("\n".join(lines), columns)
 
 
 def _plain(report: Report, row: Row, name: str) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from kquota_spark.cli.page import Page
-from kquota_spark.formats.person_units import type_text
+from kquota_spark.cli.render import Report, Shown, show
+from kquota_spark.formats.person_units import or_dash, person_count, person_ms, type_text
 from kquota_spark.io.offline import Replay
 from kquota_spark.model.agreement import Agreement
 from kquota_spark.model.quota_types import QuotaType
@@ -39,12 +41,22 @@ def print_summary(summary: dict[str, Any]) -> None:
     reasons = sorted(summary["unreadable_reasons"].items(), key=lambda item: (-item[1], item[0]))
     for reason, lines in reasons[:_MOST_REASONS]:
         Page().paragraph("unreadable:", f"{lines:,} x {reason}", indent=12)
-    columns = [summary, *summary["by_type"].values()]
-    print(" " * 22 + "".join(f"{name:>12}" for name in ["all", *map(type_text, summary["by_type"])]))
-    for name, value in summary["by_type"]["produce"].items():
-        if isinstance(value, int):
-            print(f"{name:22}" + "".join(f"{column[name]:>12,}" for column in columns))
-    for part in ("median", "p90", "p99", "max"):
-        sizes = [column["throttle_error_ms"][part] for column in columns]
-        shown = "".join(f"{'-' if size is None else format(size, ','):>12}" for size in sizes)
-        print(f"{'throttle error ' + part:18} ms {shown}".rstrip())
+    columns = {"all": summary, **{type_text(name): tally for name, tally in summary["by_type"].items()}}
+    counts = [name for name, value in summary["by_type"]["produce"].items() if isinstance(value, int)]
+    rows = [
+        {
+            "name": name.replace("_by_broker", " by brokers")
+            .replace("_by_model", " by replay")
+            .replace("_", " ")
+        }
+        | {title: person_count(column[name]) for title, column in columns.items()}
+        for name in counts
+    ]
+    rows += [
+        {"name": f"throttle error {part}"}
+        | {title: or_dash(column["throttle_error_ms"][part], person_ms) for title, column in columns.items()}
+        for part in ("median", "p90", "p99", "max")
+    ]
+    of_types = (Shown(title, itemgetter(title)) for title in columns)
+    shown = (Shown("", itemgetter("name"), is_text=True, keep=24), *of_types)
+    show(Report("kquota replay", (), rows, shown), "table")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.options import add_settings_options, now_ms, settings_of, whole_number
-from kquota_spark.cli.page import say
+from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.render import Report, json_report
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -30,7 +30,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "report",
         help="a page about a day or any stretch: who was throttled, who is near a limit, who used what",
         description="Writes one self-contained HTML page (or Markdown, CSV, JSON) about a stretch of time: may it be "
-        "trusted, who was held back, who is near a limit, who used how much, what changed, what is unprotected, what "
+        "trusted, who was throttled, who is near a limit, who used how much, what changed, what is unprotected, what "
         "to do. It opens without a network.",
     )
     add_settings_options(command)
@@ -156,7 +156,7 @@ def _write(made: Made, report: AuditReport, path: Path, *, is_silent: bool = Fal
     if not is_silent:
         sentence, _ = headline(report)
         say(terminal_text(str(path)))
-        say(terminal_text(sentence))
+        Page().paragraph("", terminal_text(sentence), indent=0)
 
 
 def _print(made: Made, report: AuditReport) -> int:

@@ -25,7 +25,7 @@ from kquota_spark.cli.question import (
     who_text,
 )
 from kquota_spark.cli.render import Colour, Report, Row, Shown, print_answer, show
-from kquota_spark.formats.person_units import iso_time
+from kquota_spark.formats.person_units import iso_time, type_text
 from kquota_spark.model.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.resolve import Standing, Step
@@ -140,15 +140,17 @@ def _rows(answers: Iterable[Answer]) -> Iterable[Row]:
 
 def _columns(question: Question, *, with_overrides: bool) -> tuple[Shown, ...]:
     shown = (
-        Shown("type", lambda row: row["answer"].quota_type.value, is_text=True, keep=19),
+        Shown("type", lambda row: type_text(row["answer"].quota_type.value), is_text=True, keep=8),
         Shown("limit", lambda row: limit_text(row["answer"].quota_type, row["answer"].limit)),
         Shown("rule", rule_text, is_text=True, keep=16),
-        Shown("level", lambda row: str(row["answer"].governed.level or "-")),
-        Shown("bucket", lambda row: bucket_text(question, row["answer"].governed.bucket), is_text=True),
+        Shown("level", lambda row: str(row["answer"].governed.level or "-"), rank=4),
+        Shown(
+            "bucket", lambda row: bucket_text(question, row["answer"].governed.bucket), is_text=True, keep=16
+        ),
     )
     if not with_overrides:
         return shown
-    return (*shown, Shown("overrides", _overrides))
+    return (*shown, Shown("overrides", _overrides, rank=5))
 
 
 def _overrides(row: Row) -> str:
@@ -178,11 +180,11 @@ def _walk_rows(answers: Iterable[Answer]) -> Iterable[Row]:
 
 def _walk_columns() -> tuple[Shown, ...]:
     return (
-        Shown("type", lambda row: row["answer"].quota_type.value, is_text=True, keep=19),
+        Shown("type", lambda row: type_text(row["answer"].quota_type.value), is_text=True, keep=8),
         Shown("level", lambda row: str(row["level"] or "-")),
-        Shown("rule", rule_text, is_text=True),
+        Shown("rule", rule_text, is_text=True, keep=16),
         Shown("limit", lambda row: limit_text(row["answer"].quota_type, row["limit"])),
-        Shown("what became of it", lambda row: row["became"], is_text=True, keep=40),
+        Shown("what became of it", lambda row: row["became"], is_text=True, keep=30),
     )
 
 

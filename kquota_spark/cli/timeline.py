@@ -15,7 +15,7 @@ from kquota_spark.cli.options import (
 )
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.render import Report, show
-from kquota_spark.cli.timeline_chart import MOST_SLOTS
+from kquota_spark.cli.timeline_chart import MOST_SLOTS, slots_in
 from kquota_spark.cli.timeline_page import (
     TIMELINE_COLUMNS,
     TIMES,
@@ -69,6 +69,7 @@ def run_timeline(options: argparse.Namespace) -> int:
     if options.user is None and options.client_id is None:
         raise UserError("timeline: of whom? give --user NAME, --client-id ID, or both")
     settings = settings_of(options)
+    page = Page()
     with Tables(settings) as tables:
         stretch = _stretch(tables, options)
         who = Identity(options.user, options.client_id, _cluster(tables, settings))
@@ -78,10 +79,9 @@ def run_timeline(options: argparse.Namespace) -> int:
             stretch,
             broker_id=options.broker,
             quota_type=options.type,
-            most_slots=MOST_SLOTS,
+            most_slots=slots_in(page.columns) if options.output == "table" else MOST_SLOTS,
             is_clipped=options.since is None,
         )
-    page = Page()
     if options.output == "table" and found is not None:
         print_timeline(found, limit_of(options), page)
     elif options.output == "table":

@@ -12,6 +12,7 @@ from kquota_spark.reports.timeline_slots import Slot
 LABEL = 10
 """Columns at the left of the axis."""
 MOST_SLOTS = 88
+"""Of the forms for programs, which have no width."""
 _ROWS = 10
 _HEADROOM = 10 / 8
 """So that a limit is the upper edge of a row, and whatever is above it is seen above the line."""
@@ -52,11 +53,16 @@ BLOCKS = Strokes("▁▂▃▄▅▆▇█", "░", "─", "━", "│", "▀")
 ASCII = Strokes("....####", ":", "-", "=", "|", "t")
 
 
+def slots_in(columns: int) -> int:
+    """How many slots the axis has in so many columns, of which the last stays free."""
+    return max(columns - LABEL - 2, _TICK)
+
+
 def chart(slots: Sequence[Slot], strokes: Strokes, rate: Callable[[float], str]) -> Iterator[str]:
     """The bars with their limit, top row first.
 
     Args:
-        slots: at most `MOST_SLOTS`.
+        slots: at most `slots_in` the width.
         strokes: what to draw with.
         rate: the text of a rate.
     """

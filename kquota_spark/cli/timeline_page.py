@@ -1,4 +1,4 @@
-"""A timeline for people, in 100 columns, and as rows for programs."""
+"""A timeline for people, and as rows for programs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kquota_spark.formats.person_units import (
     clock_time,
     person_ms,
     person_name,
+    person_span,
     rate_text,
     type_text,
 )
@@ -124,9 +125,8 @@ def print_chart(found: Timeline, limit: int | None, page: Page) -> None:
             indent=len(label),
         )
     if len(found.events) > len(shown):
-        page.line(
-            f"and {counted(len(found.events) - len(shown), 'event')} more: --output json, or a shorter stretch"
-        )
+        more = counted(len(found.events) - len(shown), "event")
+        page.paragraph("", f"and {more} more: --output json, or a shorter period", indent=0)
     for line in _foot(found):
         page.paragraph("", terminal_text(line), Tone.FAINT, indent=0)
 
@@ -139,7 +139,7 @@ def _who_line(found: Timeline) -> str:
 
 def _head(found: Timeline) -> Iterator[str]:
     to_ms = found.from_ms + found.length_ms * len(found.slots)
-    column = f"a column is {_length_text(found.length_ms)}: its highest rate"
+    column = f"a column is {person_span(found.length_ms)}: its highest rate"
     yield f"{utc_text(found.from_ms)} to {utc_text(to_ms)}, {column}"
     limits = {slot.limit_per_s for slot in found.slots if slot.source in ("log", "jmx")}
     far = [rate_text(found.place.quota_type, limit) for limit in sorted(far_limits(found.slots))]
@@ -161,13 +161,6 @@ def _place_text(place: Place) -> str:
     return f"{type_text(place.quota_type)} on {on}"
 
 
-def _length_text(length_ms: int) -> str:
-    for unit, of_unit in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
-        if length_ms >= of_unit and length_ms % of_unit == 0:
-            return f"{length_ms // of_unit} {unit}"
-    return f"{length_ms // 1_000} s"
-
-
 def _event_text(event: Event, quota_type: str) -> str:
     what = cut(terminal_text(event.what), _MOST_TEXT)
     by = "" if event.by is None else f" by {cut(terminal_text(event.by), _MOST_NAME)}"
@@ -187,7 +180,7 @@ def _foot(found: Timeline) -> Iterator[str]:
         throttled = sum(slot.throttled_requests or 0 for slot in judged)
         together = person_ms(sum(slot.throttled_ms or 0 for slot in judged))
         requests = sum(slot.requests or 0 for slot in judged)
-        yield f"{throttled:,} of {requests:,} requests throttled, {together} together"
+        yield f"{throttled:,} of {requests:,} requests throttled, total delay {together}"
     if any(slot.is_muted for slot in found.slots):
         yield "muted: no requests, because the last throttle still ran"
     if any(slot.source == "usage" for slot in found.slots) and judged:
@@ -197,7 +190,7 @@ def _foot(found: Timeline) -> Iterator[str]:
         yield f"it is also in {counted(len(found.left_out), 'bucket')} more here: {others}; give --user and --client-id"
     if found.elsewhere:
         others = ", ".join(
-            f"{_place_text(place)} ({person_ms(ms)} throttled)" for place, ms in found.elsewhere[:5]
+            f"{_place_text(place)} (total delay {person_ms(ms)})" for place, ms in found.elsewhere[:5]
         )
         more = f" and {len(found.elsewhere) - 5} more" if len(found.elsewhere) > 5 else ""
         yield f"also seen: {others}{more}; --type and --broker choose"

@@ -10,9 +10,12 @@ import sys
 from importlib.resources import files
 from typing import Any
 
-from kquota_spark.cli.page import COLUMNS
+from kquota_spark.cli.terminal_width import columns_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
+
+_MOST_COLUMNS = 100
+"""Prose in longer lines is hard to read."""
 
 
 def add_commands(commands: Any) -> None:
@@ -33,7 +36,7 @@ def run_help(options: argparse.Namespace) -> int:
     from kquota_spark.cli.topic_page import page_text
 
     is_terminal = sys.stdout.isatty()
-    columns = min(COLUMNS, shutil.get_terminal_size().columns) if is_terminal else COLUMNS
+    columns = min(_MOST_COLUMNS, columns_of())
     has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     _show(page_text(markdown, columns, has_colour=has_colour))
     return 0

@@ -15,15 +15,16 @@ from kquota_spark.cli.options import (
     settings_of,
     time_argument,
 )
-from kquota_spark.cli.page import COLUMNS, Page, Tone
+from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, named_side
-from kquota_spark.cli.render import Report, Row, Shown, show, table_report
+from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import (
     amount_text,
     iso_time,
     or_dash,
+    person_count,
     person_name,
     rate_text,
     type_text,
@@ -41,7 +42,12 @@ _LEGEND = (
     "dead: nobody that it names was seen; shadowed: others come before it (both from a day of usage on); "
     "no hit: it governed nothing"
 )
-_TONES = {Mark.DEAD: Tone.BAD, Mark.SHADOWED: Tone.BAD, Mark.REMOVED: Tone.BAD, Mark.NO_HIT: Tone.FAINT}
+_COLOURS = {
+    Mark.DEAD: Colour.YELLOW,
+    Mark.SHADOWED: Colour.YELLOW,
+    Mark.REMOVED: Colour.YELLOW,
+    Mark.NO_HIT: Colour.FAINT,
+}
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -146,18 +152,19 @@ def _hits_row(hits: Hits) -> dict[str, int | None]:
 def _print(found: TreeFound, limit: int | None) -> None:
     page = Page()
     if not found.tree:
-        page.line(f"no quotas are set, by {terminal_text(found.origin)}")
+        page.paragraph("", f"no quotas are set, by {terminal_text(found.origin)}", indent=0)
         return
     shown = list(lines(found.tree, limit))
     rows = [row for line in shown for row in _table_rows(line)]
     rows += [_other_row(rule, kind, hits) for (rule, kind), hits in found.others.items()]
-    report = Report("kquota tree", (), rows, _shown(has_hits=found.from_ms is not None))
-    title, *texts = table_report(report, COLUMNS).splitlines()
-    page.line(title)
-    for row, text in zip(rows, texts, strict=True):
-        page.line(text, next((tone for mark, tone in _TONES.items() if mark in row["marks"]), None))
+    shown_columns = _shown(page, has_hits=found.from_ms is not None)
+    show(Report("kquota tree", (), rows, shown_columns, colour=_colour), "table")
     for note in _notes(found):
         page.paragraph("", note, indent=0)
+
+
+def _colour(row: Row) -> Colour | None:
+    return next((colour for mark, colour in _COLOURS.items() if mark in row["marks"]), None)
 
 
 def _table_rows(line: Line) -> Iterator[Row]:
@@ -201,21 +208,29 @@ def _stems(line: Line) -> tuple[str, str]:
     return before + ("└─ " if line.is_last[-1] else "├─ "), before + ("   " if line.is_last[-1] else "│  ")
 
 
-def _shown(*, has_hits: bool) -> tuple[Shown, ...]:
+def _shown(page: Page, *, has_hits: bool) -> tuple[Shown, ...]:
     rule = (
-        Shown("rule", lambda row: row["name"], is_text=True, keep=28),
-        Shown("type", lambda row: type_text(row["type"]) if row["type"] else "", is_text=True, keep=10),
+        Shown("rule", lambda row: page.possible(row["name"]), is_text=True, keep=24),
+        Shown("type", lambda row: type_text(row["type"]) if row["type"] else "", is_text=True, keep=8),
         Shown(
             "limit", lambda row: or_dash(row["limit"], partial(rate_text, row["type"])) if row["use"] else ""
         ),
     )
     hits = (
-        Shown("requests", lambda row: or_dash(row["hits"].requests, "{:,}".format) if row["hits"] else ""),
+        Shown(
+            "requests",
+            lambda row: or_dash(row["hits"].requests, person_count) if row["hits"] else "",
+            rank=5,
+        ),
         Shown(
             "used",
             lambda row: or_dash(row["hits"].amount, partial(amount_text, row["type"])) if row["hits"] else "",
+            rank=6,
         ),
-        Shown("throttled", lambda row: f"{row['hits'].throttled_seconds:,} s" if row["hits"] else ""),
+        Shown(
+            "throttled seconds",
+            lambda row: person_count(row["hits"].throttled_seconds) if row["hits"] else "",
+        ),
     )
     return (*rule, *(hits if has_hits else ()), Shown("marks", lambda row: row["note"], is_text=True, keep=8))
 
@@ -225,4 +240,7 @@ def _notes(found: TreeFound) -> Sequence[str]:
     if found.from_ms is None or found.to_ms is None:
         return [f"by {origin}; nothing is known of what the rules governed: the tables hold no decisions"]
     stretch = f"{iso_time(found.from_ms // 1_000 * 1_000)} to {iso_time(found.to_ms)}"
-    return [f"by {origin}; hits from {stretch}; throttled: seconds of a bucket of a broker", _LEGEND]
+    return [
+        f"by {origin}; hits from {stretch}; throttled seconds: those of a bucket of a broker with a throttle",
+        _LEGEND,
+    ]

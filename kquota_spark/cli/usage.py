@@ -26,8 +26,10 @@ from kquota_spark.formats.person_units import (
     clock_time,
     iso_time,
     or_dash,
+    person_count,
     person_ms,
     person_name,
+    person_span,
     rate_text,
     type_text,
 )
@@ -62,6 +64,13 @@ select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as reques
        count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
        any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
 """
+
+
+_DELAY = Shown(
+    "total delay",
+    lambda row: or_dash(row["observed_throttle_ms"], person_ms),
+    note="total delay: by brokers",
+)
 
 
 def run_usage(options: argparse.Namespace) -> int:
@@ -99,9 +108,9 @@ def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
     shown = (
         Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
         *_who(),
-        Shown("requests", lambda row: or_dash(row["requests"], str)),
-        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"])),
-        Shown("throttled", lambda row: or_dash(row["observed_throttle_ms"], person_ms)),
+        Shown("requests", lambda row: or_dash(row["requests"], person_count), rank=9),
+        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), rank=5),
+        _DELAY,
     )
     return Report(
         command="kquota usage --by-second",
@@ -124,20 +133,19 @@ def _totals(tables: Tables, options: argparse.Namespace, *, is_cut: bool) -> Rep
     shown = (
         *_who(),
         Shown("amount", _amount),
-        Shown("requests", lambda row: or_dash(row["requests"], str)),
-        Shown("mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"])),
-        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"])),
-        Shown("throttled", lambda row: or_dash(row["observed_throttle_ms"], person_ms)),
+        Shown("requests", lambda row: or_dash(row["requests"], person_count), rank=9),
+        Shown("mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), rank=7),
+        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"]), rank=6),
+        _DELAY,
     )
     rest = "; there are more: --limit 0 shows all" if has_more else ""
-    seconds_long = (to_ms - from_ms) // 1_000
     return Report(
         command="kquota usage",
         columns=found.columns,
         rows=rows,
         shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"first_second", "last_second"}),
-        footer=f"{counted(len(rows), 'client')}, most bytes first{rest}\nmean over {seconds_long} s from "
+        footer=f"{counted(len(rows), 'client')}, most bytes first{rest}\nmean over {person_span(to_ms - from_ms)} from "
         f"{utc_text(from_ms)}, peak: highest second"
         + ("\nthe last day of the table: --since 7d asks for more" if is_cut else "")
         + _share_note(rows),
@@ -171,8 +179,8 @@ def _span(tables: Tables, options: argparse.Namespace) -> tuple[int, int]:
 
 def _who() -> tuple[Shown, ...]:
     return (
-        Shown("user", lambda row: _named(row, "user"), is_text=True),
-        Shown("client id", lambda row: _named(row, "client_id"), is_text=True),
+        Shown("user", lambda row: _named(row, "user"), is_text=True, keep=12),
+        Shown("client id", lambda row: _named(row, "client_id"), is_text=True, keep=12),
         Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
         Shown("broker", lambda row: broker_text(row["broker_id"])),
     )

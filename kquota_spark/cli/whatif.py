@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.cli.added_quotas import added_quotas
+from kquota_spark.cli.dumbbell import ASCII, DRAWN, Dumbbell, dumbbells
 from kquota_spark.cli.listing import bucket_text, counted
 from kquota_spark.cli.options import (
     add_output_options,
@@ -19,10 +20,12 @@ from kquota_spark.cli.options import (
     settings_of,
     time_argument,
 )
+from kquota_spark.cli.page import Page, Tone
 from kquota_spark.cli.quota_source import governor_of
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
-from kquota_spark.formats.person_units import iso_time, person_ms, rate_text, type_text
+from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.person_units import iso_time, person_count, person_ms, rate_text, type_text
 from kquota_spark.model.rules import with_values
 
 if TYPE_CHECKING:
@@ -33,9 +36,10 @@ _STRETCH_MS = 3_600_000
 _SLOW_REQUESTS = 50_000
 """Judged twice in about two seconds."""
 _NOTE = (
-    "the requests stay as they were: in truth who is throttled less sends more, and the other way round\n"
-    "limit: the last in force, on each broker; in seconds: those with a throttle; ?n: throttled fetches\n"
-    "of which nothing tells what another limit would have done"
+    "all figures are by replay, of the recorded requests: real clients send more under a higher limit and less under "
+    "a lower one\n"
+    "limit: the last in force, on each broker; throttled seconds: those with a throttle; ?n: throttled fetches whose "
+    "throttle under another limit is not known; -: no value, the quotas do not make this bucket"
 )
 _COLUMNS = (
     "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "requests", "limit_before_per_s",
@@ -87,6 +91,8 @@ def run_whatif(options: argparse.Namespace) -> int:
     limit = limit_of(options)
     rows = [_row(each) for each in found.differences]
     show(_report(found, rows[:limit], len(rows)), options.output)
+    if options.output == "table":
+        _print_chart(rows[:limit])
     return 0
 
 
@@ -144,7 +150,8 @@ def _report(found: WhatIf, rows: list[dict[str, Any]], count: int) -> Report:
     rest = "; there are more: --limit 0 shows all" if count > len(rows) else ""
     summary = (
         f"{counted(count, 'bucket')}, {found.requests:,} requests from {iso_time(found.from_ms)} to "
-        f"{iso_time(found.to_ms)}:\nthrottled {person_ms(before_ms)} -> {person_ms(after_ms)}{rest}"
+        f"{iso_time(found.to_ms)}: "
+        f"total delay {person_ms(before_ms)} -> {person_ms(after_ms)}{rest}"
     )
     return Report(
         command="kquota whatif",
@@ -153,10 +160,10 @@ def _report(found: WhatIf, rows: list[dict[str, Any]], count: int) -> Report:
         shown=(
             Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=7),
             Shown("bucket", bucket_text, is_text=True, keep=16),
-            Shown("limit", _limits),
-            Shown("throttled reqs", _requests),
-            Shown("in seconds", lambda row: _pair(row, lambda when: str(row[f"throttled_seconds_{when}"]))),
-            Shown("throttled for", lambda row: _pair(row, lambda when: person_ms(row[f"throttled_ms_{when}"]))),
+            Shown("limit", _limits, rank=3),
+            Shown("throttled requests", _requests, rank=4),
+            Shown("throttled seconds", _seconds, rank=5),
+            Shown("total delay", lambda row: _pair(row, lambda when: person_ms(row[f"throttled_ms_{when}"]))),
         ),
         footer=f"{summary}\n{_NOTE}",
         when_empty=f"no produce or fetch of {iso_time(found.from_ms)} to {iso_time(found.to_ms)} in the table usage",
@@ -166,6 +173,27 @@ def _report(found: WhatIf, rows: list[dict[str, Any]], count: int) -> Report:
             "throttled_ms_before": before_ms, "throttled_ms_after": after_ms,
         },
     )  # fmt: skip
+
+
+def _print_chart(rows: list[dict[str, Any]]) -> None:
+    """The total delay of each bucket, today and proposed; nothing where no request is throttled by either."""
+    if not any(row[f"throttled_ms_{when}"] for row in rows for when in ("before", "after")):
+        return
+    page = Page()
+    marks = DRAWN if page.has("".join(DRAWN)) else ASCII
+    page.line()
+    title = f"total delay by replay: {marks.today} today, {marks.proposed} proposed, {marks.both} both in one place"
+    page.paragraph("", title, Tone.TITLE, indent=0)
+    drawn = [
+        Dumbbell(page.possible(_chart_name(row)), row["throttled_ms_before"], row["throttled_ms_after"])
+        for row in rows
+    ]
+    for line in dumbbells(drawn, page.columns, marks, person_ms):
+        page.line(line)
+
+
+def _chart_name(row: Row) -> str:
+    return terminal_text(f"{type_text(row['quota_type'])} {bucket_text(row)}")
 
 
 def _pair(row: Row, text: Callable[[str], str]) -> str:
@@ -182,9 +210,13 @@ def _limits(row: Row) -> str:
 def _requests(row: Row) -> str:
     def text(when: str) -> str:
         count, unknown = row[f"throttled_requests_{when}"], row[f"unknown_{when}"]
-        return f"{count} ?{unknown}" if unknown else str(count)
+        return f"{count:,} ?{unknown:,}" if unknown else person_count(count)
 
     return _pair(row, text)
+
+
+def _seconds(row: Row) -> str:
+    return _pair(row, lambda when: person_count(row[f"throttled_seconds_{when}"]))
 
 
 def _colour(row: Row) -> Colour | None:

@@ -16,7 +16,7 @@ from kquota_spark.cli.render import Report, Row, Shown, show
 from kquota_spark.cli.replay_rows import bucket_columns
 from kquota_spark.cli.replay_tables import place_columns
 from kquota_spark.cli.resolve import finite
-from kquota_spark.formats.person_units import person_bytes, person_rate
+from kquota_spark.formats.person_units import person_bytes, person_pair_ms, person_rate
 from kquota_spark.io.offline import Replay
 from kquota_spark.model.quota_types import BANDWIDTH
 from kquota_spark.model.replay import Verdict
@@ -97,22 +97,26 @@ def print_comparison(comparison: Row) -> None:
     rows.sort(key=lambda row: -max(row["now"]["throttle_ms"], row["other"]["throttle_ms"]))
     shown = (
         *place_columns(rows),
-        Shown("limit", lambda row: person_rate(row["limit_per_s"])),
+        Shown("limit", lambda row: person_rate(row["limit_per_s"]), rank=3),
         Shown("burst", lambda row: " / ".join(_bytes(row[name]["burst_bytes"]) for name in ("now", "other"))),
-        Shown("throttled", lambda row: _both(row, "throttled_requests")),
-        Shown("delay s", lambda row: _both(row, "throttle_ms", 1_000)),
+        Shown("throttled requests", lambda row: _both(row, "throttled_requests")),
+        Shown(
+            "total delay", lambda row: person_pair_ms(row["now"]["throttle_ms"], row["other"]["throttle_ms"])
+        ),
     )
     page.line()
-    page.line(
-        f"windows of {_shape(now)} / {_shape(other)}: burst after idleness, throttled requests, sum of throttles; "
-        "model only"
+    page.paragraph(
+        "",
+        f"windows of {_shape(now)} / {_shape(other)}: burst after idleness, throttled requests, total delay; "
+        "by replay only",
+        indent=0,
     )
     show(Report("kquota replay", (), rows, shown, when_empty="no bucket is throttled by either"), "table")
     page.paragraph(
         "total",
         f"burst of {now['burst_seconds']} / {other['burst_seconds']} s of the limit, throttled "
-        f"{now['throttled_requests']:,} / {other['throttled_requests']:,} requests, delay "
-        f"{now['throttle_ms'] / 1_000:,.1f} / {other['throttle_ms'] / 1_000:,.1f} s",
+        f"{now['throttled_requests']:,} / {other['throttled_requests']:,} requests, "
+        f"total delay {person_pair_ms(now['throttle_ms'], other['throttle_ms'])}",
         indent=6,
     )
     page.paragraph("note:", _CENSORED, indent=6)
@@ -126,6 +130,5 @@ def _bytes(amount: float | None) -> str:
     return "-" if amount is None else person_bytes(round(amount))
 
 
-def _both(row: Row, name: str, unit: int = 1) -> str:
-    digits = 0 if unit == 1 else 1
-    return " / ".join(f"{row[side][name] / unit:.{digits}f}" for side in ("now", "other"))
+def _both(row: Row, name: str) -> str:
+    return " / ".join(f"{row[side][name]:,}" for side in ("now", "other"))

@@ -70,10 +70,11 @@ def width(text: str) -> int:
     """Columns that a terminal uses for escaped text: wide East Asian characters 2, combining marks 0."""
     if text.isascii():
         return len(text)
-    return sum(_char_width(char) for char in text)
+    return sum(character_width(char) for char in text)
 
 
-def _char_width(char: str) -> int:
+def character_width(char: str) -> int:
+    """As `width`, of one character."""
     if unicodedata.category(char) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
@@ -87,7 +88,7 @@ def cut(text: str, columns: int) -> str:
     shown: list[str] = []
     used = marks = 0
     for char in text:
-        of_char = _char_width(char)
+        of_char = character_width(char)
         marks = marks + 1 if of_char == 0 else 0
         if marks > _MOST_MARKS:
             continue
@@ -98,19 +99,25 @@ def cut(text: str, columns: int) -> str:
     return "".join(shown)
 
 
-def cut_inside(text: str, columns: int) -> str:
-    """As `cut`, but the last third of the columns shows the end: client ids of one application differ there."""
+def cut_inside(text: str, columns: int, of_end: int | None = None) -> str:
+    """As `cut`, but the last columns show the end: client ids of one application differ there.
+
+    Args:
+        text: escaped text.
+        columns: how many it may fill.
+        of_end: how many of them show the end (default a third).
+    """
     whole = cut(text, sys.maxsize)
     if width(whole) <= columns:
         return whole
     end: list[str] = []
-    left = (columns - 1) // 3
+    left = (columns - 1) // 3 if of_end is None else of_end
     for char in reversed(whole):
-        left -= _char_width(char)
+        left -= character_width(char)
         if left < 0:
             break
         end.append(char)
-    while end and _char_width(end[-1]) == 0:
+    while end and character_width(end[-1]) == 0:
         end.pop()
     tail = "".join(reversed(end))
     return cut(whole, columns - width(tail)) + tail
@@ -118,5 +125,5 @@ def cut_inside(text: str, columns: int) -> str:
 
 def _with_ellipsis(shown: list[str], used: int, columns: int) -> str:
     while shown and used > columns - 1:
-        used -= _char_width(shown.pop())
+        used -= character_width(shown.pop())
     return "".join(shown) + "…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 
 _RATE_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
+_SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
 
 
 def iso_time(time_ms: int) -> str:
@@ -54,20 +56,43 @@ def person_bytes(amount: int) -> str:
 
 
 def person_ms(duration_ms: float) -> str:
-    """`95 ms`, `12.3 s`, `15.0 min` or `3.5 h`."""
-    if duration_ms < 10_000:
+    """`95 ms`, `2.03 s`, `12.3 s`, `280 s`, `15.0 min` or `3.5 h`: at most three significant digits."""
+    if duration_ms < 999.5:
         return f"{duration_ms:.0f} ms"
-    if duration_ms < 600_000:
-        return f"{duration_ms / 1_000:.1f} s"
-    is_hours = duration_ms >= 2 * 3_600_000
-    return f"{duration_ms / 3_600_000:.1f} h" if is_hours else f"{duration_ms / 60_000:.1f} min"
+    # 9.995 s would round to four digits.
+    if duration_ms < 9_995:
+        return f"{duration_ms / _SECOND_MS:.2f} s"
+    units = (("s", _SECOND_MS, 599_500), ("min", _MINUTE_MS, 2 * _HOUR_MS), ("h", _HOUR_MS, math.inf))
+    unit, of_unit = next((unit, of_unit) for unit, of_unit, end in units if duration_ms < end)
+    value = float(f"{duration_ms / of_unit:.3g}")
+    return f"{value:.1f} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+
+
+def person_span(duration_ms: int) -> str:
+    """A length of time, whole where a unit makes it so: `5 s`, `90 s`, `10 min`, `24 h`; else as `person_ms`."""
+    for unit, of_unit in (("h", _HOUR_MS), ("min", _MINUTE_MS), ("s", _SECOND_MS)):
+        if duration_ms >= of_unit and duration_ms % of_unit == 0 and duration_ms < 1_000 * of_unit:
+            return f"{duration_ms // of_unit} {unit}"
+    return person_ms(duration_ms)
+
+
+def person_pair_ms(one_ms: float | None, other_ms: float | None) -> str:
+    """Two durations of the same thing, `95 / 96 ms`: the unit once where both have it; `-` for an unknown one."""
+    one, other = or_dash(one_ms, person_ms), or_dash(other_ms, person_ms)
+    number, _, unit = one.rpartition(" ")
+    return f"{number} / {other}" if unit and other.endswith(f" {unit}") else f"{one} / {other}"
+
+
+def person_count(count: int) -> str:
+    """`2,564`: counts are exact."""
+    return f"{count:,}"
 
 
 def person_percent(percent: float | None) -> str:
     """`103.2 %`; `-` where there is no limit. Digits count near the limit only."""
     if percent is None:
         return "-"
-    return f"{percent:.1f} %" if percent < 200 else f"{percent:.0f} %"
+    return f"{percent:.1f} %" if percent < 200 else f"{percent:,.0f} %"
 
 
 def person_name(name: str | None) -> str:

@@ -79,6 +79,11 @@ def _empty_client_ids(observed: Observed) -> Iterator[Finding]:
             )
 
 
+def _seconds(duration_ms: int) -> str:
+    """`36 s`, in three significant digits."""
+    return f"{float(f'{duration_ms / 1_000:.3g}'):,.12g} s"
+
+
 def _shared_buckets(observed: Observed) -> Iterator[Finding]:
     for quota_type, seen in _by_type(observed):
         shared: dict[str, list[tuple[Seen, Governing]]] = {}
@@ -97,7 +102,7 @@ def _shared_buckets(observed: Observed) -> Iterator[Finding]:
                 Severity.WARNING if throttled_ms else Severity.INFO,
                 f"client id {client_id}",
                 f"{len(users)} users share one {quota_type.value} bucket of {rule.limit or 0:,.0f} B/s a broker "
-                f"({rule.entity}), throttled for {throttled_ms:,} ms: one of them can throttle the others",
+                f"({rule.entity}), total delay {_seconds(throttled_ms)}: one of them can throttle the others",
                 "give the users quotas of their own, or client ids",
                 tuple(_row(one) for one, _ in of_bucket[:_MOST_ROWS]),
             )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kquota_spark.formats.person_units import person_ms, person_span
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.resolve import candidates
 from kquota_spark.reports.timeline_slots import Identity, Stretch, seconds_sql
@@ -209,9 +210,9 @@ def _limits(tables: Tables, who: Identity, stretch: Stretch, keys: Sequence[Buck
 
 def _episode(row: Mapping[str, Any]) -> Event:
     until_ms = row["until_ms"]
-    lasted = "open" if until_ms is None else f"{(until_ms - row['time_ms']) // 1_000} s"
+    lasted = "open" if until_ms is None else person_span(until_ms - row["time_ms"])
     throttled = "" if row["throttled_ms"] is None else (
-        f", {row['throttled_requests']:,} requests throttled {row['throttled_ms'] / 1_000:,.1f} s together"
+        f", total delay {person_ms(row['throttled_ms'])} of {row['throttled_requests']:,} requests"
     )  # fmt: skip
     what = f"over the limit, {lasted}, at most {row['peak_quota_used_percent']:.0f} %{throttled}"
     return Event(row["time_ms"], "violation", what, until_ms=until_ms)

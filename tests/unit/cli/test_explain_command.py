@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.cli.page import wrapped
 from kquota_spark.cli.worked_example import Moment, worked_example
+from kquota_spark.cli.wrapping import folded
 from kquota_spark.formats.escape import width
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.sampled_rate import RateConfig, RingVariant
@@ -40,11 +40,11 @@ bucket   every client id of user bob that no more specific rule takes out; each 
          bucket of its own
 measure  11 samples of 1 s: a window of 10 to 12 s (brokers 3.8+); throttle = sum / limit - window
 example  after 11 s without traffic 1.2 MB (1,200,000 bytes) may come at once
-         1.8 MB (1,800,000 bytes) at once: rate 1,800,000 / 10.000 s = 180 kB/s, limit 120 kB/s
-         throttle 1,800,000 / 120,000 x 1,000 - 10,000 = 5,000 ms
-         5 s later the burst is still in the window: one more request is throttled by 5,000 ms again
+         1.8 MB (1,800,000 bytes) at once: rate 1,800,000 / 10 s = 180 kB/s, limit 120 kB/s
+         throttle 1,800,000 / 120,000 - 10 s = 5.00 s
+         5 s later the burst is still in the window: one more request is throttled by 5.00 s again
 note     exactly the limit is too much when it is sent once per sample: from 10 s on the rate is 1.1
-         times the limit, and each request is throttled by 1,000 ms
+         times the limit, and each request is throttled by 1.00 s
 """
 HOLE = """\
 fetch quota of user alice, client id ""
@@ -153,7 +153,7 @@ def test_the_brokers_windows_and_version_come_from_options_or_settings(tmp_path:
     assert "5 samples of 2 s: a window of 8 to 10 s (brokers <=3.7)" in text
     # 8 s x 120,000 = 960,000 are free; 12 s of it: 1,440,000 / 120,000 x 1,000 - 8,000 = 4,000.
     assert "after 10 s without traffic 960 kB (960,000 bytes) may come at once" in text
-    assert "throttle 1,440,000 / 120,000 x 1,000 - 8,000 = 4,000 ms" in text
+    assert "throttle 1,440,000 / 120,000 - 8 s = 4.00 s" in text
     config = tmp_path / "kquota.yaml"
     config.write_text(
         'broker: {quota_window_num: 5, quota_window_size_seconds: 2, version: "3.7"}\n', encoding="utf-8"
@@ -165,8 +165,8 @@ def test_a_request_quota_is_capped_at_one_sample() -> None:
     text = shown("explain", "--user", "reqhog", "--client-id", "c", "--type", "request", *AT, *FILE)
     # 1 % is 10 ms of a thread in each second: 15 s of it are 150 ms.
     assert "limit    1 %: 10 ms of handler threads in each second, on each broker" in text
-    assert "150 ms of handler time at once: rate 150 / 10.000 s = 1.5 %, limit 1 %" in text
-    assert "throttle 150 / 10 x 1,000 - 10,000 = 5,000 ms, applied 1,000 ms" in text
+    assert "150 ms of handler time at once: rate 150 / 10 s = 1.5 %, limit 1 %" in text
+    assert "throttle 150 / 10 - 10 s = 5.00 s, applied 1.00 s" in text
 
 
 def test_mutations_fill_a_token_bucket() -> None:
@@ -243,7 +243,7 @@ def test_the_arithmetic_is_rounded_as_java_does(tmp_path: Path, monkeypatch: pyt
     )
     # One sample is a window of 1 ms: 3,000 / 2,000,000 s - 1 ms is half a millisecond, and halves go up.
     text = shown("explain", "--user", "u", "--client-id", "c", "--window-num", "1", *FILE)
-    assert "throttle 3,000 / 2,000,000 x 1,000 - 1 = 1 ms\n" in text
+    assert "throttle 3,000 / 2,000,000 - 1 ms = 1 ms\n" in text
 
 
 def test_a_file_that_is_not_there_is_one_line() -> None:
@@ -268,6 +268,7 @@ def test_the_example_is_the_rings_own() -> None:
 
 
 def test_wrapping_at_blanks() -> None:
-    assert list(wrapped("aa bb 日本 cc", 5)) == ["aa bb", "日本", "cc"]
-    assert list(wrapped("a23456789 b", 5)) == ["a234…", "b"]
-    assert list(wrapped("", 5)) == [""]
+    assert list(folded("aa bb 日本 cc", 5)) == ["aa bb", "日本", "cc"]
+    assert list(folded("a23456789 b", 5)) == ["a2345", "6789", "b"]
+    assert list(folded("a" * 100, 5)) == ["aaaaa", "aaaaa", "aaaaa", "aaaa…"], "four lines of one word"
+    assert list(folded("", 5)) == [""]

@@ -17,23 +17,27 @@ from tests.support.tables.table_rows import T0_MS, decision, run, usage, violati
 HOSTILE = "\x1b[31mred\n=cmd()\u202eevil"
 
 _VIOLATIONS_TABLE = """\
-   start  lasted  broker  type     bucket                   limit      peak     used  throttle  reqs
-05:41:00    open       2  fetch    user bob              1.0 MB/s  1.2 MB/s    512 %    950 ms     0
-05:40:30    10 s       1  produce  client \\x1b[3…2eevil  1.0 MB/s  1.2 MB/s  123.5 %    12.3 s    42
-05:40:00     5 s       1  produce  user alice            1.0 MB/s  1.2 MB/s  123.5 %    12.3 s    42
+                                                                                    total  throttled
+   start  lasted  broker  type     bucket                          limit     used   delay   requests
+05:41:00    open       2  fetch    user bob                     1.0 MB/s    512 %  950 ms          0
+05:40:30    10 s       1  produce  client \\x1b[31mred…202eevil  1.0 MB/s  123.5 %  12.3 s         42
+05:40:00     5 s       1  produce  user alice                   1.0 MB/s  123.5 %  12.3 s         42
 3 violations, newest first; times in UTC on 2026-11-21
 agreement 100.00 % of 3 certain verdicts
-not shown: rule (a wider terminal shows more, --output csv everything)
+total delay, throttled requests: by replay
+not shown: rule, peak, longest throttle (a wider terminal shows more, --output csv everything)
 """
 _DECISIONS_TABLE = """\
-    time  broker  type     bucket         rule        limit      rate     used  throttle  reqs  sure
-05:40:02       1  produce  client =cmd()  -            none  250 kB/s        -    0/0 ms     1    no
-05:40:01       1  produce  user alice     u/alice  1.0 MB/s  1.2 MB/s  120.0 %  95/96 ms    10   yes
-05:40:00       1  produce  user alice     u/alice  1.0 MB/s  250 kB/s   25.0 %    0/0 ms     1   yes
+                                                                          longest
+    time  broker  type     bucket            limit      rate     used    throttle  requests  certain
+05:40:02       1  produce  client =cmd()      none  250 kB/s        -    0 / 0 ms         1       no
+05:40:01       1  produce  user alice     1.0 MB/s  1.2 MB/s  120.0 %  95 / 96 ms        10      yes
+05:40:00       1  produce  user alice     1.0 MB/s  250 kB/s   25.0 %    0 / 0 ms         1      yes
 3 decisions, newest first; times in UTC on 2026-11-21
-throttle: longest of the second, by the replay / in the broker's log
+longest throttle, total delay and throttled requests: by replay / by brokers
 agreement 100.00 % of 3 certain verdicts
-rule: u/ user, c/ client id, * the default
+not shown: rule, total delay, throttled requests (a wider terminal shows more, --output csv
+everything)
 """
 
 _AGREEMENT = (
@@ -177,11 +181,12 @@ def test_usage_adds_tiles_up_and_measures_every_mean_over_the_same_time(
     assert run("usage", "--tables", str(root)) == 0
     # etl: 1,000 + 3,000,000 + 1,000,000 bytes over 3 s; its second tile belongs to the same second.
     assert capsys.readouterr().out == (
-        "user   client id  type     broker  amount  requests      mean      peak  throttled\n"
-        "alice  etl        produce       1  4.0 MB     10006  1.3 MB/s  4.0 MB/s     16.0 s\n"
-        "bob    日本語     fetch         2   500 B         1   167 B/s   500 B/s       0 ms\n"
+        "user   client id  type     broker  amount  requests      mean      peak  total delay\n"
+        "alice  etl        produce       1  4.0 MB    10,006  1.3 MB/s  4.0 MB/s       16.0 s\n"
+        "bob    日本語     fetch         2   500 B         1   167 B/s   500 B/s         0 ms\n"
         "2 clients, most bytes first\nmean over 3 s from 2026-11-21 05:40:00 UTC, peak: highest second\n"
         "agreement 100.00 % of 3 certain verdicts\n"
+        "total delay: by brokers\n"
     )
 
 
@@ -206,10 +211,11 @@ def test_usage_since_leaves_older_seconds_out_of_sums_and_means(
 ) -> None:
     run("usage", "--tables", str(root), "--throttled", "--since", "2026-11-21T05:40:01Z")
     assert capsys.readouterr().out == (
-        "user   client id  type     broker  amount  requests      mean      peak  throttled\n"
-        "alice  etl        produce       1  4.0 MB     10005  2.0 MB/s  4.0 MB/s     16.0 s\n"
+        "user   client id  type     broker  amount  requests      mean      peak  total delay\n"
+        "alice  etl        produce       1  4.0 MB    10,005  2.0 MB/s  4.0 MB/s       16.0 s\n"
         "1 client, most bytes first\nmean over 2 s from 2026-11-21 05:40:01 UTC, peak: highest second\n"
         "agreement 100.00 % of 2 certain verdicts (all clients)\n"
+        "total delay: by brokers\n"
     )
 
 
@@ -220,10 +226,11 @@ def test_usage_of_a_long_table_is_that_of_its_last_day_unless_asked(
     write_table(tmp_path, "usage", usage(-86_400, amount=5), usage(-86_399, amount=20), usage(0, amount=300))
     assert run("usage", "--tables", str(tmp_path), "--user", "alice") == 0
     assert capsys.readouterr().out == (
-        "user   client id  type     broker  amount  requests   mean      peak  throttled\n"
-        "alice  etl        produce       1   320 B         2  0 B/s  1.0 kB/s       0 ms\n"
-        "1 client, most bytes first\nmean over 86400 s from 2026-11-20 05:40:01 UTC, peak: highest second\n"
+        "user   client id  type     broker  amount  requests   mean      peak  total delay\n"
+        "alice  etl        produce       1   320 B         2  0 B/s  1.0 kB/s         0 ms\n"
+        "1 client, most bytes first\nmean over 24 h from 2026-11-20 05:40:01 UTC, peak: highest second\n"
         "the last day of the table: --since 7d asks for more\n"
+        "total delay: by brokers\n"
     )
     assert run("usage", "--tables", str(tmp_path), "--since", "2026-11-01", "--output", "json") == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["amount"] == 325
@@ -235,7 +242,7 @@ def test_nothing_found_is_told_from_nothing_processed(
     assert run("violations", "--tables", str(root), "--user", "d\x1bave", "--since", "2026-11-21") == 0
     assert capsys.readouterr().out == (
         "no violations match --user d\\x1bave --since 2026-11-21; "
-        "the table decisions reaches 2026-11-21 05:40:02 UTC\n"
+        "the table decisions reaches 2026-11-21\n05:40:02 UTC\n"
     )
     for name in ("violations", "decisions", "usage"):
         write_table(tmp_path, name)

@@ -12,7 +12,16 @@ import yaml
 
 from kquota_spark.cli.render import Colour, Report, Shown, csv_report, json_report, table_report, yaml_report
 from kquota_spark.formats.escape import csv_text, cut, cut_inside, json_text, terminal_text, width
-from kquota_spark.formats.person_units import iso_time, person_bytes, person_ms, person_percent, person_rate
+from kquota_spark.formats.person_units import (
+    iso_time,
+    person_bytes,
+    person_count,
+    person_ms,
+    person_pair_ms,
+    person_percent,
+    person_rate,
+    person_span,
+)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +110,13 @@ def test_columns_of_least_rank_are_left_out_before_a_name_is_cut_to_nothing() ->
     assert table_report(_names(keep=12), columns=34) == (
         "client           bytes  rule  sure\npayments-sink-0      7  c/*    yes\nthe end\nrule: * the default\n"
     )
-    more = "(a wider terminal shows more, --output csv everything)\n"
+    more = "(a wider\nterminal shows more,\n--output csv everything)\n"
     assert table_report(_names(keep=12), columns=25) == (
         f"client        bytes  sure\npayments…k-0      7   yes\nthe end\nnot shown: rule {more}"
     )
     assert table_report(_names(keep=12), columns=24) == (
-        f"client           bytes\npayments-sink-0      7\nthe end\nnot shown: rule, sure {more}"
+        "client           bytes\npayments-sink-0      7\nthe end\n"
+        "not shown: rule, sure (a\nwider terminal shows\nmore, --output csv\neverything)\n"
     )
 
 
@@ -117,7 +127,17 @@ def test_units_are_for_people() -> None:
     ]
     assert rates == ["none", "0 B/s", "999 B/s", "1.0 kB/s", "1.2 MB/s", "99.9 MB/s", "123 MB/s", "5000 TB/s"]
     assert person_bytes(1_048_576) == "1.0 MB"
-    assert [person_ms(ms) for ms in (0, 9_999, 12_345, 600_000)] == ["0 ms", "9999 ms", "12.3 s", "10.0 min"]
+    assert [person_ms(ms) for ms in (0, 999, 1_000, 2_029, 9_999, 12_345, 280_032, 600_000, 7_200_000)] == [
+        "0 ms", "999 ms", "1.00 s", "2.03 s", "10.0 s", "12.3 s", "280 s", "10.0 min", "2.0 h",
+    ]  # fmt: skip
+    assert person_ms(4_443_750_000) == "1,230 h"  # 1,234.4 h in three digits
+    spans = (1_000, 90_000, 600_000, 7_325_000, 86_400_000, 1_500)
+    assert [person_span(ms) for ms in spans] == ["1 s", "90 s", "10 min", "2.0 h", "24 h", "1.50 s"]
+    pairs = ((95, 96), (2_029, 280_032), (950, 2_029), (None, 5), (None, None))
+    assert [person_pair_ms(*pair) for pair in pairs] == [
+        "95 / 96 ms", "2.03 / 280 s", "950 ms / 2.03 s", "- / 5 ms", "- / -",
+    ]  # fmt: skip
+    assert (person_count(2_564), person_percent(25_000.0)) == ("2,564", "25,000 %")
     assert [person_percent(percent) for percent in (None, 99.96, 103.24, 512.3)] == [
         "-",
         "100.0 %",

@@ -25,31 +25,32 @@ PLAIN = (
 
 # Of the summary's 571 produce requests: 108 + 164 + 222 + 77; of its 104 throttled by the broker: 42 + 62.
 BUCKETS = """\
-type      bucket                  limit  reqs   amount  throttled         delay  wrong  unsure
-produce   other                500 kB/s   108  27.7 MB      41/42   39.6/39.6 s      3       1
-produce   loader               1.0 MB/s   164  41.5 MB      62/62   21.6/21.6 s      0       4
-fetch     loader               2.0 MB/s    10  21.0 MB        3/3  2763/2763 ms      0       0
-produce   free                     none   222  41.5 MB        0/0        0/0 ms      0       0
-produce   Telegraf                 none    77   119 kB        0/0        0/0 ms      0       0
-fetch     kafka-python-3.0.12      none     7   114 kB        0/0        0/0 ms      0       0
-mutation  kafka-python-3.0.12      none     1        4        0/0        0/0 ms      0       0
-throttled requests, sum of throttles: by the replay / in the broker's log; limit: the last in force
+                                                            throttled
+type      bucket                  limit  requests   amount   requests    total delay  wrong  unsure
+produce   other                500 kB/s       108  27.7 MB    41 / 42  39.6 / 39.6 s      3       1
+produce   loader               1.0 MB/s       164  41.5 MB    62 / 62  21.6 / 21.6 s      0       4
+fetch     loader               2.0 MB/s        10  21.0 MB      3 / 3  2.76 / 2.76 s      0       0
+produce   free                     none       222  41.5 MB      0 / 0       0 / 0 ms      0       0
+produce   Telegraf                 none        77   119 kB      0 / 0       0 / 0 ms      0       0
+fetch     kafka-python-3.0.12      none         7   114 kB      0 / 0       0 / 0 ms      0       0
+mutation  kafka-python-3.0.12      none         1        4      0 / 0       0 / 0 ms      0       0
+throttled requests, total delay: by replay / by brokers; limit: the last in force
 """
 REQUESTS = """\
- record time  type      bucket                amount     limit   used  throttle ms  verdict
-06:24:48.150  mutation  kafka-python-3.0.12        4      none      -          0/0  agrees
-06:24:48.724  produce   other                227,509  500 kB/s  4.5 %          0/0  agrees
-06:24:48.827  produce   loader               262,130  1.0 MB/s  2.6 %          0/0  agrees
-times in UTC; throttle: by the replay / in the broker's log
+ record time  type      bucket               amount     limit   used  throttle  verdict
+06:24:48.150  mutation  kafka-python-3.0.12       4      none      -  0 / 0 ms  agrees
+06:24:48.724  produce   other                228 kB  500 kB/s  4.5 %  0 / 0 ms  agrees
+06:24:48.827  produce   loader               262 kB  1.0 MB/s  2.6 %  0 / 0 ms  agrees
+times in UTC; throttle: by replay / by brokers
 there are more: --limit 0 shows all
 """
 WINDOWS = """\
 
-windows of 11x1 s / 10x3 s: burst after idleness, throttled requests, sum of throttles; model only
-type     bucket     limit              burst  throttled      delay s
-produce  other   500 kB/s   5.0 MB / 13.5 MB    41 / 31  39.6 / 74.6
-produce  loader  1.0 MB/s  10.0 MB / 27.0 MB    62 / 20  21.6 / 60.9
-total burst of 10 / 27 s of the limit, throttled 103 / 51 requests, delay 61.3 / 135.5 s
+windows of 11x1 s / 10x3 s: burst after idleness, throttled requests, total delay; by replay only
+type     bucket     limit              burst  throttled requests    total delay
+produce  other   500 kB/s   5.0 MB / 13.5 MB             41 / 31  39.6 / 74.6 s
+produce  loader  1.0 MB/s  10.0 MB / 27.0 MB             62 / 20  21.6 / 60.9 s
+total burst of 10 / 27 s of the limit, throttled 103 / 51 requests, total delay 61.3 / 135 s
 note: demand is censored: clients that are throttled send later or less, so the other windows would
       have seen other requests; a throttled fetch counts as empty, as the log has no size of it
 """
@@ -166,7 +167,7 @@ def test_a_callback_makes_the_buckets(tmp_path: Path) -> None:
     ]  # fmt: skip
     # A file of quotas does not tell who led which partition.
     assert answer["notes"] == ["leaders of partitions are not known here: the callback is asked without them"]
-    assert "produce   group=A  1.0 MB/s   571" in shown(*TELEGRAF, *options, "--by", "bucket")
+    assert "produce   group=A  1.0 MB/s       571" in shown(*TELEGRAF, *options, "--by", "bucket")
 
 
 def test_a_broken_callback_is_one_line() -> None:

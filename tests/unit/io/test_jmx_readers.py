@@ -59,10 +59,10 @@ def test_usage_from_jmx_counts_only_where_the_log_tells_nothing(
     assert run("usage", "--tables", str(tmp_path)) == 0
     # The mean of broker 2 is that of its samples; bytes and requests nobody knows.
     assert capsys.readouterr().out.splitlines()[:4] == [
-        "user   client id  type     broker  amount  requests      mean      peak  throttled  source",
-        "alice  etl        produce       1  1.0 kB         1   500 B/s  1.0 kB/s       0 ms  log",
-        "alice  -          request       1       -         -    12.5 %    12.5 %          -  jmx",
-        "alice  -          produce       2       -         -  1.0 kB/s  1.5 kB/s          -  jmx",
+        "user   client id  type     broker  amount  requests      mean      peak  total delay  source",
+        "alice  etl        produce       1  1.0 kB         1   500 B/s  1.0 kB/s         0 ms  log",
+        "alice  -          request       1       -         -    12.5 %    12.5 %            -  jmx",
+        "alice  -          produce       2       -         -  1.0 kB/s  1.5 kB/s            -  jmx",
     ]
 
 
@@ -78,11 +78,9 @@ def test_decisions_and_violations_from_jmx_say_so(tmp_path: Path, capsys: pytest
         tmp_path, "violations", violation(0, throttled_ms=None, throttled_requests=None, source="jmx")
     )
     run("decisions", "--tables", str(tmp_path))
-    mutation, produce = capsys.readouterr().out.splitlines()[1:3]
-    assert " ".join(mutation.split()) == (
-        "05:40:01 1 mutation user alice u/alice 5/s 6.25/s 120.0 % -/- ms - jmx"
-    )
-    assert produce.split()[-6:] == ["25.0", "%", "-/162", "ms", "-", "jmx"]
+    mutation, produce = capsys.readouterr().out.splitlines()[2:4]
+    assert " ".join(mutation.split()) == ("05:40:01 1 mutation user alice 5/s 6.25/s 120.0 % - / - - jmx")
+    assert produce.split()[-8:] == ["25.0", "%", "-", "/", "162", "ms", "-", "jmx"]
     assert max(len(mutation), len(produce)) <= 100
     run("decisions", "--tables", str(tmp_path), "--throttled")
     assert capsys.readouterr().out.count(" jmx\n") == 1
@@ -90,7 +88,7 @@ def test_decisions_and_violations_from_jmx_say_so(tmp_path: Path, capsys: pytest
     out = capsys.readouterr().out
     # From JMX alone there are no columns for throttles, which it does not tell.
     assert "123.5 %  jmx\n" in out
-    assert "throttle  reqs" not in out
+    assert "delay" not in out
     assert "jmx: the broker's own rate" in out
 
 

@@ -107,7 +107,7 @@ def test_shared_bucket() -> None:
         Kind.SHARED_BUCKET, Severity.WARNING, "client id etl",
     )  # fmt: skip
     assert finding.sentence == (
-        "2 users share one produce bucket of 1,000,000 B/s a broker (clients/etl), throttled for 700 ms: one of them "
+        "2 users share one produce bucket of 1,000,000 B/s a broker (clients/etl), total delay 0.7 s: one of them "
         "can throttle the others"
     )
     assert [row["user"] for row in finding.evidence] == ["alice", "bob"]
