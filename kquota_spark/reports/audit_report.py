@@ -127,6 +127,26 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True)
+class PeriodBucket:
+    """One bucket with a limit, over the whole period and all brokers."""
+
+    bucket: BucketName
+    brokers: tuple[int, ...]
+    limit_per_s: float | None
+    """The last one in force, on one broker."""
+    peak_quota_used_percent: float | None
+    """The highest certain second, of the limit in force then; None if no second is certain."""
+    throttled_ms: int
+    """Total delay, by brokers where they logged it; from JMX 0."""
+    throttled_requests: int | None
+    """None from JMX."""
+    users: tuple[str, ...] = ()
+    """Users inside a bucket that names none."""
+    client_ids: tuple[str, ...] = ()
+    """Client ids inside a bucket that names none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One bucket's rate beside its limit, which moves with its history. One broker: limits are each broker's own."""
 
@@ -255,5 +275,7 @@ class AuditReport:
     recommendations: Sequence[Recommendation] = ()
     recommendations_left_out: int = 0
     capacity: Sequence[Capacity] = ()
+    buckets: Sequence[PeriodBucket] = ()
+    """Every bucket with a limit: nothing is cut."""
     notes: tuple[str, ...] = field(default=())
     """What else has to be known to read it, one sentence each."""

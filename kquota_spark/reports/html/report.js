@@ -247,7 +247,8 @@
   const search = () => {
     const wanted = byId("search").value.trim().toLowerCase();
     let shown = 0;
-    all("tbody tr").forEach((row) => {
+    // The table of all buckets searches its index, not only the rows that are drawn.
+    all("tbody:not(.indexed) tr").forEach((row) => {
       const isHit = !wanted || row.textContent.toLowerCase().includes(wanted);
       row.hidden = !isHit;
       if (wanted && isHit) {

@@ -26,6 +26,7 @@ from tests.support.tables.report_tables import EMOJI, FROM_MS, HOSTILE, TO_MS, w
 
 SENTENCE = re.compile(r"\d+ buckets were throttled, .*\.\n")
 DAY_MS = 86_400_000
+ENDINGS = ".html, .htm, .md, .csv, .csv.zip or .json"
 
 
 def iso(time_ms: int) -> str:
@@ -189,8 +190,7 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> 
         ),
         (
             ("--to", "page.pdf"),
-            "kquota: --to page.pdf: no format has this ending: "
-             "use .html, .htm, .md, .csv, .csv.zip or .json, or add --format\n",
+            f"kquota: --to page.pdf: no format has this ending: use {ENDINGS}, or add --format\n",
         ),
     ],
     ids=["tenants without folder", "tenants and tenant", "no folder", "not a folder", "contradiction", "ending"],
