@@ -93,6 +93,7 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
     data = {
         "slots": heat.slots,
         "slot_ms": heat.slot_ms,
+        "cell": length(heat.slot_ms),
         "labels": [bucket_of(bucket, report.head) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
         "percent": [
             [None if (number := finite(value)) is None else round(number, 2) for value in row]
