@@ -38,7 +38,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "report",
         help="a page about a day or any stretch: who was throttled, who is near a limit, who used what",
         description="Writes one self-contained HTML page (or Markdown, CSV, JSON) about a stretch of time: may it be "
-        "trusted, who was held back, who is near a limit, who used how much, what changed, what is unprotected, what "
+        "trusted, who was throttled, who is near a limit, who used how much, what changed, what is unprotected, what "
         "to do. It opens without a network.",
     )
     add_settings_options(command)

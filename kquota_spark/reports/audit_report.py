@@ -34,6 +34,8 @@ class Head:
     """A user, where the page is that tenant's own and tells nothing of others; None for the whole cluster."""
     is_first_look: bool = False
     """No quota is set at all: what follows is usage only, and where to begin."""
+    covered_percent: float = 100.0
+    """Of the period: from the first to the last second that the tables know."""
     is_covered: bool = True
     """The tables know 99 % of the stretch or more; else shares of time are of a part of it, and no share of the day."""
 

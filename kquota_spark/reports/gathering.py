@@ -84,6 +84,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         version=__version__,
         tenant=scope.tenant,
         is_first_look=not is_limited,
+        covered_percent=_covered_percent(scope),
         is_covered=_covered_percent(scope) >= _COVERED_PERCENT,
     )
     return AuditReport(

@@ -150,7 +150,7 @@ def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
         Column("highest rate", is_number=True),
         Column("limit at the end", is_number=True),
         Column("changes of the limit", is_number=True),
-        Column("sum of throttles", is_number=True),
+        Column("total delay", is_number=True),
     )
     rows = (_line_row(report, line) for line in lines)
     return Block(
