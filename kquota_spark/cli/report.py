@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from kquota_spark.reports.period import Period
 
 _SUFFIXES = {"html": "html", "md": "md", "csv": "csv.zip", "json": "json"}
+_FORMATS_OF_ENDINGS = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".csv": "csv",
+    ".csv.zip": "csv",
+    ".json": "json",
+}
 _TOP = 20
 
 
@@ -42,14 +50,18 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--tenant", metavar="USER", help="this user's own page, which tells nothing of others"
     )
     command.add_argument(
-        "--format", choices=tuple(_SUFFIXES), default="html",
-        help="html, md for a ticket, csv (a zip archive, one file a section), json (default html)",
+        "--format", choices=tuple(_SUFFIXES),
+        help="html, md for a ticket, csv (a zip archive, one file per section), json "
+        "(default: by the ending of --to, else html)",
     )  # fmt: skip
     command.add_argument(
         "--top", type=_least_one, default=_TOP, metavar="N", help=f"lists show the first N (default {_TOP})"
     )
     where = command.add_mutually_exclusive_group()
-    where.add_argument("--to", metavar="FILE", help="where to write; - is standard output")
+    where.add_argument(
+        "--to", metavar="FILE",
+        help="file to write, in the format of its ending (.html, .md, .csv, .csv.zip, .json); - is standard output",
+    )  # fmt: skip
     where.add_argument(
         "--folder", type=Path, metavar="DIR",
         help="for schedules: write a dated file into this folder, and the same as latest.html",
@@ -70,7 +82,8 @@ def run_report(options: argparse.Namespace) -> int:
         raise UserError("--tenants: needs --folder, the folder that the pages are written into")
     if options.tenants and options.tenant is not None:
         raise UserError("--tenants: all users' pages and --tenant, one user's: give one of them")
-    made = Made(settings_of(options), options.period, now_ms(), options.top, options.format)
+    form = report_format(options.to, options.format)
+    made = Made(settings_of(options), options.period, now_ms(), options.top, form)
     if options.folder is not None:
         return _write_folder(made, options)
     report = made.report(options.tenant)
@@ -79,6 +92,32 @@ def run_report(options: argparse.Namespace) -> int:
     path = Path(options.to or f"kquota-report-{made.stem(options.tenant)}.{made.suffix}")
     _write(made, report, path)
     return 0
+
+
+def report_format(to: str | None, asked: str | None) -> str:
+    """The format to write.
+
+    Args:
+        to: the file to write, `-` for standard output, None for a file named by kquota.
+        asked: the value of `--format`, None if it is not given. It decides for an ending that names no format.
+
+    Raises:
+        UserError: the ending and `--format` contradict each other, or neither names a format.
+    """
+    if to is None or to == "-":
+        return asked or "html"
+    name = Path(to).name.lower()
+    ending = next((ending for ending in _FORMATS_OF_ENDINGS if name.endswith(ending)), None)
+    if ending is None and asked is None:
+        *first, last = _FORMATS_OF_ENDINGS
+        known = f"{', '.join(first)} or {last}"
+        raise UserError(f"--to {to}: no format has this ending: use {known}, or add --format")
+    of_ending = asked if ending is None else _FORMATS_OF_ENDINGS[ending]
+    if asked not in (None, of_ending):
+        raise UserError(
+            f"--to {to} is {of_ending} and --format is {asked}: leave out --format, or change the ending"
+        )
+    return str(of_ending)
 
 
 @dataclass(frozen=True, slots=True)

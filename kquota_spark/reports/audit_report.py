@@ -34,6 +34,8 @@ class Head:
     """A user, where the page is that tenant's own and tells nothing of others; None for the whole cluster."""
     is_first_look: bool = False
     """No quota is set at all: what follows is usage only, and where to begin."""
+    covered_percent: float = 100.0
+    """Of the period: from the first to the last second that the tables know."""
     is_covered: bool = True
     """The tables know 99 % of the stretch or more; else shares of time are of a part of it, and no share of the day."""
 
@@ -124,6 +126,26 @@ class HeatMap:
     """Of all buckets: it was above 100 %."""
     near_unthrottled: int
     """Of those at 80 % and more: never throttled."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodBucket:
+    """One bucket with a limit, over the whole period and all brokers."""
+
+    bucket: BucketName
+    brokers: tuple[int, ...]
+    limit_per_s: float | None
+    """The last one in force, on one broker."""
+    peak_quota_used_percent: float | None
+    """The highest certain second, of the limit in force then; None if no second is certain."""
+    throttled_ms: int
+    """Total delay, by brokers where they logged it; from JMX 0."""
+    throttled_requests: int | None
+    """None from JMX."""
+    users: tuple[str, ...] = ()
+    """Users inside a bucket that names none."""
+    client_ids: tuple[str, ...] = ()
+    """Client ids inside a bucket that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,5 +277,7 @@ class AuditReport:
     recommendations: Sequence[Recommendation] = ()
     recommendations_left_out: int = 0
     capacity: Sequence[Capacity] = ()
+    buckets: Sequence[PeriodBucket] = ()
+    """Every bucket with a limit: nothing is cut."""
     notes: tuple[str, ...] = field(default=())
     """What else has to be known to read it, one sentence each."""

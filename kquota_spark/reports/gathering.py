@@ -17,6 +17,7 @@ from kquota_spark.reports.heat import heat_maps
 from kquota_spark.reports.hurt import hurt_buckets
 from kquota_spark.reports.lines import rate_lines
 from kquota_spark.reports.period import Period
+from kquota_spark.reports.period_buckets import period_buckets
 from kquota_spark.reports.recommendations import recommendations
 from kquota_spark.reports.report_scope import Scope, open_scope
 from kquota_spark.reports.skew import skews
@@ -83,6 +84,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         version=__version__,
         tenant=scope.tenant,
         is_first_look=not is_limited,
+        covered_percent=_covered_percent(scope),
         is_covered=_covered_percent(scope) >= _COVERED_PERCENT,
     )
     return AuditReport(
@@ -101,6 +103,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         recommendations=todo,
         recommendations_left_out=todo_left_out,
         capacity=capacities(scope),
+        buckets=period_buckets(scope),
         notes=tuple(_notes(scope, head, hurt)),
     )
 

@@ -24,6 +24,7 @@ _HURT = (
     "limit_per_s", "throttled_ms", "throttled_requests", "throttled_seconds", "time_in_throttle_percent",
     "worst_broker_id", "episodes", "peak_quota_used_percent",
 )  # fmt: skip
+_PERIOD = ("limit_per_s", "peak_quota_used_percent", "throttled_ms", "throttled_requests")
 _TALKER = (
     "user", "client_id", "quota_type", "amount", "share_percent", "requests", "mean_per_s", "peak_per_s",
     "observed_throttle_ms",
@@ -60,6 +61,13 @@ def csv_files(report: AuditReport) -> dict[str, str]:
         "held_back.csv": _csv(
             (*_BUCKET, *_HURT, "clients"),
             ((*_of(one.bucket), *_values(one, _HURT), ", ".join(one.clients)) for one in report.hurt),
+        ),
+        "buckets.csv": _csv(
+            (*_BUCKET, *_PERIOD, "brokers"),
+            (
+                (*_of(one.bucket), *_values(one, _PERIOD), " ".join(map(str, one.brokers)))
+                for one in report.buckets
+            ),
         ),
         "quota_used.csv": _csv((*_BUCKET, "slot", "slot_ms", "quota_used_percent"), _quota_used(report)),
         "rates.csv": _csv(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.formats.escape import cut, terminal_text
 from kquota_spark.reports.audit_report import AuditReport
+from kquota_spark.reports.sections.buckets import bucket_index
 from kquota_spark.reports.sections.page import page_of
 from kquota_spark.reports.sections.parts import Page
 
@@ -31,7 +32,7 @@ def html_page(report: AuditReport) -> str:
     from markupsafe import Markup
 
     page = page_of(report)
-    style, script = _part("report.css"), _part("report.js")
+    style, script = _part("report.css"), _part("report.js") + _part("tables.js")
     packed, of_plotly = _plotly() if _charts(page) else ("", "")
     return _template().render(
         page=page,
@@ -40,6 +41,7 @@ def html_page(report: AuditReport) -> str:
         script=Markup(script),  # noqa: S704 - a file of ours
         data=Markup(embedded_json(_charts(page))),  # noqa: S704 - escaped there
         plotly=Markup(packed),  # noqa: S704 - base64
+        buckets=Markup(_packed(embedded_json(_shown(bucket_index(report))))) if report.buckets else "",  # noqa: S704
     )
 
 
@@ -90,7 +92,12 @@ def _part(name: str) -> str:
 def _plotly() -> tuple[str, str]:
     """plotly.js of the installed package, gzipped in base64, and the hash of its text."""
     text = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode(), _hash(text)
+    return _packed(text), _hash(text)
+
+
+def _packed(text: str) -> str:
+    """Gzipped, in base64: letters, digits, `+`, `/` and `=`, none of which ends a block."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 @functools.cache

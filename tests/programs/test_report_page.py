@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,56 @@ def test_colours_of_the_heat_map_break_at_80_and_100(opened: Chromium) -> None:
     legend = opened.value("document.querySelector('#chart-heat-produce + .legend').textContent")
     assert "near: 80 to 100 %" in legend
     assert "over: 100 to 150 %" in legend
+
+
+CONTRAST = """(colour, other) => {
+  const light = (text) => { const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map((value) => {
+    const part = value / 255; return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const [a, b] = [light(colour), light(other)];
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); }"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_cells_and_edges_have_the_contrast_that_wcag_asks_of_graphics(
+    browser: Chromium, folder: Path, theme: str
+) -> None:
+    browser.open(folder / "full.html", WIDE, HEIGHT, theme=theme)
+    lowest = browser.value(f"""(() => {{
+      const contrast = {CONTRAST};
+      const page = getComputedStyle(document.body).backgroundColor;
+      const style = (selector) => getComputedStyle(document.querySelector(selector));
+      return {{
+        cells: Math.min(...[0, 1, 2, 3, 4].map((i) => contrast(style(`.legend .band-${{i}}`).backgroundColor, page))),
+        edges: Math.min(...["#search", "#theme", "#choice", ".tiles", ".legend i", "td"].map((selector) =>
+          contrast(style(selector).borderBottomColor, page))),
+      }};
+    }})()""")
+    # WCAG 2.2, 1.4.11: 3:1 for parts of graphics and edges of controls.
+    assert lowest["cells"] >= 3
+    assert lowest["edges"] >= 3
+
+
+def test_a_cell_of_the_heat_map_names_its_length_and_its_beginning(opened: Chromium) -> None:
+    hover = "document.getElementById('chart-heat-produce').data[0].customdata[3][24]"
+    # Row 3 has 99 % at noon; each of 48 cells is 30 minutes of the day.
+    said = "99 % of the quota<br>30 min from 2026-11-20 12:00:00"
+    assert (
+        opened.value(hover)
+        == f"mallory / &lt;/script&gt;&lt;script&gt;window.__pwned=2&lt;/script&gt;<br>{said}"
+    )
+
+
+def test_the_axis_of_top_talkers_ends_a_little_after_the_data(browser: Chromium, folder: Path) -> None:
+    full = full_report()
+    small = tuple(replace(one, share_percent=0.5) for one in full.talkers[0].talkers)
+    report = replace(full, talkers=(replace(full.talkers[0], talkers=small), full.talkers[1]))
+    (folder / "small.html").write_text(html_page(report), encoding="utf-8")
+    browser.open(folder / "small.html", WIDE, HEIGHT)
+    ends = "document.getElementById('chart-talkers-{}').layout.xaxis.range"
+    # 18 clients of 0.5 % come to 9 %, and a 16th more is 9.5625; halved shares come to nearly all.
+    assert browser.value(ends.format("produce")) == [0, 9.5625]
+    assert browser.value(ends.format("fetch")) == [0, 101]
 
 
 def test_names_are_texts_in_charts(opened: Chromium) -> None:

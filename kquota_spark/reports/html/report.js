@@ -80,7 +80,7 @@
     }],
     layout: layout(node, 48 + 26 * data.labels.length, {
       margin: { l: labelRoom(node), r: isNarrow(node) ? 64 : 136, t: 4, b: 36 },
-      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", range: [0, 101], nticks: isNarrow(node) ? 3 : 6 }),
+      yaxis: rowAxis(node, data.labels), xaxis: axis({ ticksuffix: " %", range: [0, Math.min(101, 1.0625 * Math.max(...data.percent, ...data.running))], nticks: isNarrow(node) ? 3 : 6 }),
       annotations: aside(node, data.texts),
     }),
   });
@@ -88,8 +88,9 @@
   const heat = (node, data) => {
     const names = ["band-0", "band-1", "band-2", "band-3", "band-4"].map(colour);
     const steps = names.flatMap((name, i) => [[i / 5, name], [(i + 1) / 5, name]]);
-    const hover = data.percent.map((row, i) => row.map((value) =>
-      `${brief(data.labels[i], 60)}<br>${value === null ? "no traffic or no limit" : `${value} % of the quota`}`));
+    const begins = data.slots.map((slot) => new Date(slot).toISOString().slice(0, 19).replace("T", " "));
+    const hover = data.percent.map((row, i) => row.map((value, j) =>
+      `${brief(data.labels[i], 60)}<br>${value === null ? "no traffic or no limit" : `${value} % of the quota`}<br>${data.cell} from ${begins[j]}`));
     const middle = data.slots.map((slot) => slot + data.slot_ms / 2);
     const cellWidth = (widthOf(node) - labelRoom(node)) / data.slots.length;
     return {
@@ -98,7 +99,7 @@
         colorscale: steps, showscale: false, hoverongaps: false, customdata: hover,
         text: data.percent.map((row) => row.map((value) => (value === null || value < 80 ? "" : String(Math.round(value))))),
         texttemplate: cellWidth >= 26 ? "%{text}" : "", textfont: { size: 10 },
-        hovertemplate: "%{customdata}<br>%{x|%Y-%m-%d %H:%M}<extra></extra>",
+        hovertemplate: "%{customdata}<extra></extra>",
       }],
       layout: layout(node, 44 + Math.max(20, Math.min(26, 400 / data.labels.length)) * data.labels.length, {
         margin: { l: labelRoom(node), r: 8, t: 4, b: 36 },
@@ -247,7 +248,8 @@
   const search = () => {
     const wanted = byId("search").value.trim().toLowerCase();
     let shown = 0;
-    all("tbody tr").forEach((row) => {
+    // The table of all buckets searches its index, not only the rows that are drawn.
+    all("tbody:not(.indexed) tr").forEach((row) => {
       const isHit = !wanted || row.textContent.toLowerCase().includes(wanted);
       row.hidden = !isHit;
       if (wanted && isHit) {

@@ -29,15 +29,18 @@ DEFINITIONS = (
         ),
     ),
     (
-        "time in throttle",
+        "time throttled",
         (
             "Seconds in which a throttle of the bucket began or still ran, on any broker, as share of the stretch that "
             "the tables cover. From JMX: the share of samples with a throttle."
         ),
     ),
     (
-        "sum of throttles",
-        "All delays together; clients with many connections can wait longer than the clock ran.",
+        "total delay",
+        (
+            "The sum of the throttle times of all requests, by brokers where their log has it, else by replay. A "
+            "client with many connections can wait longer than the clock ran."
+        ),
     ),
     ("episode", "Seconds over the limit without a longer pause between them."),
     (

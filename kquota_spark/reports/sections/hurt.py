@@ -1,4 +1,4 @@
-"""Who was held back, and for how long."""
+"""Who was throttled, and for how long."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MOST_BARS = 20
 _COLUMNS = (
     Column("bucket"),
     Column("type", is_short=True),
-    Column("time in throttle", is_number=True),
-    Column("throttles", is_number=True),
-    Column("sum of throttles", is_number=True),
+    Column("time throttled", is_number=True),
+    Column("throttled requests", is_number=True),
+    Column("total delay", is_number=True),
     Column("episodes", is_number=True),
     Column("peak of quota", is_number=True),
     Column("limit on a broker", is_number=True),
@@ -34,13 +34,13 @@ _COLUMNS = (
 
 
 def hurt_section(report: AuditReport) -> Section:
-    """Bars of time in throttle, longest first, and their table."""
+    """Bars of time throttled, longest first, and their table."""
     is_own = report.head.tenant is not None
     ordered = sorted(report.hurt, key=lambda one: -one.time_in_throttle_percent)
     return Section(
         anchor="hurt",
-        short="Held back",
-        title="How long were you held back?" if is_own else "Who was held back?",
+        short="Throttled",
+        title="How long were you throttled?" if is_own else "Who was throttled?",
         lead=_lead(report, ordered),
         tone=Tone.OVER if ordered else Tone.GOOD,
         reasons=tuple(map(sentence, report.notes)) if is_own else (),
@@ -77,18 +77,18 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
                     *(
                         []
                         if one.throttled_requests is None
-                        else [counted(one.throttled_requests, "throttle")]
+                        else [counted(one.throttled_requests, "throttled request")]
                     ),
-                    *([f"{person_ms(one.throttled_ms)} together"] if one.throttled_ms else []),
+                    *([f"total delay {person_ms(one.throttled_ms)}"] if one.throttled_ms else []),
                 ]
             )
             for one in shown
         ],
     }
-    label = f"Time in throttle as share of the stretch, {counted(len(shown), 'bucket')}, longest first"
+    label = f"Time throttled as share of the stretch, {counted(len(shown), 'bucket')}, longest first"
     rows = (_row(report, one) for one in ordered)
     return Block(
-        "Time in throttle",
+        "Time throttled",
         "Seconds in which a throttle began or still ran on any broker, as share of the stretch.",
         Chart("chart-hurt", "bars", label, data),
         table_of(

@@ -93,6 +93,7 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
     data = {
         "slots": heat.slots,
         "slot_ms": heat.slot_ms,
+        "cell": length(heat.slot_ms),
         "labels": [bucket_of(bucket, report.head) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
         "percent": [
             [None if (number := finite(value)) is None else round(number, 2) for value in row]
@@ -149,7 +150,7 @@ def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
         Column("highest rate", is_number=True),
         Column("limit at the end", is_number=True),
         Column("changes of the limit", is_number=True),
-        Column("sum of throttles", is_number=True),
+        Column("total delay", is_number=True),
     )
     rows = (_line_row(report, line) for line in lines)
     return Block(

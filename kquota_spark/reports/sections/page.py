@@ -5,6 +5,7 @@ from __future__ import annotations
 from kquota_spark.reports.audit_report import AuditReport
 from kquota_spark.reports.sections.advice import capacity_section, to_do_section, unprotected_section
 from kquota_spark.reports.sections.appendix import appendix_section
+from kquota_spark.reports.sections.buckets import buckets_section
 from kquota_spark.reports.sections.changes import changes_section
 from kquota_spark.reports.sections.headline import headline
 from kquota_spark.reports.sections.hurt import hurt_section
@@ -47,7 +48,13 @@ def _sections(report: AuditReport) -> tuple[Section, ...]:
             trust_section(report),
             appendix_section(report),
         )
-    first = (trust_section(report), hurt_section(report), limits_section(report), usage_section(report))
+    first = (
+        trust_section(report),
+        hurt_section(report),
+        limits_section(report),
+        *([buckets_section(report)] if report.buckets else []),
+        usage_section(report),
+    )
     if head.tenant is not None:
         # Findings and threads are the operator's: they tell of others.
         return (*first, changes_section(report), to_do_section(report), appendix_section(report))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.formats.person_units import person_ms
-from kquota_spark.reports.audit_report import Agreement, AuditReport, Confidence, Trust
+from kquota_spark.reports.audit_report import Agreement, AuditReport, Confidence, Head, Trust
 from kquota_spark.reports.confidence import MOST_LAG_MS
 from kquota_spark.reports.sections.parts import Block, Cell, Column, Section, Tile, Tone, table_of
 from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
@@ -19,18 +19,22 @@ _LEADS = {
 def trust_section(report: AuditReport) -> Section:
     """Tiles, what speaks against the page, and agreement by quota type."""
     found = report.confidence
-    # A tenant's notes are about being held back, and stand there.
+    # A tenant's notes are about being throttled, and stand there.
     notes = report.notes if report.head.tenant is None or report.head.is_first_look else ()
     return Section(
         anchor="trust",
         short="Trust",
         title="May I trust this page?",
-        lead=f"{_LEADS[found.trust]} {_lead(found)}",
+        lead=f"{_covered(report.head)} {_LEADS[found.trust]} {_lead(found)}",
         tone=_TONES[found.trust],
         tiles=(_agreement(found), *_delay(found), _lag(found), _unreadable(found), _certain(found)),
         reasons=tuple(map(sentence, (*found.reasons, *notes))),
         blocks=(_by_type(found.agreement),) if found.agreement else (),
     )
+
+
+def _covered(head: Head) -> str:
+    return f"{share_text(head.covered_percent)} of the period is covered."
 
 
 def _lead(found: Confidence) -> str:

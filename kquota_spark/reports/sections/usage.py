@@ -81,7 +81,7 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
         Column("requests", is_number=True),
         Column("mean", is_number=True),
         Column("peak", is_number=True),
-        Column("throttled by brokers", is_number=True),
+        Column("total delay by brokers", is_number=True),
     )
     rows = (
         (

@@ -169,7 +169,7 @@ def amount_cell(quota_type: str, amount: int) -> Cell:
 
 
 def throttles_cell(throttled_ms: int | None) -> Cell:
-    """A sum of throttles; `-` where there is none, or only JMX tells of the bucket, which knows no sum."""
+    """A total delay; `-` where there is none, or only JMX tells of the bucket, which knows no sum."""
     return Cell(person_ms(throttled_ms), exact=f"{throttled_ms:,} ms") if throttled_ms else Cell("-")
 
 

@@ -16,6 +16,7 @@ from kquota_spark.reports.audit_report import (
     HeatMap,
     HurtBucket,
     Line,
+    PeriodBucket,
     Recommendation,
     Skew,
     Talker,
@@ -224,3 +225,16 @@ def large_report() -> AuditReport:
             Change(START_MS, text, "producer_byte_rate", 1.0, 2.0, "edit", "") for text in many[:1_000]
         ),
     )
+
+
+def all_buckets_report() -> AuditReport:
+    """1,200 users with 7 client ids each, the even ones of produce and on broker 1, and one hostile bucket first."""
+    buckets = tuple(
+        PeriodBucket(
+            BucketName(("produce", "fetch")[number % 2], f"user-{number // 7:04}", f"client-{number % 7}"),
+            (number % 2 + 1,), 1_000_000.0 + number, None if number % 7 == 6 else number / 100, 8_400 - number, 1,
+        )
+        for number in range(8_400)
+    )  # fmt: skip
+    hostile = PeriodBucket(BucketName("produce", "mallory", HOSTILE[0]), (3,), 1.0, 250.0, 90_000, 7)
+    return replace(full_report(), buckets=(hostile, *buckets))

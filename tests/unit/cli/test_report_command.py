@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
+from kquota_spark.cli.report import report_format
 from kquota_spark.errors import UserError
 from kquota_spark.io.replaced_file import replace_file
 from kquota_spark.reports.page_names import safe_name, stretch_name
@@ -25,6 +26,7 @@ from tests.support.tables.report_tables import EMOJI, FROM_MS, HOSTILE, TO_MS, w
 
 SENTENCE = re.compile(r"\d+ buckets were throttled, .*\.\n")
 DAY_MS = 86_400_000
+ENDINGS = ".html, .htm, .md, .csv, .csv.zip or .json"
 
 
 def iso(time_ms: int) -> str:
@@ -70,6 +72,24 @@ def test_each_form_is_what_its_name_says(tables: Path, tmp_path: Path) -> None:
     envelope = json.loads(paths["json"].read_text(encoding="utf-8"))
     assert (envelope["command"], envelope["version"], len(envelope["rows"])) == ("kquota report", 1, 1)
     assert envelope["rows"][0]["head"]["from_ms"] == FROM_MS
+
+
+@pytest.mark.parametrize(
+    ("to", "asked", "form"),
+    [
+        ("x.html", None, "html"), ("x.HTM", None, "html"), ("x.md", None, "md"), ("x.csv", None, "csv"),
+        ("x.csv.zip", None, "csv"), ("a.md/x.json", None, "json"), ("x.json", "json", "json"), ("x.txt", "md", "md"),
+        ("-", None, "html"), ("-", "csv", "csv"), (None, None, "html"), (None, "json", "json"),
+    ],
+)  # fmt: skip
+def test_the_ending_of_the_file_names_the_format(to: str | None, asked: str | None, form: str) -> None:
+    assert report_format(to, asked) == form
+
+
+def test_a_file_that_ends_in_json_is_json_without_another_option(tables: Path, tmp_path: Path) -> None:
+    path = tmp_path / "page.json"
+    assert report(tables, "--to", str(path))[0] == 0
+    assert json.loads(path.read_text(encoding="utf-8"))["command"] == "kquota report"
 
 
 @pytest.mark.parametrize("form", ["md", "csv"])
@@ -160,12 +180,20 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> 
             "kquota: --tenants: all users' pages and --tenant, one user's: give one of them\n",
         ),
         (
-            ("--to", "/no/folder/page"),
-            "kquota: /no/folder/page: cannot be written: No such file or directory: give another file or folder\n",
+            ("--to", "/no/folder/page.html"),
+            "kquota: /no/folder/page.html: cannot be written: No such file or directory: give another file or folder\n",
         ),
         (("--folder", "/dev/null/x"), "kquota: /dev/null/x: cannot be made: Not a directory: give another folder\n"),
+        (
+            ("--to", "page.json", "--format", "html"),
+            "kquota: --to page.json is json and --format is html: leave out --format, or change the ending\n",
+        ),
+        (
+            ("--to", "page.pdf"),
+            f"kquota: --to page.pdf: no format has this ending: use {ENDINGS}, or add --format\n",
+        ),
     ],
-    ids=["tenants without folder", "tenants and tenant", "no folder", "not a folder"],
+    ids=["tenants without folder", "tenants and tenant", "no folder", "not a folder", "contradiction", "ending"],
 )  # fmt: skip
 def test_what_cannot_be_is_one_line_and_exit_code_1(
     tables: Path, arguments: tuple[str, ...], message: str

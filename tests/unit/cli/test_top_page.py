@@ -113,7 +113,7 @@ def test_the_harm_of_a_minute_in_three_words() -> None:
     quiet = near_second(1, delay_ms=0, delayed_requests=0, is_throttled=False, longest_ms=0)
     # 2 x 1.6 s; 2 x 2 of 3 x 5 requests; the seconds of ages 0 and 2.
     assert harm_text([near_second(0), quiet, near_second(2)], 59_000) == (
-        "last 60 s: total delay 3200 ms, throttled requests 4 of 15, time throttled 2 s"
+        "last 60 s: total delay 3.20 s, throttled requests 4 of 15, time throttled 2 s"
     )
     assert harm_text([near_second(0, source="jmx", requests=None)], 59_000).endswith(
         "no request was logged in 60 s"
@@ -135,6 +135,9 @@ def test_a_bucket_from_near_fits(columns: int) -> None:
     assert any(line.split()[:1] == ["alice"] for line in lines)
     violations = shown(view(near=Near(Look.VIOLATIONS, 59_000, episodes=[episode])), columns)
     assert max(map(width, violations)) <= columns
-    assert violations[4].split()[:2] == ["start", "lasted"] and "total delay" in violations[4]
-    assert violations[5].split()[:2] == ["00:00:10", "open"] and "11.2 s" in violations[5]
-    assert ("1,234" in violations[5]) == (columns >= 80)
+    # Long titles take two lines where there is no room for them.
+    [title] = [line for line in violations if line.split()[:2] == ["start", "lasted"]]
+    assert "delay" in title
+    [row] = [line for line in violations if line.split()[:2] == ["00:00:10", "open"]]
+    assert "11.2 s" in row
+    assert ("1,234" in row) == (columns >= 80)

@@ -13,6 +13,7 @@ from kquota_spark.reports.audit_report import Head, Trust
 from kquota_spark.reports.gathering import gather_report
 from kquota_spark.reports.period import Period
 from kquota_spark.reports.sections.headline import headline
+from kquota_spark.reports.sections.trust import trust_section
 from tests.support.reports.gathered_report import gathered, throttled
 from tests.support.tables.report_tables import FROM_MS, MADE_AT_MS, TO_MS, write_report_tables
 from tests.support.tables.table_rows import T0_MS, decision, rule, second, usage, write_table
@@ -50,6 +51,9 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
         "shares of time are of what is covered"
     )
     assert page.hurt[0].time_in_throttle_percent == 100 / 120
+    assert (
+        trust_section(page).lead == "25.0 % of the period is covered. With care: 1 thing speaks against it."
+    )
     assert ", user alice for 0.8 % of the time covered; " in headline(page)[0]
     # the newest decision ends at 05:42, the stretch at 05:46
     assert page.confidence.lag_ms == 4 * MINUTE_MS

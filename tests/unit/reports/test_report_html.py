@@ -98,7 +98,7 @@ def titles(report: AuditReport) -> list[str]:
 def test_sections_stand_in_the_order_of_the_questions() -> None:
     assert titles(full_report()) == [
         "May I trust this page?",
-        "Who was held back?",
+        "Who was throttled?",
         "Who is near the limit?",
         "Who used how much?",
         "What changed?",
@@ -116,7 +116,7 @@ def test_a_first_look_begins_with_usage_and_where_to_begin() -> None:
 def test_a_tenant_is_spoken_to_and_learns_nothing_of_findings_and_threads() -> None:
     assert titles(tenant_report()) == [
         "May I trust this page?",
-        "How long were you held back?",
+        "How long were you throttled?",
         "How near are you to your limits?",
         "How much did you use?",
         "What changed for you?",
