@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from kquota_spark.cli.page import Page
-from kquota_spark.cli.table_layout import GAP, SMALLEST_TEXT, fitted, line
+from kquota_spark.cli.table_layout import GAP, SMALLEST_TEXT, Layout, fitted, line
 from kquota_spark.cli.terminal_width import PIPE_COLUMNS, columns_of
 from kquota_spark.cli.wrapping import folded
 from kquota_spark.formats.escape import csv_text, encodable_json, json_text, terminal_text, width
@@ -212,6 +212,12 @@ def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
     return out.getvalue()
 
 
+def layout_of(report: Report, room: int, encoding: str = "utf-8") -> Layout:
+    """Titles and rows as they fit; there is a row at least."""
+    cells = [[_cell(column, row, encoding) for row in report.rows] for column in report.shown]
+    return fitted(report.shown, cells, room, is_cut=report.is_cut)
+
+
 def table_report(
     report: Report, columns: int | None = PIPE_COLUMNS, *, has_colour: bool = False, encoding: str = "utf-8"
 ) -> str:
@@ -226,8 +232,7 @@ def table_report(
     room = sys.maxsize if columns is None else columns
     if not report.rows:
         return "".join(f"{text}\n" for text in _wrapped(report.when_empty, room))
-    cells = [[_cell(column, row, encoding) for row in report.rows] for column in report.shown]
-    layout = fitted(report.shown, cells, room, is_cut=report.is_cut)
+    layout = layout_of(report, room, encoding)
     lines = list(layout.header())
     for row, of_row in zip(report.rows, layout.rows(), strict=True):
         colour = report.colour(row) if has_colour else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kquota_spark.cli.listing import bucket_text, rule_text, spans_days
 from kquota_spark.cli.page import Tone as PageTone
-from kquota_spark.cli.render import Report, Row, Shown, table_report
+from kquota_spark.cli.render import Report, Row, Shown, layout_of
 from kquota_spark.cli.sparkline import BARS
 from kquota_spark.cli.timeline_page import print_chart
 from kquota_spark.cli.top_detail import Look, Near
@@ -101,7 +101,7 @@ def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
         Shown("reqs", lambda row: or_dash(row["requests"], str), rank=2),
         Shown("total delay", lambda row: or_dash(row["throttled_ms"], person_ms)),
     )
-    return [line_of(text) for text in _table(near.clients, shown, columns)]
+    return _table(near.clients, shown, columns, [Tone.PLAIN] * len(near.clients))
 
 
 def _second_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
@@ -123,9 +123,8 @@ def _second_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
             rank=1,
         ),
     )
-    title, *texts = _table(near.seconds, shown, columns)
     tones = [tone_of(row["quota_used_percent"]) for row in near.seconds]
-    return [line_of(title, Tone.STRONG), *map(line_of, texts, tones)]
+    return _table(near.seconds, shown, columns, tones)
 
 
 def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Sequence[Line]:
@@ -141,18 +140,19 @@ def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Seq
         Shown("total delay", lambda row: or_dash(row["delay_ms"], person_ms)),
         Shown("throttled requests", lambda row: or_dash(row["delayed_requests"], lambda n: f"{n:,}"), rank=2),
     )
-    title, *texts = _table(episodes, shown, columns)
     tones = [Tone.OVER if row["end_time"] is None else Tone.PLAIN for row in episodes]
-    return [line_of(title, Tone.STRONG), *map(line_of, texts, tones)]
+    return _table(episodes, shown, columns, tones)
+
+
+def _table(rows: Sequence[Row], shown: tuple[Shown, ...], columns: int, tones: Sequence[Tone]) -> list[Line]:
+    """Title, in one line or more, and a line for each row, without what a printed table says below."""
+    layout = layout_of(Report("", (), rows, shown), columns)
+    titles = [line_of(text, Tone.STRONG) for text in layout.header()]
+    return titles + [line_of(text, tone) for (text,), tone in zip(layout.rows(), tones, strict=True)]
 
 
 def _lasted(row: Row) -> str:
     return "open" if row["end_time"] is None else person_ms(row["end_time"] - row["start_time"])
-
-
-def _table(rows: Sequence[Row], shown: tuple[Shown, ...], columns: int) -> list[str]:
-    """Title and rows, without what a printed table says below of columns left out."""
-    return table_report(Report("", (), rows, shown), columns).splitlines()[: len(rows) + 1]
 
 
 def _bar(row: Row) -> str:

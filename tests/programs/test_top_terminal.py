@@ -163,9 +163,7 @@ def test_a_bucket_from_near_has_its_chart_its_clients_and_its_seconds(start: Sta
     assert lines[2] == "alice / etl, produce, broker 1, rule u/alice/c/etl"
     # 60 throttles of 50 ms, each counted for its whole second.
     words = " ".join(lines[3:5])
-    assert words.startswith(
-        "last 60 s: total delay 3000 ms, throttled requests 60 of 60, time throttled 60 s"
-    )
+    assert words.startswith("last 60 s: total delay 3.00 s, throttled requests 60 of 60, time throttled 60 s")
     # The limit is the edge of a row; at 150 % there are bars above it.
     (limit,) = (y for y, line in enumerate(lines) if line.startswith("  1.0 MB/s│"))
     assert lines[limit][11] == "━" and lines[limit - 1][11] == "█"
@@ -187,10 +185,11 @@ def test_e_explains_v_lists_violations_and_escape_comes_back(start: Start, colum
     assert max(map(len, lines)) <= columns
     terminal.type("v")
     lines = terminal.until_shown("05:40:20")
-    title, episode = lines[4:6]
-    assert title.split()[:2] == ["start", "lasted"] and "total delay" in title
-    assert episode.split()[:2] == ["05:40:20", "open"] and "11.2 s" in episode
-    assert ("42" in episode.split()) == (columns >= 80)
+    # On a narrow terminal long titles take two lines.
+    [title] = [line for line in lines if line.split()[:2] == ["start", "lasted"]]
+    [episode] = [line for line in lines if line.split()[:2] == ["05:40:20", "open"]]
+    assert "delay" in title.split()
+    assert "11.2 s" in episode and "42" in episode.split()
     assert max(map(len, lines)) <= columns
     terminal.type("\x1b")
     terminal.until_shown("used▼")

@@ -139,5 +139,4 @@ def test_a_bucket_from_near_fits(columns: int) -> None:
     [title] = [line for line in violations if line.split()[:2] == ["start", "lasted"]]
     assert "delay" in title
     [row] = [line for line in violations if line.split()[:2] == ["00:00:10", "open"]]
-    assert "11.2 s" in row
-    assert ("1,234" in row) == (columns >= 80)
+    assert "11.2 s" in row and "1,234" in row
