@@ -160,6 +160,8 @@ class Line:
     """Highest of each slot."""
     limit_per_s: tuple[float | None, ...]
     throttled_ms: tuple[int, ...]
+    rules: tuple[str, ...] = ()
+    """Entities that set its limit in the stretch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,17 @@ class Skew:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """Throttles by brokers in two stretches of one length, before a change and after it; times in ms."""
+
+    length_ms: int
+    delay_before_ms: int
+    delay_after_ms: int
+    requests_before: int
+    requests_after: int
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One edit of a quota, or one step of enforcement."""
 
@@ -217,6 +230,8 @@ class Change:
     """`edit`, `enforcement applied`, `override applied`, `restored`, ..."""
     by: str
     """Policy or person with the reason, where known; else empty."""
+    effect: Effect | None = None
+    """None where no decision was made under it, as under a new quota that nobody has met."""
 
 
 @dataclass(frozen=True, slots=True)

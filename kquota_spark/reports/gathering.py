@@ -10,6 +10,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.tables import Tables, utc_text
 from kquota_spark.reports.audit_report import AuditReport, Head, HurtBucket
 from kquota_spark.reports.capacity import capacities
+from kquota_spark.reports.change_effects import with_effects
 from kquota_spark.reports.changes import changes
 from kquota_spark.reports.clients_beside_rules import clients_beside_rules
 from kquota_spark.reports.confidence import confidence
@@ -71,6 +72,7 @@ def gather_report(
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
     hurt, hurt_left_out = hurt_buckets(scope)
     found_changes, changes_left_out = changes(scope)
+    found_changes = with_effects(scope, found_changes)
     clients, ids = clients_beside_rules(scope)
     without_rule, unprotected_left_out = unprotected(scope, clients, ids)
     during = (scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000)

@@ -1,4 +1,4 @@
-"""Rate beside limit over time, of those who were held back and then of the hottest, each on its worst broker.
+"""Rate beside limit over time, of the throttled buckets and then of the hottest, each on its worst broker.
 
 The limit is that of the last second of each slot. Where a bucket was silent, it is what the last rule said at the end
 of the slot, from the history of the quotas: a bucket whose quota is cut is muted first, and silent.
@@ -75,4 +75,5 @@ def _line(scope: Scope, row: dict[str, Any], held: Mapping[str, Sequence[Mapping
         rate_per_s=tuple(told[slot]["rate"] if slot in told else None for slot in slots),
         limit_per_s=tuple(limits),
         throttled_ms=tuple(told[slot]["throttled_ms"] if slot in told else 0 for slot in slots),
+        rules=tuple(sorted({cell["rule"] for cell in row["told"] if cell["rule"] is not None})),
     )

@@ -77,9 +77,18 @@ def csv_files(report: AuditReport) -> dict[str, str]:
         "usage.csv": _csv(_TALKER, _usage(report)),
         "brokers.csv": _csv((*_BUCKET, *_SKEW, "broker_id", "used_per_s"), _brokers(report)),
         "changes.csv": _csv(
-            ("at", "entity", "key", "before", "after", "what", "by"),
+            ("at", "entity", "key", "before", "after", "what", "by", *_EFFECT),
             (
-                (iso_time(one.at_ms), one.entity, one.key, one.before, one.after, one.what, one.by)
+                (
+                    iso_time(one.at_ms),
+                    one.entity,
+                    one.key,
+                    one.before,
+                    one.after,
+                    one.what,
+                    one.by,
+                    *(_values(one.effect, _EFFECT) if one.effect else [None] * len(_EFFECT)),
+                )
                 for one in report.changes
             ),
         ),
@@ -89,6 +98,9 @@ def csv_files(report: AuditReport) -> dict[str, str]:
         ),
         "capacity.csv": _csv(_CAPACITY, (_values(one, _CAPACITY) for one in report.capacity)),
     }
+
+
+_EFFECT = ("length_ms", "delay_before_ms", "delay_after_ms", "requests_before", "requests_after")
 
 
 def _csv(columns: tuple[str, ...], rows: Rows) -> str:

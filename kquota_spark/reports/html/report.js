@@ -127,8 +127,14 @@
         name: "throttled", type: "scatter", mode: "markers", x: line.slots, y: throttled,
         marker: { symbol: "triangle-up", size: 8, color: colour("over-bar") }, customdata: line.throttled,
         hovertemplate: "throttled %{customdata}<extra></extra>",
+      }, {
+        name: "edit", type: "scatter", mode: "markers", x: line.edits.map((one) => one.at_ms), y: line.edits.map((one) => one.y),
+        marker: { symbol: "diamond", size: 10, color: colour("page"), line: { width: 2, color: colour("ink") } },
+        customdata: line.edits.map((one) => brief(one.text, 160)), hovertemplate: "%{customdata}<extra></extra>",
+        showlegend: line.edits.length > 0,
       }],
       layout: layout(node, 300, {
+        shapes: line.edits.map((one) => ({ type: "line", layer: "below", x0: one.at_ms, x1: one.at_ms, yref: "paper", y0: 0, y1: 1, line: { color: colour("faint"), width: 1, dash: "dot" } })),
         margin: isNarrow(node) ? { l: 64, r: 8, t: 28, b: 36 } : { l: labelRoom(node), r: 8, t: 8, b: 36 },
         showlegend: true, hovermode: "x unified",
         // In the gutter where other charts have their labels.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kquota_spark.formats.person_units import person_ms
 from kquota_spark.model.quota_types import QuotaType, parse_key
 from kquota_spark.reports.audit_report import AuditReport, Change
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
@@ -14,6 +15,8 @@ _COLUMNS = (
     Column("quota", is_short=True),
     Column("before", is_number=True),
     Column("after", is_number=True),
+    Column("total delay per minute before", is_number=True),
+    Column("after it", is_number=True),
     Column("what"),
     Column("by"),
 )
@@ -53,6 +56,11 @@ def direction(change: Change) -> str:
     return "raised" if change.after > change.before else "lowered" if change.after < change.before else "kept"
 
 
+def change_text(change: Change) -> str:
+    """When, what, from which value to which, and the total delay on both sides."""
+    return f"{moment(change.at_ms)}: {change.what}, {_step(change)}{_told(change)}"
+
+
 def _timeline(report: AuditReport) -> Block:
     ordered = sorted(report.changes, key=lambda change: change.at_ms)
     entities = list(dict.fromkeys(change.entity for change in ordered))[:_MOST_ROWS_OF_TIMELINE]
@@ -68,7 +76,7 @@ def _timeline(report: AuditReport) -> Block:
                 "at_ms": change.at_ms,
                 "direction": direction(change),
                 "is_edit": change.what == "edit",
-                "text": f"{moment(change.at_ms)}: {change.what}, {_step(change)}",
+                "text": change_text(change),
             }
             for change in drawn
         ],
@@ -82,6 +90,7 @@ def _timeline(report: AuditReport) -> Block:
             Cell(change.key),
             rate_cell(quota_type_of(change.key), change.before),
             rate_cell(quota_type_of(change.key), change.after),
+            *_effect(change),
             Cell(change.what),
             Cell(change.by or "not known"),
         )[: len(columns)]
@@ -109,3 +118,25 @@ def _extent(report: AuditReport) -> tuple[int, int]:
 def _step(change: Change) -> str:
     kind = quota_type_of(change.key)
     return f"{change.key} {rate_cell(kind, change.before).text} → {rate_cell(kind, change.after).text}"
+
+
+def _effect(change: Change) -> tuple[Cell, Cell]:
+    found = change.effect
+    if found is None:
+        return Cell("-"), Cell("-")
+    return (
+        _per_minute(found.delay_before_ms, found.requests_before, found.length_ms),
+        _per_minute(found.delay_after_ms, found.requests_after, found.length_ms),
+    )
+
+
+def _per_minute(delay_ms: int, requests: int, length_ms: int) -> Cell:
+    exact = f"{counted(requests, 'throttled request')} in {person_ms(length_ms)}, by brokers"
+    return Cell(person_ms(round(delay_ms * 60_000 / length_ms)), exact)
+
+
+def _told(change: Change) -> str:
+    if change.effect is None:
+        return ""
+    before, after = (cell.text for cell in _effect(change))
+    return f"; total delay per minute {before} before, {after} after"

@@ -9,6 +9,7 @@ from typing import Any
 from kquota_spark.formats.person_units import broker_text, person_ms, person_percent
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.reports.audit_report import AuditReport, HeatMap, Line
+from kquota_spark.reports.sections.changes import change_text, quota_type_of
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.sections.words import (
     bucket_of,
@@ -155,7 +156,7 @@ def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
     rows = (_line_row(report, line) for line in lines)
     return Block(
         "Rate beside limit",
-        "On one broker, because limits are each broker's own. The limit moves where it was changed.",
+        "On one broker, because limits are each broker's own. A diamond marks each edit of the limit.",
         Chart("chart-lines", "lines", "Rate of the chosen bucket over time beside its limit", data),
         table_of("Rates beside limits", columns, rows, len(report.lines), "buckets"),
     )
@@ -172,6 +173,11 @@ def _points(report: AuditReport, line: Line) -> dict[str, Any]:
         "rate": [finite(value) for value in line.rate_per_s],
         "limit": [finite(value) for value in line.limit_per_s],
         "throttled": [person_ms(value) if value else "" for value in line.throttled_ms],
+        "edits": [
+            {"at_ms": change.at_ms, "y": finite(change.after or change.before), "text": change_text(change)}
+            for change in report.changes
+            if change.entity in line.rules and quota_type_of(change.key) == kind
+        ],
         "used": [
             person_percent(100 * rate / limit) if rate is not None and limit else ""
             for rate, limit in zip(map(finite, line.rate_per_s), map(finite, line.limit_per_s), strict=True)

@@ -76,7 +76,7 @@ def test_a_name_stays_in_its_cell(text: str) -> None:
 def test_every_row_of_every_table_has_the_cells_of_its_head() -> None:
     tables = cells(PAGE)
     # Agreement, held back, heat, lines, two of talkers, spread, cluster limits, changes, findings, capacity.
-    assert [len(table[0]) for table in tables] == [5, 10, 6, 7, 8, 8, 5, 7, 7, 5, 6]
+    assert [len(table[0]) for table in tables] == [5, 10, 6, 7, 8, 8, 5, 7, 9, 5, 6]
     assert all(len(row) == len(table[0]) for table in tables for row in table)
 
 
@@ -123,8 +123,17 @@ def test_an_empty_report_has_sentences_and_no_table() -> None:
 def test_a_tenant_is_told_what_changed_and_what_to_ask_for_but_not_by_whom_or_how() -> None:
     page = markdown_page(tenant_report())
     assert cells(page)[-1] == [
-        ["time (UTC)", "entity", "quota", "before", "after", "what"],
-        ["2026-11-20 15:00:00", "user bob", "producer_byte_rate", "1.0 MB/s", "2.0 MB/s", "edit"],
+        [
+            "time (UTC)",
+            "entity",
+            "quota",
+            "before",
+            "after",
+            "total delay per minute before",
+            "after it",
+            "what",
+        ],
+        ["2026-11-20 15:00:00", "user bob", "producer_byte_rate", "1.0 MB/s", "2.0 MB/s", "-", "-", "edit"],
     ]
     assert "1 value to ask for where quotas are set, with the reasons." in page
     assert "kquota quotas" not in page
