@@ -16,7 +16,7 @@ from typing import Any
 
 from kquota_spark.formats.escape import csv_text
 from kquota_spark.formats.person_units import iso_time
-from kquota_spark.reports.audit_report import AuditReport, BucketName, Confidence
+from kquota_spark.reports.audit_report import AuditReport, BucketName, Change, Confidence
 
 _BUCKET = ("quota_type", "user", "client_id", "tags")
 _OLDEST = (1980, 1, 1, 0, 0, 0)
@@ -32,6 +32,8 @@ _TALKER = (
 _SKEW = ("limit_per_s", "max_to_mean", "cluster_limit_per_s", "with_one_more_broker_per_s")
 _CONFIDENCE = ("certain_percent", "lag_ms", "lines", "unreadable_lines", "late_requests", "gaps")
 _UNPROTECTED = ("kind", "severity", "subject", "sentence", "advice")
+_CHANGE = ("at", "entity", "key", "before", "after", "what", "by")
+_EFFECT = ("length_ms", "delay_before_ms", "delay_after_ms", "requests_before", "requests_after")
 _RECOMMENDATION = ("entity", "key", "present", "recommended", "reason", "command")
 _CAPACITY = ("broker_id", "io_threads", "network_threads", "percent", "used_percent")
 
@@ -76,22 +78,7 @@ def csv_files(report: AuditReport) -> dict[str, str]:
         ),
         "usage.csv": _csv(_TALKER, _usage(report)),
         "brokers.csv": _csv((*_BUCKET, *_SKEW, "broker_id", "used_per_s"), _brokers(report)),
-        "changes.csv": _csv(
-            ("at", "entity", "key", "before", "after", "what", "by", *_EFFECT),
-            (
-                (
-                    iso_time(one.at_ms),
-                    one.entity,
-                    one.key,
-                    one.before,
-                    one.after,
-                    one.what,
-                    one.by,
-                    *(_values(one.effect, _EFFECT) if one.effect else [None] * len(_EFFECT)),
-                )
-                for one in report.changes
-            ),
-        ),
+        "changes.csv": _csv((*_CHANGE, *_EFFECT), map(_change, report.changes)),
         "unprotected.csv": _csv(_UNPROTECTED, (_values(one, _UNPROTECTED) for one in report.unprotected)),
         "recommendations.csv": _csv(
             _RECOMMENDATION, (_values(one, _RECOMMENDATION) for one in report.recommendations)
@@ -100,7 +87,9 @@ def csv_files(report: AuditReport) -> dict[str, str]:
     }
 
 
-_EFFECT = ("length_ms", "delay_before_ms", "delay_after_ms", "requests_before", "requests_after")
+def _change(one: Change) -> tuple[Any, ...]:
+    effect = _values(one.effect, _EFFECT) if one.effect else (None,) * len(_EFFECT)
+    return (iso_time(one.at_ms), *_values(one, _CHANGE[1:]), *effect)
 
 
 def _csv(columns: tuple[str, ...], rows: Rows) -> str:

@@ -147,6 +147,41 @@
     };
   };
 
+  // One small picture for each bucket, all on the same axes: time, and percent of the bucket's own limit.
+  const multiples = (node, data) => {
+    const columns = isNarrow(node) ? 1 : 3;
+    const rows = Math.ceil(data.panels.length / columns);
+    const axes = {};
+    const annotations = [];
+    const shapes = [];
+    const traces = data.panels.flatMap((panel, i) => {
+      const name = i ? String(i + 1) : "";
+      const [row, column] = [Math.floor(i / columns), i % columns];
+      const [left, top] = [column / columns + (column ? 0.03 : 0), 1 - row / rows];
+      const isLast = i + columns >= data.panels.length;
+      axes[`xaxis${name}`] = axis({
+        type: "date", domain: [left, (column + 1) / columns], anchor: `y${name}`, showgrid: false, showticklabels: isLast,
+        range: [data.slots[0], data.slots.at(-1) + data.slot_ms], nticks: 3,
+      });
+      axes[`yaxis${name}`] = axis({
+        domain: [top - 0.76 / rows, top - 0.14 / rows], anchor: `x${name}`, range: [0, data.most], showticklabels: column === 0,
+        tickvals: [0, 100], ticksuffix: " %",
+      });
+      annotations.push({
+        text: brief(panel.label, Math.floor(widthOf(node) / columns / 8)), x: left, y: top - 0.12 / rows, xref: "paper", yref: "paper",
+        xanchor: "left", yanchor: "bottom", showarrow: false, font: { color: colour("ink"), size: 12 },
+      });
+      shapes.push({ type: "line", xref: `x${name} domain`, yref: `y${name}`, x0: 0, x1: 1, y0: 100, y1: 100, line: { color: colour("ink"), width: 1, dash: "dash" } });
+      panel.edits.forEach((at) => shapes.push({ type: "line", xref: `x${name}`, yref: `y${name} domain`, x0: at, x1: at, y0: 0, y1: 1, line: { color: colour("faint"), width: 1, dash: "dot" } }));
+      const place = { xaxis: `x${name}`, yaxis: `y${name}`, type: "scatter", x: data.slots };
+      return [
+        { ...place, mode: "lines", y: panel.percent, line: { color: colour("accent"), width: 1.2 }, hovertemplate: "%{y:.1f} % of the limit<extra></extra>" },
+        { ...place, mode: "markers", y: panel.percent.map((value, j) => (panel.throttled[j] ? value : null)), customdata: panel.throttled, marker: { symbol: "triangle-up", size: 5, color: colour("over-bar") }, hovertemplate: "throttled %{customdata}<extra></extra>" },
+      ];
+    });
+    return { traces, layout: layout(node, 30 + 130 * rows, { ...axes, annotations, shapes, margin: { l: 48, r: 8, t: 4, b: 28 } }) };
+  };
+
   const skew = (node, data) => {
     const points = data.points.flatMap((row, i) => row.map((point) => ({ ...point, row: i })));
     return {
@@ -182,7 +217,7 @@
     };
   };
 
-  const kinds = { bars, pareto, heat, lines, skew, timeline };
+  const kinds = { bars, pareto, heat, lines, multiples, skew, timeline };
   const draw = (anchor) => {
     const node = byId(anchor);
     const { kind, data } = charts[anchor];

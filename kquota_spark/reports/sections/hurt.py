@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from kquota_spark.formats.person_units import broker_text, person_ms
 from kquota_spark.reports.audit_report import AuditReport, HurtBucket
+from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.sections.words import (
     bucket_of,
     count_cell,
     counted,
+    finite,
     of_the_stretch,
     rate_cell,
     sentence,
@@ -19,6 +21,9 @@ from kquota_spark.reports.sections.words import (
 )
 
 _MOST_BARS = 20
+_MOST_PANELS = 9
+_MOST_PERCENT = 300.0
+"""What is higher goes out of its panel: one burst would flatten all others."""
 _COLUMNS = (
     Column("bucket"),
     Column("type", is_short=True),
@@ -44,7 +49,7 @@ def hurt_section(report: AuditReport) -> Section:
         lead=_lead(report, ordered),
         tone=Tone.OVER if ordered else Tone.GOOD,
         reasons=tuple(map(sentence, report.notes)) if is_own else (),
-        blocks=(_bars(report, ordered),) if ordered else (),
+        blocks=(_bars(report, ordered), *_worst(report)) if ordered else (),
     )
 
 
@@ -96,6 +101,59 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
         ),
         is_table_open=True,
     )
+
+
+def _worst(report: AuditReport) -> tuple[Block, ...]:
+    """The buckets with the most total delay side by side; nothing for one alone, which has the chart of its rate."""
+    lines = sorted(
+        (one for one in report.lines if sum(one.throttled_ms)), key=lambda one: -sum(one.throttled_ms)
+    )
+    lines = lines[:_MOST_PANELS]
+    if len(lines) < 2:
+        return ()
+    percent = [
+        [_percent(*pair) for pair in zip(one.rate_per_s, one.limit_per_s, strict=True)] for one in lines
+    ]
+    panels = [
+        {
+            "label": f"{bucket_of(one.bucket, report.head)}, {type_word(one.bucket.quota_type)}",
+            "percent": of_line,
+            "throttled": [person_ms(value) if value else "" for value in one.throttled_ms],
+            "edits": [
+                change.at_ms
+                for change in report.changes
+                if change.entity in one.rules and quota_type_of(change.key) == one.bucket.quota_type
+            ],
+        }
+        for one, of_line in zip(lines, percent, strict=True)
+    ]
+    peaks = [[value for value in of_line if value is not None] for of_line in percent]
+    most = min(_MOST_PERCENT, 1.1 * max((max(values) for values in peaks if values), default=100.0))
+    data = {"slots": lines[0].slots, "slot_ms": lines[0].slot_ms, "most": max(most, 110.0), "panels": panels}
+    label = f"Rate as percent of the limit over time, {counted(len(lines), 'bucket')}, most total delay first"
+    columns = (*_COLUMNS[:2], Column("total delay", is_number=True), Column("peak of limit", is_number=True))
+    rows = (
+        (
+            Cell(bucket_of(one.bucket, report.head)),
+            Cell(type_word(one.bucket.quota_type)),
+            throttles_cell(sum(one.throttled_ms)),
+            used_cell(max(values, default=None)),
+        )
+        for one, values in zip(lines, peaks, strict=True)
+    )
+    return (
+        Block(
+            "The worst side by side",
+            "Percent of the own limit on the worst broker, on the same axes. Dotted lines are edits of the limit.",
+            Chart("chart-worst", "multiples", label, data),
+            table_of("The worst buckets", columns, rows, len(lines), "buckets"),
+        ),
+    )
+
+
+def _percent(rate: float | None, limit: float | None) -> float | None:
+    known = finite(rate), finite(limit)
+    return None if known[0] is None or not known[1] else round(100.0 * known[0] / known[1], 2)
 
 
 def _labels(report: AuditReport, shown: list[HurtBucket]) -> list[str]:
