@@ -152,7 +152,7 @@ class KafkaLease:
             partition=0,
             on_delivery=lambda _, message: delivered.append(message),
         )
-        self._producer.flush(_TIMEOUT_S)
+        flush(self._producer)
         self._producer.commit_transaction(_TIMEOUT_S)
         if not delivered:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
@@ -178,6 +178,23 @@ class KafkaLease:
         self._ended.set()
         self._producer, self._fencing, self._since_ms = None, None, None
         self._confirmed_until_s = 0.0
+
+
+def flush(producer: Any) -> None:
+    """Wait for what was produced.
+
+    Raises:
+        KafkaException: a fatal error. The client sets it as an exception and then calls `on_delivery`, for which Python
+            raises a SystemError in its place.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        producer.flush(_TIMEOUT_S)
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from error
+        raise
 
 
 def _is_fenced(error: Exception) -> bool:

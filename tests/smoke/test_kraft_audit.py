@@ -137,5 +137,7 @@ def judged_load(cluster: Cluster, tmp_path: Path) -> dict[str, Any]:
     other = summary_of(replay_files([(1, log)], RuleGovernor(history.book), RateConfig()))["by_type"][
         "produce"
     ]
-    assert other["false_positive"] + other["false_negative"] > 0.05 * tally["throttled_by_broker"]
+    # Most of them are uncertain, because the broker's throttles tell another window.
+    wrong = ("false_positive", "false_negative", "window_off_false_positive", "window_off_false_negative")
+    assert sum(other[name] for name in wrong) > 0.05 * tally["throttled_by_broker"]
     return tally

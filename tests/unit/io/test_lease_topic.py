@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Producer
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kquota_spark.config.settings import Enforcement, Kafka, Quotas, Settings
+from kquota_spark.io.kafka_lease import flush
 from kquota_spark.io.lease_topic import LeaseTopic
 
 
@@ -26,3 +28,22 @@ def test_the_newest_record_is_read_again_and_again_and_nothing_is_fetched_in_bet
         found.append((newest and (newest.offset, newest.holder), topic._consumer.assignment()))
     topic.close()
     assert found == [((0, "a"), []), ((1, "b"), [])]
+
+
+class _Fenced:
+    """A client whose fatal error comes while it calls `on_delivery`, as seen on a real broker."""
+
+    def __init__(self, cause: Exception | None) -> None:
+        self._cause = cause
+
+    def flush(self, _: float) -> None:
+        raise SystemError("returned a result with an exception set") from self._cause
+
+
+def test_a_fatal_error_within_a_callback_is_the_clients_own() -> None:
+    fenced = KafkaException(KafkaError(KafkaError._FENCED))
+    with pytest.raises(KafkaException) as caught:
+        flush(_Fenced(fenced))
+    assert caught.value is fenced
+    with pytest.raises(SystemError):
+        flush(_Fenced(None))
