@@ -42,7 +42,7 @@ def close_all_windows(settings: Settings) -> None:
     if checkpoint.last_batch is None:
         return
     lateness_ms = settings.stream.allowed_lateness
-    newest_ms = checkpoint.watermark_ms(checkpoint.last_batch) + lateness_ms
+    newest_ms = checkpoint.watermark_after_ms(checkpoint.last_batch) + lateness_ms
     if newest_ms > max(_written_ms(settings), lateness_ms):
         _write(settings, newest_ms + lateness_ms + _BEYOND_MS)
 

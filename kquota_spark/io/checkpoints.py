@@ -67,9 +67,17 @@ class Checkpoint:
         """When a micro-batch was planned, epoch ms; raises as `source_offset`."""
         return int(self._noted(batch, 1).get("batchTimestampMs", 0))
 
-    def watermark_ms(self, batch: int) -> int:
-        """The watermark of a micro-batch, epoch ms; raises as `source_offset`."""
-        return int(self._noted(batch, 1).get("batchWatermarkMs", 0))
+    def watermark_after_ms(self, batch: int) -> int:
+        """The watermark that a finished micro-batch left for the next one, epoch ms; raises as `source_offset`.
+
+        The batch's own watermark does not count what it read itself: a job that is killed right after it has planned no
+        other.
+        """
+        done = self.read(f"commits/{batch}").splitlines()
+        if len(done) < 2:
+            raise ValueError("it is cut off")
+        left_ms = int(json.loads(done[1]).get("nextBatchWatermarkMs", 0))
+        return max(left_ms, int(self._noted(batch, 1).get("batchWatermarkMs", 0)))
 
     def _noted(self, batch: int, line: int) -> dict[str, Any]:
         lines = self.read(f"offsets/{batch}").splitlines()

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.delta_tables import create_tables
@@ -48,6 +49,28 @@ def _write(settings: Settings, query: str = "log", offset: dict[str, Any] = READ
     for state in states:
         (state / "1.changelog").write_bytes(b"x")
     return root
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_the_last_seconds_are_closed_after_the_newest_line_whatever_was_planned(
+    settings: Settings, is_planned: bool
+) -> None:
+    """A job that is killed after its last lines has planned no batch that would have noted their watermark."""
+    root = _write(settings, batches=3)
+    lateness_ms = settings.stream.allowed_lateness
+    # Each batch moved the watermark by 10 s; the newest line is at 30 s and the lateness.
+    for batch, (own_ms, next_ms) in enumerate([(0, 10_000), (10_000, 20_000), (20_000, 30_000)]):
+        own, left = json.dumps({"batchWatermarkMs": own_ms}), json.dumps({"nextBatchWatermarkMs": next_ms})
+        (root / "offsets" / str(batch)).write_text(f"v1\n{own}\n{json.dumps(READ)}\n{{}}", encoding="utf-8")
+        (root / "commits" / str(batch)).write_text(f"v1\n{left}", encoding="utf-8")
+    if is_planned:
+        own, left = json.dumps({"batchWatermarkMs": 30_000}), json.dumps({"nextBatchWatermarkMs": 30_000})
+        (root / "offsets" / "3").write_text(f"v1\n{own}\n{json.dumps(READ)}\n{{}}", encoding="utf-8")
+        (root / "commits" / "3").write_text(f"v1\n{left}", encoding="utf-8")
+    close_all_windows(settings)
+    [heartbeat] = (Path(settings.checkpoints) / "log.closing").glob("*.json")
+    # Later than that line by the lateness, and 2 s more.
+    assert int(heartbeat.stem) == 30_000 + 2 * lateness_ms + 2_000
 
 
 def test_a_whole_checkpoint_of_each_query_is_taken(settings: Settings) -> None:
