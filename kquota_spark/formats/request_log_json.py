@@ -258,8 +258,9 @@ def _is_from_follower(request: FetchRequest, version: int) -> bool:
 
 
 def _no_client_id(header: Header) -> str:
-    """The empty one, where the header has no field for it."""
-    if (header.request_api_key, header.request_api_version) != _CONTROLLED_SHUTDOWN_V0:
+    """The empty one: it is empty, null, or the header has no field for it."""
+    api = header.request_api_key, header.request_api_version
+    if header.client_id is UNSET and api != _CONTROLLED_SHUTDOWN_V0:
         raise Unreadable("JSON: Object missing required field `clientId` - at `$.requestHeader`")
     return ""
 
@@ -283,7 +284,7 @@ def _request(
     if amount is not None and amount > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
     header, software = line.request_header, line.client_information
-    client_id = header.client_id if header.client_id is not UNSET else _no_client_id(header)
+    client_id = header.client_id or _no_client_id(header)
     kind, colon, name = line.principal.partition(":")
     if not colon:
         raise Unreadable("a principal that is not `type:name`")

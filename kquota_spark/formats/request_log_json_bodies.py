@@ -26,7 +26,8 @@ class Header(msgspec.Struct, rename="camel", gc=False):
     request_api_key: Int32
     request_api_version: Int32
     correlation_id: Int32
-    client_id: str | UnsetType = UNSET
+    client_id: str | UnsetType | None = UNSET
+    """Null in the log of brokers before KAFKA-13385."""
     request_api_key_name: str = ""
 
 

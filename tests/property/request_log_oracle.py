@@ -58,7 +58,8 @@ def json_facts(line: bytes) -> dict[str, Any]:
         raise Broken("no JSON") from error
     header = _get(body, "requestHeader", dict)
     key, version = _get(header, "requestApiKey", int), _get(header, "requestApiVersion", int)
-    client_id = "" if (key, version) == (7, 0) and "clientId" not in header else _get(header, "clientId", str)
+    is_without = (key, version) == (7, 0) and "clientId" not in header
+    client_id = "" if is_without else _get(header, "clientId", str, type(None)) or ""
     kind, colon, user = _get(body, "principal", str).partition(":")
     if not colon:
         raise Broken("a principal without a type")

@@ -218,6 +218,12 @@ def test_client_ids(logged: str, client_id: str, more_bytes: int) -> None:
     assert found == PRODUCE._replace(client_id=client_id, charged_bytes=16_433 + more_bytes)
 
 
+def test_a_null_client_id_is_the_empty_one_and_charges_the_user() -> None:
+    # Brokers before KAFKA-13385 (2.8 and 3.0) write null. In the header it has the size of an empty one: two bytes.
+    found = parsed(PRODUCE_V9, ('"clientId":"checkout-svc"', '"clientId":null'))
+    assert found == PRODUCE._replace(client_id="", charged_bytes=16_433 - 12)
+
+
 def test_no_client_id_in_the_header_of_version_0() -> None:
     # Only ControlledShutdown v0 has such a header.
     shutdown = ('"requestApiKey":3,"requestApiVersion":12', '"requestApiKey":7,"requestApiVersion":0')

@@ -72,7 +72,7 @@ def test_lines_that_are_refused(line: bytes, expected: str) -> None:
         ("16384", "2147483648", f"JSON: Expected `int` <= 2147483647 - at `{SIZE_AT}`"),
         ("16384", "9" * 30, f"JSON: Expected `int` <= 2147483647 - at `{SIZE_AT}`"),
         ("16384", "2147483647", "a size is beyond 2^31"),  # itself not, but with the rest of the request
-        ('d":"checkout-svc"', 'd":null', "JSON: Expected `str`, got `null` - at `$.requestHeader.clientId`"),
+        ('d":"checkout-svc"', 'd":5', "JSON: Expected `str | null`, got `int` - at `$.requestHeader.clientId`"),
         ('"principal":"User:checkout",', "", f"{MISSING} `principal`"),
         ('"acks":-1', '"acks":"all"', "JSON: Expected `int`, got `str` - at `$.request.acks`"),
         ('],"throttleTimeMs":0', '],"throttleTimeMs":-1', "JSON: Expected `int` >= 0 - at `$.response.throttleTimeMs`"),
