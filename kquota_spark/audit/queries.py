@@ -18,7 +18,7 @@ from kquota_spark.formats.jmx_sample import addresses
 from kquota_spark.io.checkpoints import JMX, LOG
 from kquota_spark.io.known import LimitsLoader
 from kquota_spark.io.lineage import stored_lineage
-from kquota_spark.io.parsing import ingest_settings
+from kquota_spark.io.parsing import clock_skew_ms, ingest_settings
 from kquota_spark.io.spark import jmx_messages, request_log
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.pipeline.govern import GOVERNED
@@ -123,7 +123,9 @@ def from_jmx(source: DataFrame, settings: Settings, teller: Teller) -> DataFrame
     """
     jmx = settings.collect.jmx
     brokers = {form: int(broker) for broker, text in jmx.brokers.items() for form in addresses(text)}
-    parse = JmxSettings(settings.cluster_id, brokers, jmx.types, settings.stream.raw_text_limit_bytes)
+    parse = JmxSettings(
+        settings.cluster_id, brokers, jmx.types, settings.stream.raw_text_limit_bytes, clock_skew_ms(settings)
+    )
     stages = JmxStages(settings, parse, teller)
     samples = to_jmx_messages(source).mapInArrow(stages.sampled, JMX_SAMPLES.ddl)
     decisions = to_jmx_decisions(samples, LimitsLoader(settings), mutation_config(settings))

@@ -168,7 +168,6 @@ class Stream:
 
     trigger: Duration = Duration(5_000)
     allowed_lateness: Duration = Duration(7_000)
-    allowed_clock_skew: Duration = Duration(60_000)
     episode_gap: Duration = Duration(10_000)
     shuffle_partitions: int = 2
     raw_text_limit_bytes: int = 4_096

@@ -139,7 +139,7 @@ def _run(chosen: Chosen) -> None:
     _say(f"starting {'a KRaft node of' if chosen.is_kraft else 'ZooKeeper and'} Kafka {chosen.kafka}")
     brokers = BrokerSettings(users=USERS, jolokia=source == "jmx", kraft=chosen.is_kraft)
     with embedded_cluster(DIRECTORY / "cluster", settings=brokers, jars=jars) as cluster:
-        create_topics(cluster, TOPICS)
+        create_topics(cluster, TOPICS, config={"message.timestamp.type": "LogAppendTime"})
         set_quotas(cluster)
         config = _write_config(cluster, source)
         settings = load_settings(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kquota_spark.embedded.cluster import Cluster
@@ -13,8 +14,20 @@ _POLL_S = 0.05
 _WITHIN_S = 60.0
 
 
-def create_topics(cluster: Cluster, partitions: Mapping[str, int], *, replicas: int = 1) -> None:
+def create_topics(
+    cluster: Cluster,
+    partitions: Mapping[str, int],
+    *,
+    replicas: int = 1,
+    config: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Create topics with so many partitions each and wait until they have leaders; existing ones stay.
+
+    Args:
+        cluster: where.
+        partitions: of each topic, by its name.
+        replicas: of each partition.
+        config: settings of the topics.
 
     Raises:
         UserError: the broker refused, or leaders did not come in time.
@@ -24,7 +37,7 @@ def create_topics(cluster: Cluster, partitions: Mapping[str, int], *, replicas: 
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({**cluster.client_settings(), "client.id": "kquota-admin", "log_level": 0})
-    topics = [NewTopic(name, count, replicas) for name, count in partitions.items()]
+    topics = [NewTopic(name, count, replicas, config=dict(config)) for name, count in partitions.items()]
     for name, answer in admin.create_topics(topics, operation_timeout=_WITHIN_S).items():
         try:
             answer.result(2 * _WITHIN_S)

@@ -42,7 +42,7 @@ _OF_A_QUERY: tuple[tuple[str, _Kind, str], ...] = (
     (
         "out_of_time_lines_total",
         "counter",
-        "Lines dated further ahead of their Kafka timestamp than allowed.",
+        "Lines dated further ahead of their message or its reading than allowed.",
     ),
     ("late_requests_total", "counter", "Requests that came after their bucket had been judged further."),
     (

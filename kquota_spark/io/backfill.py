@@ -128,6 +128,7 @@ def _batches(
                 "partition": pa.array([broker_id] * count, pa.int32()),
                 "offset": pa.array(range(found.lines, found.lines + count), pa.int64()),
                 "timestamp_ms": pa.array([written_ms] * count, pa.int64()),
+                "written_by_ms": pa.array([written_ms] * count, pa.int64()),
                 "value": pa.array(chunk, pa.binary()),
                 "broker": pa.array([str(broker_id).encode()] * count, pa.binary()),
             }

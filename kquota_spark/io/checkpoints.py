@@ -67,6 +67,10 @@ class Checkpoint:
         """When a micro-batch was planned, epoch ms; raises as `source_offset`."""
         return int(self._noted(batch, 1).get("batchTimestampMs", 0))
 
+    def watermark_ms(self, batch: int) -> int:
+        """The watermark of a planned micro-batch, epoch ms: seconds before it are closed; raises as `source_offset`."""
+        return int(self._noted(batch, 1).get("batchWatermarkMs", 0))
+
     def watermark_after_ms(self, batch: int) -> int:
         """The watermark that a finished micro-batch left for the next one, epoch ms; raises as `source_offset`.
 
@@ -77,7 +81,7 @@ class Checkpoint:
         if len(done) < 2:
             raise ValueError("it is cut off")
         left_ms = int(json.loads(done[1]).get("nextBatchWatermarkMs", 0))
-        return max(left_ms, int(self._noted(batch, 1).get("batchWatermarkMs", 0)))
+        return max(left_ms, self.watermark_ms(batch))
 
     def _noted(self, batch: int, line: int) -> dict[str, Any]:
         lines = self.read(f"offsets/{batch}").splitlines()

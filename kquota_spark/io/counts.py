@@ -141,7 +141,9 @@ def _copies_and_future(row: dict[str, Any], copies: int) -> list[Check]:
         advice = "verdicts there are uncertain (log_gaps): let rotation keep files until they are shipped"
         checks.append(warn("gaps", evidence, advice))
     if row["out_of_time"]:
-        evidence = f"{row['cluster_id']}: {row['out_of_time']:,} lines are ahead of their Kafka timestamp"
+        evidence = (
+            f"{row['cluster_id']}: {row['out_of_time']:,} lines are ahead of their message or its reading"
+        )
         advice = "they are kept and not judged: check broker.log_time_zone and the clocks of the brokers"
         checks.append(warn("future lines", evidence, advice))
     return checks

@@ -24,7 +24,8 @@ _LEAST_RETENTION_MS = 3_600_000
 _LAG_FACTOR = 4
 _CALLBACK = "client.quota.callback.class"
 _QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", _CALLBACK)
-_TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy")
+_STAMP = "message.timestamp.type"
+_TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy", _STAMP)
 
 
 Place = tuple[str, int]
@@ -66,7 +67,8 @@ def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, 
             if missing is not None:
                 return [*checks, fail("log topic", *missing)]
             topics = settings.kafka.log_topics(existing)
-            checks += [_retention(admin, topic, consumed, now_ms) for topic in topics]
+            for topic in topics:
+                checks += _log_topic(topic, described(admin, "TOPIC", topic, _TOPIC_KEYS), consumed, now_ms)
         connection = connection_options(settings.kafka.options)
         return checks + arrival_checks(settings, topics, connection, brokers, consumed)
     except (KafkaError, OSError, ValueError, AssertionError) as error:
@@ -157,12 +159,33 @@ def _jmx_topic(settings: Settings, existing: Collection[str]) -> Check:
     return fail("JMX topic", *missing) if missing else ok("JMX topic", f"{settings.kafka.jmx_topic} is there")
 
 
-def _retention(admin: Any, topic: str, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> Check:
+def _log_topic(
+    topic: str, found: Mapping[str, str | None], consumed: Mapping[Place, Consumed] | None, now_ms: int
+) -> list[Check]:
+    if found.get("retention.ms") is None:
+        evidence = f"{topic} is there, its settings cannot be read"
+        return [warn("log topic", evidence, "allow DescribeConfigs on it")]
+    return [_retention(topic, found, consumed, now_ms), stamp_check(topic, found.get(_STAMP))]
+
+
+def stamp_check(topic: str, stamp: str | None) -> Check:
+    """Whose clock stamps the messages of a log topic: that of Kafka, or those of the hosts that write them."""
+    what, evidence = "log topic clock", f"{topic}: {_STAMP} is {stamp}"
+    if stamp == "LogAppendTime":
+        return ok(what, evidence)
+    advice = (
+        "a host whose clock is wrong stamps lines and messages alike: kafka-configs.sh --alter --topic "
+        f"{topic} --add-config {_STAMP}=LogAppendTime"
+    )
+    return fail(what, evidence, advice)
+
+
+def _retention(
+    topic: str, found: Mapping[str, str | None], consumed: Mapping[Place, Consumed] | None, now_ms: int
+) -> Check:
     what = "log topic"
-    found = described(admin, "TOPIC", topic, _TOPIC_KEYS)
-    retention, size, policy = (found.get(key) for key in _TOPIC_KEYS)
-    if retention is None:
-        return warn(what, f"{topic} is there, its settings cannot be read", "allow DescribeConfigs on it")
+    retention, size, policy = (found[key] for key in ("retention.ms", "retention.bytes", "cleanup.policy"))
+    assert retention is not None
     evidence = f"{topic} keeps lines for {_hours(int(retention))}"
     if policy != "delete":
         return fail(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -14,17 +15,16 @@ from kquota_spark.config.governor import make_governor, static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
-from kquota_spark.io.pinned import pinned_versions
-from kquota_spark.io.quota_sources import stretch_of
+from kquota_spark.io.known_rules import COLUMNS, KnownRules
+from kquota_spark.io.pinned import Pinned, pinned
 from kquota_spark.io.stored_rules import leader_changes
 from kquota_spark.io.table_rows import rows_in_ms
 from kquota_spark.model.callback_governor import CallbackGovernor
 from kquota_spark.model.govern import Governor, RuleGovernor
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.points import CONTROLLER_ID
-from kquota_spark.model.quota_types import IP_QUOTA_KEY
 from kquota_spark.model.rules import RuleBook
-from kquota_spark.pipeline.known import BrokerWindows, Gap, IpLimit, Known, Limits, ToldWindows
+from kquota_spark.pipeline.known import BrokerWindows, Gap, Known, Limits, ToldWindows
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
@@ -48,30 +48,27 @@ class _Watched:
     rows: list[Row] = field(default_factory=list)
     edition: int = 0
     """Grows when `rows` change."""
-    known_through_ms: int | None = None
-    """Of `quota_rules`: all edits up to this time are known."""
 
-    def look(self, version: int | None) -> bool:
-        """Take over what is new; whether there is such a table.
+    def look(self, at: Pinned | None) -> None:
+        """Take over what is new; without such a table `table` is None.
 
         Args:
-            version: as of when; None for now.
+            at: as of when; None for now.
 
         Raises:
             UserError: it cannot be read.
         """
+        version = None if at is None else at.versions.get(self.name)
         if self.table is not None and version is not None and version == self.asked:
-            return True
+            return
         try:
             self.table, self.asked = self._at(version), version
         except TableNotFoundError:
             self.table = None
-            return False
         except (DeltaError, OSError) as error:
             self.table = None
             where = f"{self.settings.tables.rstrip('/')}/{self.name}"
             raise UserError(f"{where}: cannot be read: {str(error).partition(chr(10))[0]}") from error
-        return True
 
     def _at(self, version: int | None) -> DeltaTable:
         if version is not None:
@@ -89,19 +86,44 @@ class _Watched:
         paths = frozenset(table.get_add_actions(flatten=True).column("path").to_pylist())
         others = frozenset(path for path in paths if not path.startswith(_KNOWN_THROUGH))
         if others != self.paths or not self.edition:
-            rows = [row for row in self._read(table, []) if row.get("level") != 0]
-            if rows != self.rows or not self.edition:
-                self.rows, self.edition = rows, self.edition + 1
+            if self._differs(table) or not self.edition:
+                self.edition += 1
             self.paths = others
-        if self.name == QUOTA_RULES.name:
-            known_ms = (row["known_through"] for row in self._read(table, [("level", "=", 0)]))
-            self.known_through_ms = max(
-                (time_ms for time_ms in known_ms if time_ms is not None), default=None
-            )
 
-    def _read(self, table: DeltaTable, filters: list[tuple[str, str, Any]]) -> list[Row]:
+    def _differs(self, table: DeltaTable) -> bool:
+        """Take over all rows; whether they differ from those of before."""
+        before, self.rows = self.rows, rows_in_ms(self._read(table, []))
+        return self.rows != before
+
+    def _read(
+        self, table: DeltaTable, filters: list[tuple[str, str, Any]], columns: list[str] | None = None
+    ) -> pa.Table:
         mine = [("cluster_id", "=", self.settings.cluster_id), *filters]
-        return rows_in_ms(table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table)))
+        return table.to_pyarrow_table(columns=columns, filters=mine, filesystem=arrow_files(table))
+
+
+@dataclass
+class _WatchedRules(_Watched):
+    """The same of `quota_rules`: 100,000 rules are too many to be read row by row at every edit."""
+
+    known: KnownRules = field(default_factory=KnownRules)
+    open_from_ms: int = 0
+
+    def look(self, at: Pinned | None) -> None:
+        before_ms, self.open_from_ms = self.open_from_ms, at.open_from_ms if at else 0
+        if self.open_from_ms < before_ms:  # rules that were left out are wanted again
+            self.asked, self.paths = None, frozenset()
+        super().look(at)
+
+    def _take(self, table: DeltaTable) -> None:
+        super()._take(table)
+        self.known.take_known_through(self._read(table, [("level", "=", 0)], list(COLUMNS)))
+
+    def _differs(self, table: DeltaTable) -> bool:
+        return self.known.take_rules(self._read(table, [], list(COLUMNS)), self.open_from_ms)
+
+
+WatchedT = TypeVar("WatchedT", bound=_Watched)
 
 
 class _Loader:
@@ -113,15 +135,22 @@ class _Loader:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def _watched(self, name: str) -> _Watched:
+    def _rules(self) -> _WatchedRules:
+        rules = self._looked(_WatchedRules, QUOTA_RULES.name)
+        if rules.table is None:
+            raise UserError(
+                f"{self._settings.tables}: no table {rules.name}: run kquota watch or the audit first"
+            )
+        return rules
+
+    def _looked(self, kind: type[WatchedT], name: str) -> WatchedT:
+        """A table, with what is new in it."""
         if _Loader._opened is None or _Loader._opened[0] != self._settings:
             _Loader._opened = self._settings, {}
             _Loader._made.clear()
-        watched = _Loader._opened[1].setdefault(name, _Watched(self._settings, name))
-        versions = pinned_versions()
-        if not watched.look(None if versions is None else versions.get(name)) and name == QUOTA_RULES.name:
-            raise UserError(f"{self._settings.tables}: no table {name}: run kquota watch or the audit first")
-        return watched
+        watched: Any = _Loader._opened[1].setdefault(name, kind(self._settings, name))
+        watched.look(pinned())
+        return cast(WatchedT, watched)
 
     def _kept(self, what: str, made_from: Iterable[_Watched], make: Callable[[], Any]) -> Any:
         """What was made of these tables; made again when one of them has changed."""
@@ -141,28 +170,25 @@ class KnownLoader(_Loader):
         Raises:
             UserError: a table cannot be read, or there is no such callback.
         """
-        rules = self._watched(QUOTA_RULES.name)
-        of_governor = [rules]
+        rules, leaders = self._rules(), list[_Watched]()
         if self._settings.quotas.callback:
-            of_governor.append(self._watched(PARTITION_LEADERS.name))
-        configs, gaps = self._watched(BROKER_CONFIGS.name), self._watched(LOG_GAPS.name)
+            leaders.append(self._looked(_Watched, PARTITION_LEADERS.name))
+        configs, gaps = (self._looked(_Watched, table.name) for table in (BROKER_CONFIGS, LOG_GAPS))
         return Known(
-            self._kept("governor", of_governor, lambda: self._governor(*of_governor)),
-            rules.known_through_ms,
+            self._kept("governor", [rules, *leaders], lambda: self._governor(rules, *leaders)),
+            rules.known.known_through_ms,
             self._kept("windows", [configs], lambda: self._windows(configs.rows)),
             self._kept("gaps", [gaps], lambda: gaps_by_broker(gaps.rows)),
             bool(self._settings.quotas.callback),
             frozenset(row["broker_id"] for row in gaps.rows if row["reason"] in (MID_STREAM, BROKER_START)),
         )
 
-    def _governor(self, rules: _Watched, leaders: _Watched | None = None) -> Governor:
+    def _governor(self, rules: _WatchedRules, leaders: _Watched | None = None) -> Governor:
         before = _Loader._made.get("governor")
         if before is not None and isinstance(before[1], CallbackGovernor):
             before[1].close()
-        book = RuleBook(stretch_of(row) for row in rules.rows if row["level"])
-        return make_governor(
-            self._settings, book, LeaderBook(leader_changes(leaders.rows if leaders else ()))
-        )
+        changes = LeaderBook(leader_changes(leaders.rows if leaders else ()))
+        return make_governor(self._settings, rules.known.book, changes)
 
     def _windows(self, rows: Iterable[Row]) -> BrokerWindows:
         told: dict[int, list[ToldWindows]] = {}
@@ -183,20 +209,14 @@ class LimitsLoader(_Loader):
         Raises:
             UserError: `quota_rules` cannot be read.
         """
-        rules = self._watched(QUOTA_RULES.name)
-        governor, ips = self._kept("limits", [rules], lambda: self._made_of(rules.rows))
-        return Limits(governor, ips, rules.known_through_ms)
+        rules = self._rules()
+        governor = self._kept("limits", [rules], lambda: self._governor(rules.known.book))
+        return Limits(governor, rules.known.ips, rules.known.known_through_ms)
 
-    def _made_of(self, rows: Iterable[Row]) -> tuple[RuleGovernor, dict[str, list[IpLimit]]]:
+    def _governor(self, book: RuleBook) -> RuleGovernor:
         # With a callback the limits are its own, and nobody can ask it for a bucket. It has no say in those of ips.
         has_callback = bool(self._settings.quotas.callback)
-        book = RuleBook(stretch_of(row) for row in rows if row["level"] and not has_callback)
-        ips: dict[str, list[IpLimit]] = {}
-        for row in rows:
-            if row["level"] is None and row[IP_QUOTA_KEY] is not None:
-                held = (row["valid_from"], row["valid_to"])
-                ips.setdefault(row["entity"], []).append(IpLimit(*held, row[IP_QUOTA_KEY], row["version"]))
-        return RuleGovernor(book, static_defaults(self._settings)), ips
+        return RuleGovernor(RuleBook() if has_callback else book, static_defaults(self._settings))
 
 
 def gaps_by_broker(rows: Iterable[Row]) -> dict[int, list[Gap]]:

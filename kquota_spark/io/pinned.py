@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io.checkpoints import Checkpoint
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
@@ -31,6 +32,14 @@ _TABLES = (QUOTA_RULES.name, PARTITION_LEADERS.name, BROKER_CONFIGS.name, LOG_GA
 
 Versions = dict[str, int]
 """By table; a table that is not there is left out."""
+
+
+class Pinned(NamedTuple):
+    """What the tasks of a micro-batch judge by."""
+
+    versions: Versions
+    open_from_ms: int
+    """Every second before is closed: rules that ended before are not needed."""
 
 
 class _Noted(NamedTuple):
@@ -49,6 +58,7 @@ class Pins:
     def __init__(self, settings: Settings, query: str) -> None:
         self._settings = settings
         self._path = f"{settings.checkpoints.rstrip('/')}/{query}.pinned.json"
+        self._checkpoint = Checkpoint.of(settings, query)
         self._opened: dict[str, DeltaTable] = {}
         self._is_first = True
 
@@ -61,7 +71,8 @@ class Pins:
         if noted is None or noted.batch != batch:
             noted = _Noted(batch, dict(self._newest(_TABLES)))
             self._note(noted)
-        context.setLocalProperty(_PROPERTY, json.dumps(noted.versions))
+        pinned = Pinned(noted.versions, self._checkpoint.watermark_ms(batch.number))
+        context.setLocalProperty(_PROPERTY, json.dumps(pinned))
 
     def _newest(self, names: Iterable[str]) -> Iterable[tuple[str, int]]:
         for name in names:
@@ -85,10 +96,10 @@ class Pins:
         files.move(f"{place}.new", place)
 
 
-def pinned_versions() -> Versions | None:
-    """On a worker: the versions of its micro-batch; None outside of one."""
+def pinned() -> Pinned | None:
+    """On a worker: what its micro-batch judges by; None outside of one."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     text = None if context is None else context.getLocalProperty(_PROPERTY)
-    return None if text is None else json.loads(text)
+    return None if text is None else Pinned(*json.loads(text))

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -30,6 +31,10 @@ Source = Literal["zookeeper", "admin", "file"]
 
 _TIDY_INTERVAL_S = 600
 _COMMIT_ATTEMPTS = 10
+_MOST_NAMED = 1_000
+"""Entities that a commit names; if more have changed, it replaces the rules of all."""
+_MOST_FILES = 50
+"""Of `quota_changes`: it gets one with each second in which somebody edits quotas."""
 _PROPERTIES: Mapping[str, Mapping[str, str]] = {
     # The watcher commits once a second, and every commit lists the whole log: 20 ms with a short log, 85 ms
     # with 3,000 entries, over a second with those of a day. Nobody reads old versions: the rules have their
@@ -82,6 +87,8 @@ class RulesTables:
         self._of_source = [("cluster_id", "=", cluster_id), ("source", "in", sources)]
         self.changes, self.problems = self._read_changes()
         self.known_through_ms = self._read_known_through()
+        self._edited: set[AnyEntity] | None = None
+        """Entities whose rules have not been written yet; None before the first time: all of them."""
 
     def append(
         self, changes: Sequence[QuotaChange], problems: Sequence[NodeProblem], observed_at_ms: int
@@ -89,16 +96,30 @@ class RulesTables:
         """Add edits and problems to `quota_changes`; `write_rules` must follow."""
         if not changes and not problems:
             return
-        rows = [self._change_row(change, observed_at_ms) for change in changes]
-        rows += [self._problem_row(problem, observed_at_ms) for problem in problems]
+        rows = chain(
+            (self._change_row(change, observed_at_ms) for change in changes),
+            (self._problem_row(problem, observed_at_ms) for problem in problems),
+        )
         self._changes_table = self._commit(self._changes_table, QUOTA_CHANGES, rows, predicate=None)
         self.changes.extend(changes)
+        if self._edited is not None:
+            self._edited.update(change.entity for change in changes)
         self.problems.update({problem.node: (problem.version, problem.problem) for problem in problems})
 
     def write_rules(self, known_through_ms: int | None) -> None:
-        """Write all stretches and the source's own row in one commit; None leaves known_through as it was."""
-        rules = stretches(self.changes, apply_lag_ms=self.apply_lag_ms)
-        self._write_rules(rules, known_through_ms)
+        """Write what has changed and the source's own row in one commit; None leaves known_through as it was.
+
+        The first time it writes all stretches. Later it writes those of edited entities.
+        """
+        edited, predicate = self._edited, self._mine
+        changes: Iterable[QuotaChange] = self.changes
+        if edited is not None and len(edited) <= _MOST_NAMED:
+            changes = [change for change in self.changes if change.entity in edited]
+            names = ", ".join(_quoted(str(entity)) for entity in edited)
+            predicate += f" AND (level = 0 OR entity IN ({names}))" if edited else " AND level = 0"
+        rules = stretches(changes, apply_lag_ms=self.apply_lag_ms)
+        self._write_rules(rules, known_through_ms, predicate)
+        self._edited = set()
 
     def write_known_through(self, known_through_ms: int) -> None:
         """Write the source's own row only: nothing has changed up to this time."""
@@ -117,7 +138,7 @@ class RulesTables:
         """
         recorded = set(self.changes)
         self.append([change for change in changes if change not in recorded], (), observed_at_ms)
-        self._write_rules(stretches(changes, apply_lag_ms=self.apply_lag_ms), END_MS)
+        self._write_rules(stretches(changes, apply_lag_ms=self.apply_lag_ms), END_MS, self._mine)
 
     def tidy(self) -> None:
         """Remove files and log entries of old commits; a replaced file stays for ten minutes."""
@@ -126,22 +147,27 @@ class RulesTables:
             # Without hours, the table's deletedFileRetentionDuration counts; vacuum takes whole hours only.
             self._rules_table.vacuum(dry_run=False, enforce_retention_duration=False)
             self._rules_table.cleanup_metadata()
+            self._changes_table.update_incremental()
+            if len(self._changes_table.file_uris()) > _MOST_FILES:
+                self._changes_table.optimize.compact()
         except (DeltaError, OSError) as error:
             # Old files do no harm, and the next round takes them too.
             _log.warning("%s: old files were not removed: %s", QUOTA_RULES.name, error)
 
-    def _write_rules(self, rules: Iterable[RuleStretch], known_through_ms: int | None) -> None:
+    def _write_rules(
+        self, rules: Iterable[RuleStretch], known_through_ms: int | None, predicate: str
+    ) -> None:
         if known_through_ms is not None:
             self._advance(known_through_ms)
-        rows = [self._source_row(), *(self._rule_row(rule) for rule in rules)]
-        self._rules_table = self._commit(self._rules_table, QUOTA_RULES, rows, predicate=self._mine)
+        rows = chain([self._source_row()], map(self._rule_row, rules))
+        self._rules_table = self._commit(self._rules_table, QUOTA_RULES, rows, predicate=predicate)
 
     def _advance(self, known_through_ms: int) -> None:
         # A clock that steps back must not take back what is known.
         self.known_through_ms = max(known_through_ms, self.known_through_ms or 0)
 
     def _commit(
-        self, table: DeltaTable, declared: Table, rows: list[dict[str, Any]], *, predicate: str | None
+        self, table: DeltaTable, declared: Table, rows: Iterable[dict[str, Any]], *, predicate: str | None
     ) -> DeltaTable:
         """Append, or replace the rows of `predicate`; again if another cluster's watcher was faster."""
         data = arrow_rows(declared, rows)

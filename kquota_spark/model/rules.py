@@ -7,7 +7,7 @@ brokers act on it is later by the apply lag, which `stretches` adds.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kquota_spark.model.entities import AnyEntity, Entity
@@ -117,6 +117,19 @@ class RuleBook:
     def of(self, entity: Entity) -> tuple[RuleStretch, ...]:
         """All stretches of an entity, oldest first."""
         return tuple(self._stretches.get(entity, ()))
+
+    def replaced(self, rules: Mapping[Entity, Sequence[RuleStretch]]) -> RuleBook:
+        """Another book: these entities have these stretches, none if there is none; the others keep theirs."""
+        book = RuleBook()
+        book._stretches, book._starts = self._stretches.copy(), self._starts.copy()
+        for entity, found in rules.items():
+            if found:
+                ordered = sorted(found, key=lambda rule: rule.valid_from_ms)
+                book._stretches[entity] = ordered
+                book._starts[entity] = [rule.valid_from_ms for rule in ordered]
+            elif book._stretches.pop(entity, None):
+                del book._starts[entity]
+        return book
 
     def __iter__(self) -> Iterator[Entity]:
         return iter(self._stretches)

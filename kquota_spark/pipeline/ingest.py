@@ -37,6 +37,18 @@ class IngestSettings:
     """Of single brokers, where it is not `log_time_zone`."""
 
 
+_LOG_APPEND_TIME = 1
+MESSAGE_TIME = f"least(greatest(unix_millis(timestamp), {BEGINNING_MS}), {END_MS})"
+"""A message's own time, as far as it is one that a table can hold: any producer may set it."""
+_BY_READING = f"unix_millis(current_timestamp()) + if(timestampType = {_LOG_APPEND_TIME}, 60000, 0)"
+WRITTEN_BY = f"least({MESSAGE_TIME}, {_BY_READING})"
+"""When a message was written at the latest: at its own time, and at that of its micro-batch.
+
+Spark keeps the time of a micro-batch with its offsets, so an attempt again sees the same. A time that Kafka has set
+itself (`LogAppendTime`) is believed a minute beyond the clock of this machine.
+"""
+
+
 class _Beat(msgspec.Struct):
     time_ms: Annotated[int, msgspec.Meta(ge=BEGINNING_MS, le=END_MS)]
     is_end: bool = False
@@ -80,7 +92,8 @@ def to_messages(source: DataFrame, settings: IngestSettings) -> DataFrame:
         "topic",
         "partition",
         "offset",
-        "unix_millis(timestamp) AS timestamp_ms",
+        f"{MESSAGE_TIME} AS timestamp_ms",
+        f"{WRITTEN_BY} AS written_by_ms",
         "value",
         f"coalesce({', '.join([*named, 'cast(NULL AS binary)'])}) AS broker",
     )
@@ -98,7 +111,7 @@ def parsed(messages: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
         gc.enable()
 
 
-_MESSAGE_COLUMNS = ("value", "broker", "topic", "timestamp_ms")
+_MESSAGE_COLUMNS = ("value", "broker", "topic", "written_by_ms")
 _NO_FIELDS: Fields = {}
 _NO_REQUEST = Request._make([None] * len(Request._fields))
 _SCHEMA = REQUESTS.arrow_schema()
@@ -118,10 +131,15 @@ def _rows(messages: pa.RecordBatch, lines: list[Line], cluster_id: str) -> pa.Re
         "lines": pa.nulls(len(lines)),
         "first_offset": pa.nulls(len(lines)),
     }
-    time_ms = pc.coalesce(columns["record_time_ms"], columns["kafka_timestamp_ms"])
-    columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())
+    columns["event_date"] = event_date(columns["record_time_ms"], messages.column("written_by_ms"))
     arrays = [columns[field.name].cast(field.type) for field in _SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def event_date(time_ms: Any, written_by_ms: Any) -> Any:
+    """The partition of rows: the day of their time, but no day after the one on which they were written."""
+    known_ms = pc.min_element_wise(time_ms, written_by_ms)
+    return known_ms.cast(pa.timestamp("ms")).cast(pa.date32())
 
 
 def request_batch(broker_id: int, requests: Sequence[Request]) -> pa.RecordBatch:
@@ -161,23 +179,23 @@ class MessageReader:
             broker_id: RequestLogParser(zone) for broker_id, zone in settings.log_time_zones.items()
         }
 
-    def read(self, value: bytes | None, broker: bytes | None, topic: str, timestamp_ms: int) -> Line:
+    def read(self, value: bytes | None, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
         """What one message says.
 
         Args:
             value: of the message.
             broker: its header or key, as far as the settings ask for them.
             topic: where it was.
-            timestamp_ms: its time; no line of it was written later.
+            written_by_ms: no line of it was written later, see `WRITTEN_BY`.
         """
         value = value or b""
         line, fields = value, _NO_FIELDS
         # A line of the log begins with its time in brackets, and a message mostly is one.
         if value[:1] != b"[" or not self._takes_lines:
             if value.startswith(HEARTBEAT):
-                return self._heartbeat(value, broker, topic, timestamp_ms)
+                return self._heartbeat(value, broker, topic, written_by_ms)
             if value.startswith(GAP):
-                return self._gap(value, broker, topic, timestamp_ms)
+                return self._gap(value, broker, topic, written_by_ms)
             try:
                 line, fields = self._messages.opened(value)
             except Unreadable as reason:
@@ -186,18 +204,19 @@ class MessageReader:
         if broker_id is None:
             return self._unreadable(line, None, self._messages.no_broker)
         parser = self._parsers.get(broker_id, self._parser) if self._parsers else self._parser
-        seen_ms = timestamp_ms
+        seen_ms = written_by_ms
         if fields and parser.is_shown_twice(line):
-            seen_ms = min(timestamp_ms, self._messages.read_ms(fields) or timestamp_ms)
+            seen_ms = min(written_by_ms, self._messages.read_ms(fields) or written_by_ms)
         try:
             request = parser.parse(line, seen_ms)
         except Unreadable as reason:
             return self._unreadable(line, broker_id, str(reason))
-        # Compared with the message's own time, never with now(): a re-run gives the same answer.
-        is_out_of_time = request.record_time_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
+        # Shippers stamp messages with the clock of the broker's host. One that is ahead would draw the watermark of all
+        # brokers along, so the time of reading is a bound too.
+        is_out_of_time = request.record_time_ms > written_by_ms + self.settings.allowed_clock_skew_ms
         return Line("request", broker_id, is_out_of_time, None, None, request)
 
-    def _heartbeat(self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int) -> Line:
+    def _heartbeat(self, value: bytes, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
         """A shipper's word that all lines before a time have been sent; the last one closes every window."""
         broker_id = self._messages.broker_id(broker, _NO_FIELDS, topic)
         if broker_id is None:
@@ -206,11 +225,11 @@ class MessageReader:
             beat = msgspec.json.decode(value, type=_Heartbeat).kquota_heartbeat
         except msgspec.DecodeError:
             return self._unreadable(value, broker_id, "heartbeat that is not as kquota ship writes it")
-        is_out_of_time = beat.time_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
+        is_out_of_time = beat.time_ms > written_by_ms + self.settings.allowed_clock_skew_ms
         closing_ms = self.settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
         return _times("heartbeat", broker_id, is_out_of_time, beat.time_ms, beat.time_ms + closing_ms)
 
-    def _gap(self, value: bytes, broker: bytes | None, topic: str, timestamp_ms: int) -> Line:
+    def _gap(self, value: bytes, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
         """A shipper's word that lines between two times are lost."""
         broker_id = self._messages.broker_id(broker, _NO_FIELDS, topic)
         if broker_id is None:
@@ -219,7 +238,7 @@ class MessageReader:
             lost = msgspec.json.decode(value, type=_Gap).kquota_gap
         except msgspec.DecodeError:
             return self._unreadable(value, broker_id, "gap that is not as kquota ship writes it")
-        is_out_of_time = lost.to_ms > timestamp_ms + self.settings.allowed_clock_skew_ms
+        is_out_of_time = lost.to_ms > written_by_ms + self.settings.allowed_clock_skew_ms
         return _times("gap", broker_id, is_out_of_time, lost.from_ms, lost.to_ms)
 
     def _unreadable(self, line: bytes, broker_id: int | None, reason: str) -> Line:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kquota_spark.formats.jmx_messages import read_jmx_message
 from kquota_spark.formats.jmx_sample import JmxSample, Origin
 from kquota_spark.formats.stored_text import storable_text
+from kquota_spark.pipeline.ingest import MESSAGE_TIME, WRITTEN_BY, event_date
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 
 if TYPE_CHECKING:
@@ -38,12 +38,14 @@ class JmxSettings:
         brokers: broker ids by the addresses of their agents, in every form of `formats.jmx_sample.addresses`.
         types: MBean types by metric name.
         raw_text_limit_bytes: how much of an unreadable message is kept.
+        allowed_clock_skew_ms: a sample that is further ahead of its message, or of its reading, is refused.
     """
 
     cluster_id: str
     brokers: Mapping[str, int]
     types: Mapping[str, str]
     raw_text_limit_bytes: int
+    allowed_clock_skew_ms: int
 
 
 def to_jmx_messages(source: DataFrame) -> DataFrame:
@@ -56,7 +58,8 @@ def to_jmx_messages(source: DataFrame) -> DataFrame:
         "topic",
         "partition",
         "offset",
-        "unix_millis(timestamp) AS timestamp_ms",
+        f"{MESSAGE_TIME} AS timestamp_ms",
+        f"{WRITTEN_BY} AS written_by_ms",
         "value",
         "coalesce(get(headers.value, array_position(headers.key, 'broker_id') - 1), key) AS broker",
     )
@@ -66,9 +69,9 @@ def sampled_batch(batch: pa.RecordBatch, settings: JmxSettings) -> pa.RecordBatc
     """Read one batch of messages: their samples, and a row with the reason for what cannot be read."""
     rows: list[tuple[Any, ...]] = []
     places: list[int] = []
-    values, brokers = batch.column("value").to_pylist(), batch.column("broker").to_pylist()
-    for place, (value, broker) in enumerate(zip(values, brokers, strict=True)):
-        found = _rows(value or b"", broker, settings)
+    given = [batch.column(name).to_pylist() for name in ("value", "broker", "written_by_ms")]
+    for place, (value, broker, written_by_ms) in enumerate(zip(*given, strict=True)):
+        found = _rows(value or b"", broker, written_by_ms + settings.allowed_clock_skew_ms, settings)
         rows += found
         places += [place] * len(found)
     schema = JMX_SAMPLES.arrow_schema()
@@ -80,19 +83,23 @@ def sampled_batch(batch: pa.RecordBatch, settings: JmxSettings) -> pa.RecordBatc
     for name, source in _MESSAGE_COLUMNS.items():
         columns[name] = batch.column(source).take(of_message)
     columns["cluster_id"] = pa.repeat(settings.cluster_id, len(rows))
-    time_ms = pc.coalesce(columns["sample_time_ms"], columns["kafka_timestamp_ms"])
-    columns["event_date"] = time_ms.cast(pa.timestamp("ms")).cast(pa.date32())
+    written_by_ms = batch.column("written_by_ms").take(of_message)
+    columns["event_date"] = event_date(columns["sample_time_ms"], written_by_ms)
     return pa.RecordBatch.from_arrays(
         [columns[field.name].cast(field.type) for field in schema], schema=schema
     )
 
 
-def _rows(value: bytes, broker: bytes | None, settings: JmxSettings) -> list[tuple[Any, ...]]:
+def _rows(value: bytes, broker: bytes | None, latest_ms: int, settings: JmxSettings) -> list[tuple[Any, ...]]:
     told = broker is not None and _BROKER_ID.fullmatch(broker) is not None
     origin = Origin(int(broker) if told and broker else None, settings.brokers, settings.types)
     reading = read_jmx_message(value, origin)
-    rows: list[tuple[Any, ...]] = [("sample", None, None, *sample) for sample in reading.samples]
-    if reading.reasons:
+    samples = [sample for sample in reading.samples if sample.sample_time_ms <= latest_ms]
+    reasons = list(reading.reasons)
+    if len(samples) < len(reading.samples):
+        reasons.append("sample time ahead of the message or of this machine: the collector's clock is wrong")
+    rows: list[tuple[Any, ...]] = [("sample", None, None, *sample) for sample in samples]
+    if reasons:
         text = storable_text(value, settings.raw_text_limit_bytes)
-        rows += [("unreadable", reason, text, *_NO_SAMPLE) for reason in reading.reasons]
+        rows += [("unreadable", reason, text, *_NO_SAMPLE) for reason in reasons]
     return rows or [("other", None, None, *_NO_SAMPLE)]

@@ -50,7 +50,9 @@ REQUESTS = Table(
         Column("log_time_ms", "bigint", "time of the log line (response sent), epoch ms"),
         Column("record_time_ms", "bigint", "when the broker recorded the request in its quota, epoch ms"),
         Column(
-            "is_out_of_time", "boolean", "record time too far after the Kafka timestamp: kept, not judged"
+            "is_out_of_time",
+            "boolean",
+            "record time too far ahead of the message or its reading: kept, not judged",
         ),
         PRINCIPAL_TYPE,
         USER,

@@ -15,7 +15,7 @@ from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
 from tests.support.places import DATA
 
 MESSAGES = 4_000
-SETTINGS = JmxSettings("demo", {"kafka1": 1}, {}, 256)
+SETTINGS = JmxSettings("demo", {"kafka1": 1}, {}, 256, 60_000)
 _WORDS = [
     *(b"-", b"0", b"9" * 40, b"9" * 400, b"1e308", b"1e999", b"NaN", b'"', b"}", b"{", b"[", b"]", b",", b"null", b":"),
     *(b"\\ud800", b"\\u0000", b"\xff", b"\x00", b"true", b"[" * 5_000, b'{"a":' * 5_000, b"%zz", b"%", b'\\"', b"*"),
@@ -63,6 +63,7 @@ def test_no_message_stops_the_query() -> None:
             "partition": pa.array([0] * count, pa.int32()),
             "offset": pa.array(range(count), pa.int64()),
             "timestamp_ms": pa.array([TIME_MS] * count, pa.int64()),
+            "written_by_ms": pa.array([TIME_MS] * count, pa.int64()),
             "value": pa.array(values, pa.binary()),
             "broker": pa.array([source.choice([None, b"1", b"x", b"9" * 30]) for _ in values], pa.binary()),
         }

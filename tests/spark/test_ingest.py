@@ -6,7 +6,11 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
 from kquota_spark.formats.request_log import MAX_LINE_BYTES
+from kquota_spark.model.rules import END_MS
 from kquota_spark.pipeline.ingest import IngestSettings
 from kquota_spark.schema.tables import REQUESTS
 from tests.support.spark.parsed import parsed_rows
@@ -190,6 +194,24 @@ def test_a_line_ahead_of_its_message_is_kept_and_marked(spark: SparkSession) -> 
     assert not at_the_limit["is_out_of_time"]
     [heartbeat] = ingested(spark, beat(time_ms=LOG_MS + 60_006))
     assert heartbeat["is_out_of_time"]
+
+
+def test_a_line_ahead_of_its_reading_is_marked_whatever_its_message_says(spark: SparkSession) -> None:
+    # Line and message have one clock, that of the host. It is a century ahead.
+    line = LINE.replace(b"[2026", b"[2126")
+    [row] = ingested(spark, line, timestamp_ms=LOG_MS + 100 * 365 * 86_400_000 + 30 * 86_400_000)
+    assert (row["kind"], row["is_out_of_time"], row["user"]) == ("request", True, "alice")
+    # Its partition is the day on which it was read: maintenance meets no partition of the future.
+    assert row["event_date"] <= dt.datetime.now(dt.UTC).date()
+
+
+@pytest.mark.parametrize(("time_ms", "kept_ms"), [(10**15, END_MS), (-1, 0), (9_223_372_036_854_775, END_MS)])
+def test_a_time_that_no_table_can_hold_is_clamped(spark: SparkSession, time_ms: int, kept_ms: int) -> None:
+    messages = spark.createDataFrame([(b"3", b"no line", None, "log", 2, 0, None, 0)], MESSAGE)
+    at = F.timestamp_millis(F.lit(time_ms))
+    [row] = parsed_rows(messages.withColumn("timestamp", at), SETTINGS)
+    assert (row["kind"], row["kafka_timestamp_ms"]) == ("unreadable", kept_ms)
+    assert dt.date(1970, 1, 1) <= row["event_date"] <= dt.datetime.now(dt.UTC).date()
 
 
 def test_a_line_of_5_mb_is_refused_and_only_its_start_kept(spark: SparkSession) -> None:

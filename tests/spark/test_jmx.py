@@ -54,7 +54,7 @@ MESSAGES = [
 def audited(spark: SparkSession, settings: Settings, *messages: bytes) -> None:
     """Let the query work through these messages."""
     collect = Collect(jmx=CollectJmx(brokers={"2": "kafka2:8778"}))
-    run_jmx(spark, replace(settings, collect=collect), *messages, at_ms=TIME_MS + 1_000)
+    run_jmx(spark, replace(settings, collect=collect), *messages, at_ms=TIME_MS + 60_000)
 
 
 def rules(settings: Settings) -> None:
@@ -195,3 +195,23 @@ def test_a_micro_batch_that_runs_again_is_there_once(spark: SparkSession, settin
     forget_last_commit(settings, "jmx")
     run(start_jmx(spark, settings))
     assert {name: rows_of(settings, name) for name in written} == written
+
+
+def test_a_sample_of_the_future_is_kept_with_its_reason_and_not_judged(
+    spark: SparkSession, settings: Settings
+) -> None:
+    rules(settings)
+    year_2099_s = 4_070_908_800
+    ahead = telegraf("kafka_quota_produce", {"byte-rate": 1.0}, time=year_2099_s, user="alice")
+    audited(spark, settings, MESSAGES[0], ahead)
+    kept = only(rows_of(settings, "jmx_samples"), "kafka_offset", "kind", "sample_time_ms", "reason")
+    assert kept == [
+        (0, "sample", TIME_MS, None),
+        (
+            1,
+            "unreadable",
+            None,
+            "sample time ahead of the message or of this machine: the collector's clock is wrong",
+        ),
+    ]
+    assert only(rows_of(settings, "decisions"), "second") == [(TIME_MS,)]

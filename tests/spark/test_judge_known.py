@@ -115,11 +115,11 @@ def test_a_task_judges_by_the_versions_of_its_micro_batch_as_long_as_they_are_th
     try:
         rules.update_incremental()
         for version, limit in ((then, 500.0), (rules.version(), 900.0)):
-            context.setLocalProperty("kquota.pinned", json.dumps({"quota_rules": version}))
+            context.setLocalProperty("kquota.pinned", json.dumps([{"quota_rules": version}, 0]))
             assert limits() == [limit]
         # The watcher removes replaced files after some minutes; a job may have stood for longer.
         rules.vacuum(0, dry_run=False, enforce_retention_duration=False)
-        context.setLocalProperty("kquota.pinned", json.dumps({"quota_rules": then}))
+        context.setLocalProperty("kquota.pinned", json.dumps([{"quota_rules": then}, 0]))
         assert limits() == [900.0]
     finally:
         context.setLocalProperty("kquota.pinned", None)  # type: ignore[arg-type]

@@ -74,12 +74,12 @@ def fill(cluster: Cluster) -> None:
     producer.flush()
 
 
-def configured(root: Path, cluster: Cluster, further: str = "") -> Path:
+def configured(root: Path, cluster: Cluster, further: str = "", *, most_lines: int = MOST_LINES) -> Path:
     """Settings with tables and checkpoints under a new directory."""
     root.mkdir(parents=True)
     (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
     text = _CONFIG.format(
-        root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, most_lines=MOST_LINES, further=further
+        root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, most_lines=most_lines, further=further
     )
     (root / "kquota.yaml").write_text(text, encoding="utf-8")
     return root / "kquota.yaml"

@@ -50,6 +50,9 @@ class Terminal:
         if self.pid == 0:
             os.read(held, 1)
             self._set_size(pty.STDOUT_FILENO, columns, rows)
+            signal.signal(
+                signal.SIGHUP, signal.SIG_DFL
+            )  # tests that run under nohup would pass on that it is ignored
             command = [sys.executable, "-m", "kquota_spark.cli.main", *arguments]
             os.execve(command[0], command, {**of_child, **(environment or {})})
         self.modes_before = termios.tcgetattr(self.descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,10 @@ def write_topic(
     types = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp("us", tz="UTC"))
     names = ("key", "value", "topic", "partition", "offset", "timestamp")
     schema = pa.schema([pa.field(name, each) for name, each in zip(names, types, strict=True)])
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), place / f"{first_offset:012}.parquet")
+    file = place / f"{first_offset:012}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
+    # Spark takes files in the order of their times, and several may be written in one millisecond.
+    os.utime(file, (first_offset, first_offset))
 
 
 def run_topic(

@@ -96,12 +96,14 @@ def write_capture(
 def write_requests(root: Path, broker_id: int, lines: list[bytes], after_ms: int) -> None:
     """The rows that INGEST makes of a broker's lines, each in Kafka so long after its own time."""
     clock = LogClock("UTC")
+    shipped_ms = pa.array([clock.epoch_ms(line[1:24]) + after_ms for line in lines], pa.int64())
     batch = pa.RecordBatch.from_pydict(
         {
             "topic": ["log"] * len(lines),
             "partition": pa.array([broker_id] * len(lines), pa.int32()),
             "offset": pa.array(range(len(lines)), pa.int64()),
-            "timestamp_ms": [clock.epoch_ms(line[1:24]) + after_ms for line in lines],
+            "timestamp_ms": shipped_ms,
+            "written_by_ms": shipped_ms,
             "value": lines,
             "broker": [str(broker_id).encode()] * len(lines),
         }

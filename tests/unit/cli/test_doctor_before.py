@@ -12,7 +12,9 @@ import pytest
 from kquota_spark.config.settings import Broker
 from kquota_spark.embedded.ports import free_ports
 from kquota_spark.formats.log_messages import LogMessages, MessageFormat
+from kquota_spark.io.check import Status
 from kquota_spark.io.client_properties import connection_options
+from kquota_spark.io.kafka_checks import stamp_check
 from kquota_spark.io.log_topic_checks import Message, message_checks
 from tests.support.tables.table_rows import T0_MS, run
 
@@ -151,3 +153,16 @@ def test_a_log_topic_in_envelopes_that_do_not_say_the_broker() -> None:
     named = LogMessages(MessageFormat(broker_ids={"kafka-1": 1}))
     checks = message_checks((Message(filebeat, None, T0_MS), *beats), named, Broker(), [1, 2], T0_MS)
     assert checks[2].evidence == "1 recent lines can be read"
+
+
+def test_hosts_that_stamp_the_messages_themselves_are_a_failing_check() -> None:
+    by_kafka, by_hosts = (stamp_check("log", stamp) for stamp in ("LogAppendTime", "CreateTime"))
+    assert (by_kafka.status, by_kafka.evidence) == (
+        Status.OK,
+        "log: message.timestamp.type is LogAppendTime",
+    )
+    assert (by_hosts.status, by_hosts.what) == (Status.FAIL, "log topic clock")
+    assert by_hosts.advice == (
+        "a host whose clock is wrong stamps lines and messages alike: kafka-configs.sh --alter --topic log "
+        "--add-config message.timestamp.type=LogAppendTime"
+    )

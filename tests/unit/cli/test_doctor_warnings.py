@@ -31,7 +31,7 @@ def test_a_line_from_the_future_is_kept_and_told(tmp_path: Path, capsys: pytest.
     code, findings = _findings(_tables(tmp_path, (*_REQUESTS, future)), capsys)
     assert (code, findings) == (
         0,
-        [("warn", "future lines", "demo: 1 lines are ahead of their Kafka timestamp")],
+        [("warn", "future lines", "demo: 1 lines are ahead of their message or its reading")],
     )
 
 

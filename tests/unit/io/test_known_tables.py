@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.known import KnownLoader, LimitsLoader
+from kquota_spark.io.known_rules import KnownRules
 from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.model.entities import DEFAULT, IpEntity
+from kquota_spark.model.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_types import IpQuotaKey, QuotaType
+from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey, QuotaType
 from kquota_spark.model.rules import QuotaChange
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.known import IpLimit, Known
@@ -107,3 +110,48 @@ def test_limits_are_those_of_buckets_and_addresses_and_of_a_callback_only_addres
     with_callback = replace(settings, quotas=replace(settings.quotas, callback="module:Class"))
     of_callback = LimitsLoader(with_callback)()
     assert (len(of_callback.governor.book), of_callback.ips) == (0, limits.ips)
+
+
+def test_of_many_rules_only_the_edited_ones_are_written_and_made_again(settings: Settings) -> None:
+    users = [f"user{number}" for number in range(500)]
+    rules = RulesTables(settings.tables, CLUSTER, source="zookeeper", apply_lag_ms=0)
+    rules.append([change(user, None, 1.0, T0_MS) for user in users], [], 0)
+    rules.write_rules(T0_MS)
+    known = KnownRules()
+    assert known.take_rules(stored(settings))
+    before = {user: known.book.of(Entity(user)) for user in users}
+    rules.append([change("user7", None, 2.0, T0_MS + 1_000), change("new", None, 3.0, T0_MS + 1_000)], [], 0)
+    rules.write_rules(T0_MS + 2_000)
+    # Two stretches of each: before its first edit there were none. The source's own row is one more.
+    assert stored(settings).num_rows == 2 * 501 + 1 + 1
+    assert known.take_rules(stored(settings))
+    after = {user: known.book.of(Entity(user)) for user in users}
+    assert [user for user in users if after[user][0] is not before[user][0]] == ["user7"]
+    values = [stretch.values.get(QuotaKey.PRODUCER_BYTE_RATE) for stretch in after["user7"]]
+    assert values == [None, 1.0, 2.0]
+    assert known.book.at(Entity("new"), T0_MS + 1_000).values == {QuotaKey.PRODUCER_BYTE_RATE: 3.0}  # type: ignore[union-attr]
+    assert not known.take_rules(stored(settings))
+    # The next start writes the same anew, of all: nothing differs.
+    RulesTables(settings.tables, CLUSTER, source="zookeeper", apply_lag_ms=0).write_rules(T0_MS + 3_000)
+    assert not known.take_rules(stored(settings))
+
+
+def test_rules_that_ended_long_before_the_open_seconds_are_left_out(settings: Settings) -> None:
+    # An edit each minute for a day: 1,440 stretches, and one before the first.
+    edits = [change("alice", None, float(minute), T0_MS + minute * 60_000) for minute in range(1_440)]
+    write_rules(settings, *edits)
+    known = KnownRules()
+    known.take_rules(stored(settings))
+    assert len(known.book.of(Entity("alice"))) == 1_441
+    at_noon_ms = T0_MS + 720 * 60_000
+    pruned = KnownRules()
+    pruned.take_rules(stored(settings), at_noon_ms)
+    # What ended in the ten minutes before is kept for lines that are late.
+    kept = pruned.book.of(Entity("alice"))
+    assert kept[0].valid_to_ms == at_noon_ms - 600_000 + 60_000
+    assert len(kept) == 720 + 10
+    assert pruned.book.at(Entity("alice"), at_noon_ms) == known.book.at(Entity("alice"), at_noon_ms)
+
+
+def stored(settings: Settings) -> pa.Table:
+    return DeltaTable(f"{settings.tables}/quota_rules").to_pyarrow_table()
