@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _REASON_LENGTH = 400
+_OVERFLOW = re.compile(
+    r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value \S+ that overflows"
+)
 _PYTHON_ERROR = re.compile(r"^[A-Za-z_][\w.]*: .*|^[A-Za-z_][\w.]*(?:Error|Exception)$", re.MULTILINE)
 
 
@@ -31,8 +34,20 @@ def raise_failure(settings: Settings, query: StreamingQuery) -> None:
     )
 
 
+def _of_overflow(topic: str, partition: str, offset: str) -> str:
+    """Spark's source cannot skip such a message."""
+    return (
+        f"topic {topic} partition {partition} offset {offset} has a time that Spark cannot hold. Set "
+        "message.timestamp.type=LogAppendTime on the topic, and remove the message with kafka-delete-records.sh "
+        f"(offset {int(offset) + 1}); lines before it that were not read are then gaps"
+    )
+
+
 def reason_of(failure: str) -> str:
     """The line of a query's failure that says why: what a Python worker raised, or the innermost Java cause."""
+    overflow = _OVERFLOW.search(failure)
+    if overflow is not None:
+        return _of_overflow(*overflow.groups())
     _, traceback, raised = failure.rpartition("Traceback (most recent call last):")
     found = _PYTHON_ERROR.search(raised) if traceback else None
     if found:
