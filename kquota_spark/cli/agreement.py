@@ -18,7 +18,7 @@ from kquota_spark.cli.options import (
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
-from kquota_spark.formats.person_units import broker_text, person_count, type_text
+from kquota_spark.formats.person_units import broker_text, person_count, person_ms, type_text
 from kquota_spark.model.agreement_causes import LEAST_AGREEMENT_PERCENT
 from kquota_spark.reports.agreement import GROUPS, Span, by
 from kquota_spark.reports.agreement_evidence import Drop, drops
@@ -74,7 +74,15 @@ def _footer(rows: Sequence[Row], group: str) -> str:
     judged = sum(row["requests_judged"] for row in rows)
     agreeing = sum(row["requests_agreeing"] for row in rows)
     whole = percent_text(100.0 * agreeing / judged if judged else None)
-    return f"agreement {whole} of {judged:,} certain verdicts, {counted(len(rows), group)}"
+    delay = _delay(*(sum(row[f"delay_by_{source}_ms"] for row in rows) for source in ("brokers", "replay")))
+    return f"agreement {whole} of {judged:,} certain verdicts, {counted(len(rows), group)}{delay}"
+
+
+def _delay(brokers_ms: int, replay_ms: int) -> str:
+    if not brokers_ms:
+        return ""
+    by_replay = f"{person_ms(replay_ms)} by replay, {_times(replay_ms, brokers_ms)}"
+    return f"\ntotal delay in certain seconds: {person_ms(brokers_ms)} by brokers, {by_replay}"
 
 
 def _cause_lines(dropped: Sequence[Drop]) -> list[str]:
@@ -99,6 +107,10 @@ def _cause_row(drop: Drop, cause: Any) -> dict[str, Any]:
     }
 
 
+def _times(replay_ms: int, brokers_ms: int) -> str:
+    return f"{replay_ms / brokers_ms:.3f} x" if brokers_ms else "-"
+
+
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
@@ -116,7 +128,7 @@ _KEYS = {
 _COUNTS = (
     Shown("agree", lambda row: percent_text(row["agreement_percent"])),
     Shown("judged", lambda row: person_count(row["requests_judged"])),
-    Shown("throttled", lambda row: person_count(row["judged_throttled"])),
+    Shown("throttled", lambda row: person_count(row["judged_throttled"]), rank=2),
     Shown(
         "false",
         lambda row: f"{row['false_positive']:,}+{row['false_negative']:,}",
@@ -125,25 +137,37 @@ _COUNTS = (
     Shown(
         "unsure",
         lambda row: f"{row['uncertain']:,} ({row['uncertain_wrong']:,})",
-        rank=1,
+        rank=2,
         note="unsure: 2 ms could flip them (wrong ones)",
+    ),
+    Shown(
+        "delay",
+        lambda row: person_ms(row["delay_by_brokers_ms"]) if row["delay_by_brokers_ms"] else "-",
+        rank=1,
+        note="delay: total delay by brokers",
+    ),
+    Shown(
+        "by replay",
+        lambda row: _times(row["delay_by_replay_ms"], row["delay_by_brokers_ms"]),
+        rank=1,
+        note="by replay: the same by replay, as multiple of it",
     ),
     Shown(
         "left out",
         lambda row: f"{row['inferred']:,}+{row['excluded']:,}+{row['late']:,}",
-        rank=2,
+        rank=3,
         note="left out: inferred + under a request quota + late",
     ),
     Shown(
         "+-1 ms",
         lambda row: _share(row["throttle_within_1_ms"], row["throttles_compared"]),
-        rank=3,
+        rank=4,
         note="+-1 ms: throttle times",
     ),
     Shown(
         "JMX",
         lambda row: _share(row["jmx_within_1_percent"], row["jmx_compared"]),
-        rank=4,
+        rank=5,
         note="JMX: rates within 1 %",
     ),
 )

@@ -16,6 +16,7 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Result, Tables
 from kquota_spark.schema.agreement_tables import AGREEMENT, AGREEMENT_COUNTS
+from kquota_spark.schema.harm import CERTAIN_BROKER_MS, CERTAIN_REPLAY_MS
 from kquota_spark.schema.key_columns import FROM_LOG
 
 DAY_MS = 86_400_000
@@ -171,6 +172,8 @@ select {BUCKET}, event_date, {plain},
        coalesce(sum(len(errors)), 0)::bigint as throttles_compared,
        coalesce(sum(len(list_filter(errors, lambda error: error <= 1))), 0)::bigint as throttle_within_1_ms,
        coalesce(sum(len(list_filter(errors, lambda error: error <= 10))), 0)::bigint as throttle_within_10_ms,
+       coalesce({CERTAIN_REPLAY_MS}, 0) as delay_by_replay_ms,
+       coalesce({CERTAIN_BROKER_MS}, 0) as delay_by_brokers_ms,
        {_JMX if has_jmx else _NO_JMX}, max(list_max(errors))::bigint as throttle_error_max_ms
 from (
   select *, {errors} as errors, coalesce(bucket_tags, '') as tags from decisions{where_seconds(span, without)}

@@ -49,6 +49,7 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
             pa.Table.from_pylist(rows, schema=schema),
             mode="overwrite",
             predicate=f"event_date = '{day.isoformat()}'",
+            schema_mode="merge",  # an earlier release had fewer columns
             storage_options=storage_options(settings),
         )
     except (DeltaError, OSError) as error:

@@ -111,6 +111,27 @@ class HurtBucket:
 
 
 @dataclass(frozen=True, slots=True)
+class ThrottlePair:
+    """Seconds of buckets whose longest throttles were about these, by replay and by brokers, in ms; 0 is none."""
+
+    replay_ms: float
+    brokers_ms: float
+    is_certain: bool
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleSpread:
+    """How long the throttles of one user were, request by request, by brokers."""
+
+    user: str
+    requests: int
+    throttled_ms: int
+    percentiles_ms: tuple[int, ...]
+    """The percentiles 0 to 100."""
+
+
+@dataclass(frozen=True, slots=True)
 class HeatMap:
     """Highest percent of the quota, bucket x slot of time; break the colours at 80 and 100."""
 
@@ -118,10 +139,12 @@ class HeatMap:
     slots: tuple[int, ...]
     buckets: tuple[BucketName, ...]
     quota_used_percent: tuple[tuple[float | None, ...], ...]
-    """A row a bucket, a value a slot; None without traffic or limit."""
+    """A row a bucket, a value a slot, of certain seconds; None without one, without traffic or limit."""
+    uncertain_percent: tuple[tuple[float | None, ...], ...]
+    """The same of slots in which no second is certain."""
     left_out: int
     near: int
-    """Of all buckets, also those left out: the highest second was 80 to 100 % of the quota."""
+    """Of all buckets, also those left out: the highest certain second was 80 to 100 % of the quota."""
     over: int
     """Of all buckets: it was above 100 %."""
     near_unthrottled: int
@@ -158,6 +181,8 @@ class Line:
     slots: tuple[int, ...]
     rate_per_s: tuple[float | None, ...]
     """Highest of each slot."""
+    is_certain: tuple[bool, ...]
+    """Whether that second of the slot is certain; True without traffic."""
     limit_per_s: tuple[float | None, ...]
     throttled_ms: tuple[int, ...]
     rules: tuple[str, ...] = ()
@@ -200,6 +225,8 @@ class Skew:
     limit_per_s: float | None
     used_per_s: Mapping[int, float]
     """Mean rate of its active seconds, by broker."""
+    throttled_ms: Mapping[int, int]
+    """Total delay by broker; from JMX 0."""
     max_to_mean: float
     cluster_limit_per_s: float | None
     """Limit x brokers that saw it: those that lead the client's partitions."""
@@ -280,6 +307,9 @@ class AuditReport:
     confidence: Confidence
     hurt: Sequence[HurtBucket] = ()
     hurt_left_out: int = 0
+    throttle_pairs: tuple[ThrottlePair, ...] = ()
+    throttle_spreads: tuple[ThrottleSpread, ...] = ()
+    """The most total delay first."""
     heat: tuple[HeatMap, ...] = ()
     """One a quota type."""
     lines: Sequence[Line] = ()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.person_units import person_ms
+from kquota_spark.io.tables import utc_text
 from kquota_spark.reports.agreement import LEAST_PERCENT
 from kquota_spark.reports.audit_report import Agreement, Confidence, Trust
 from kquota_spark.reports.report_scope import Scope
@@ -118,13 +119,28 @@ def _percent(part: int, whole: int) -> float | None:
     return 100.0 * part / whole if whole else None
 
 
-def _of_coverage(scope: Scope, made_at_ms: int) -> list[_Doubt]:
-    """Of the part of the period that is over."""
+def covered_note(scope: Scope) -> str:
+    """Which part of the stretch the tables know; empty if they know all of it."""
+    asked, covered = scope.asked, scope.covered
+    if covered == asked:
+        return ""
+    percent = 100 * scope.covered_seconds * 1_000 / (asked.to_ms - asked.from_ms)
+    return (
+        f"the tables cover {utc_text(covered.from_ms)} to {utc_text(covered.to_ms)} only, {percent:.1f} % of the "
+        "stretch asked for: shares of time are of what is covered"
+    )
+
+
+def is_little_covered(scope: Scope, made_at_ms: int) -> bool:
+    """Whether they know too little of the part of the stretch that is over."""
     past_ms = min(scope.asked.to_ms, max(made_at_ms, scope.covered.to_ms)) - scope.asked.from_ms
-    covered = 100.0 * (scope.covered.to_ms - scope.covered.from_ms) / past_ms
-    if covered >= LEAST_COVERED_PERCENT:
+    return 100.0 * (scope.covered.to_ms - scope.covered.from_ms) < LEAST_COVERED_PERCENT * past_ms
+
+
+def _of_coverage(scope: Scope, made_at_ms: int) -> list[_Doubt]:
+    if not is_little_covered(scope, made_at_ms):
         return []
-    reason = f"the tables cover {covered:.1f} % of the period (trusted from {LEAST_COVERED_PERCENT:.0f} % on)"
+    reason = f"{covered_note(scope)} (trusted from {LEAST_COVERED_PERCENT:.0f} % on)"
     return [_Doubt(Trust.WITH_CARE, reason)]
 
 

@@ -13,7 +13,7 @@ from kquota_spark.reports.capacity import capacities
 from kquota_spark.reports.change_effects import with_effects
 from kquota_spark.reports.changes import changes
 from kquota_spark.reports.clients_beside_rules import clients_beside_rules
-from kquota_spark.reports.confidence import confidence
+from kquota_spark.reports.confidence import confidence, covered_note, is_little_covered
 from kquota_spark.reports.heat import heat_maps
 from kquota_spark.reports.hurt import hurt_buckets
 from kquota_spark.reports.lines import rate_lines
@@ -23,6 +23,7 @@ from kquota_spark.reports.recommendations import recommendations
 from kquota_spark.reports.report_scope import Scope, open_scope
 from kquota_spark.reports.skew import skews
 from kquota_spark.reports.talkers import top_talkers
+from kquota_spark.reports.throttle_pictures import throttle_pairs, throttle_spreads
 from kquota_spark.reports.unprotected import unprotected
 
 _IS_LIMITED = """
@@ -94,6 +95,8 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         confidence=confidence(scope, settings, made_at_ms),
         hurt=hurt,
         hurt_left_out=hurt_left_out,
+        throttle_pairs=throttle_pairs(scope),
+        throttle_spreads=throttle_spreads(scope),
         heat=heat_maps(scope, heat_rows),
         lines=rate_lines(scope, [one.bucket for one in hurt]),
         talkers=top_talkers(scope),
@@ -115,11 +118,9 @@ def _covered_percent(scope: Scope) -> float:
 
 
 def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str]:
-    if scope.covered != scope.asked:
-        yield (
-            f"the tables cover {utc_text(scope.covered.from_ms)} to {utc_text(scope.covered.to_ms)} only, "
-            f"{_covered_percent(scope):.1f} % of the stretch asked for: shares of time are of what is covered"
-        )
+    # Where it speaks against the page, it is among the reasons.
+    if (note := covered_note(scope)) and not is_little_covered(scope, head.made_at_ms):
+        yield note
     if head.is_first_look:
         yield "no quota is set: nobody is limited, and what follows is what everybody used"
     if scope.tenant is not None:

@@ -27,7 +27,8 @@ with worst as (
   from worst qualify place <= ?
 )
 select {BUCKET}, broker_id, place,
-       list({{'slot_ms': slot_ms, 'rate': peak_rate_per_s, 'limit': limit_per_s, 'rule': rule,
+       list({{'slot_ms': slot_ms, 'rate': peak_rate_per_s, 'is_certain': is_peak_certain,
+             'limit': limit_per_s, 'rule': rule,
              'throttled_ms': slots.throttled_ms}}) as told
 from shown join slots using ({BUCKET}, broker_id) where seconds > 0 group by all order by place
 """  # noqa: S608 - names of ours
@@ -73,6 +74,7 @@ def _line(scope: Scope, row: dict[str, Any], held: Mapping[str, Sequence[Mapping
         slot_ms=scope.slot_ms,
         slots=slots,
         rate_per_s=tuple(told[slot]["rate"] if slot in told else None for slot in slots),
+        is_certain=tuple(slot not in told or told[slot]["is_certain"] for slot in slots),
         limit_per_s=tuple(limits),
         throttled_ms=tuple(told[slot]["throttled_ms"] if slot in told else 0 for slot in slots),
         rules=tuple(sorted({cell["rule"] for cell in row["told"] if cell["rule"] is not None})),

@@ -35,6 +35,8 @@ _UNPROTECTED = ("kind", "severity", "subject", "sentence", "advice")
 _CHANGE = ("at", "entity", "key", "before", "after", "what", "by")
 _EFFECT = ("length_ms", "delay_before_ms", "delay_after_ms", "requests_before", "requests_after")
 _RECOMMENDATION = ("entity", "key", "present", "recommended", "reason", "command")
+_PERCENTS = (50, 95, 100)
+_PAIR = ("replay_ms", "brokers_ms", "is_certain", "seconds")
 _CAPACITY = ("broker_id", "io_threads", "network_threads", "percent", "used_percent")
 
 Rows = Iterable[tuple[Any, ...]]
@@ -71,18 +73,28 @@ def csv_files(report: AuditReport) -> dict[str, str]:
                 for one in report.buckets
             ),
         ),
-        "quota_used.csv": _csv((*_BUCKET, "slot", "slot_ms", "quota_used_percent"), _quota_used(report)),
+        "quota_used.csv": _csv(
+            (*_BUCKET, "slot", "slot_ms", "quota_used_percent", "is_certain"), _quota_used(report)
+        ),
         "rates.csv": _csv(
             (*_BUCKET, "broker_id", "slot", "slot_ms", "rate_per_s", "limit_per_s", "throttled_ms"),
             _rates(report),
         ),
         "usage.csv": _csv(_TALKER, _usage(report)),
-        "brokers.csv": _csv((*_BUCKET, *_SKEW, "broker_id", "used_per_s"), _brokers(report)),
+        "brokers.csv": _csv((*_BUCKET, *_SKEW, "broker_id", "used_per_s", "throttled_ms"), _brokers(report)),
         "changes.csv": _csv((*_CHANGE, *_EFFECT), map(_change, report.changes)),
         "unprotected.csv": _csv(_UNPROTECTED, (_values(one, _UNPROTECTED) for one in report.unprotected)),
         "recommendations.csv": _csv(
             _RECOMMENDATION, (_values(one, _RECOMMENDATION) for one in report.recommendations)
         ),
+        "throttles.csv": _csv(
+            ("user", "requests", "throttled_ms", *(f"p{percent}_ms" for percent in _PERCENTS)),
+            (
+                (one.user, one.requests, one.throttled_ms, *(one.percentiles_ms[each] for each in _PERCENTS))
+                for one in report.throttle_spreads
+            ),
+        ),
+        "calibration.csv": _csv(_PAIR, (_values(one, _PAIR) for one in report.throttle_pairs)),
         "capacity.csv": _csv(_CAPACITY, (_values(one, _CAPACITY) for one in report.capacity)),
     }
 
@@ -147,10 +159,11 @@ def _sentences(found: Confidence, notes: tuple[str, ...]) -> Iterator[tuple[Any,
 
 def _quota_used(report: AuditReport) -> Rows:
     for heat in report.heat:
-        for bucket, row in zip(heat.buckets, heat.quota_used_percent, strict=True):
-            for slot, percent in zip(heat.slots, row, strict=True):
+        for bucket, *rows in zip(heat.buckets, heat.quota_used_percent, heat.uncertain_percent, strict=True):
+            for slot, certain, uncertain in zip(heat.slots, *rows, strict=True):
+                percent = uncertain if certain is None else certain
                 if percent is not None:
-                    yield (*_of(bucket), iso_time(slot), heat.slot_ms, percent)
+                    yield (*_of(bucket), iso_time(slot), heat.slot_ms, percent, certain is not None)
 
 
 def _rates(report: AuditReport) -> Rows:
@@ -167,4 +180,4 @@ def _usage(report: AuditReport) -> Rows:
 def _brokers(report: AuditReport) -> Rows:
     for one in report.skew:
         for broker_id, rate in sorted(one.used_per_s.items()):
-            yield (*_of(one.bucket), *_values(one, _SKEW), broker_id, rate)
+            yield (*_of(one.bucket), *_values(one, _SKEW), broker_id, rate, one.throttled_ms.get(broker_id))

@@ -17,7 +17,14 @@ from kquota_spark.io.tables import Tables, utc_text
 from kquota_spark.reports.audit_report import BucketName
 from kquota_spark.reports.period import Period
 from kquota_spark.reports.timeline_slots import SLOT_LENGTHS_S
-from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
+from kquota_spark.schema.harm import (
+    CERTAIN_BROKER_MS,
+    CERTAIN_REPLAY_MS,
+    DELAY_MS,
+    IS_THROTTLED,
+    LONGEST_THROTTLE_MS,
+    THROTTLED_REQUESTS,
+)
 from kquota_spark.schema.key_columns import FROM_LOG
 
 BUCKET = "quota_type, bucket_user, bucket_client_id, bucket_tags"
@@ -75,7 +82,9 @@ _SLOTS = f"""
 create temp table slots as
 select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_verdict) as seconds,
   count(*) filter (not has_verdict) as late_rows, bool_or(is_log) as is_log,
-  max(rate_per_s) as peak_rate_per_s, sum(rate_per_s) filter (has_verdict) as rates,
+  max(rate_per_s) as peak_rate_per_s,
+  coalesce(arg_max(is_certain or not is_log, rate_per_s), true) as is_peak_certain,
+  sum(rate_per_s) filter (has_verdict) as rates,
   max(quota_used_percent) as quota_used_percent,
   max(quota_used_percent) filter (is_certain or not is_log) as certain_used_percent,
   min(limit_per_s) as least_limit_per_s,
@@ -89,8 +98,7 @@ select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_
   coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,
   count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds,
   coalesce(sum(unsized_requests), 0)::bigint as unsized,
-  sum(total_throttle_ms) filter (is_certain and observed_total_throttle_ms is not null)::bigint as certain_replay_ms,
-  sum(observed_total_throttle_ms) filter (is_certain)::bigint as certain_broker_ms
+  {CERTAIN_REPLAY_MS} as certain_replay_ms, {CERTAIN_BROKER_MS} as certain_broker_ms
 from judged group by all
 """  # noqa: S608 - names of ours
 _PLACES = f"""

@@ -14,7 +14,8 @@ from kquota_spark.reports.report_scope import BUCKET, Scope, bucket_of
 # Mutations are counted by the active controller alone.
 _SKEW = f"""
 select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s,
-       list({{'broker_id': broker_id, 'rate_per_s': mean_rate_per_s}} order by broker_id) as brokers
+       list({{'broker_id': broker_id, 'rate_per_s': mean_rate_per_s, 'throttled_ms': throttled_ms}}
+            order by broker_id) as brokers
 from places where quota_type <> 'controller_mutation' and seconds > 0 group by all having limit_per_s > 0
 order by max(mean_rate_per_s) / arg_max_null(limit_per_s, last_ms) desc, {BUCKET} limit ?
 """  # noqa: S608 - names of ours
@@ -33,6 +34,7 @@ def _skew(row: dict[str, Any]) -> Skew:
         bucket=bucket_of(row),
         limit_per_s=limit,
         used_per_s=used,
+        throttled_ms={broker["broker_id"]: broker["throttled_ms"] for broker in row["brokers"]},
         max_to_mean=max(used.values()) / mean if mean else 1.0,
         cluster_limit_per_s=limit * len(used),
         with_one_more_broker_per_s=limit * (len(used) + 1),

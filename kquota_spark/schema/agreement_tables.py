@@ -20,6 +20,8 @@ AGREEMENT_COUNTS = (
     Column("throttles_compared", "bigint", "requests that replay and broker both throttled"),
     Column("throttle_within_1_ms", "bigint", "of these, with throttle times at most 1 ms apart"),
     Column("throttle_within_10_ms", "bigint", "at most 10 ms apart"),
+    Column("delay_by_replay_ms", "bigint", "total delay in certain seconds, by replay"),
+    Column("delay_by_brokers_ms", "bigint", "total delay in the same seconds, by brokers"),
     Column("jmx_compared", "bigint", "JMX samples of the bucket in a second that has a decision"),
     Column("jmx_within_1_percent", "bigint", "of these, byte-rate at most 1 % from the decision's rate"),
     Column("jmx_within_10_percent", "bigint", "at most 10 %"),

@@ -23,6 +23,13 @@ IS_VIOLATED = f"""coalesce(
 The broker's throttle shows it. Without one, a rate above the limit counts if the replay is certain of it.
 """
 
+CERTAIN_REPLAY_MS = (
+    "sum(total_throttle_ms) filter (is_certain and observed_total_throttle_ms is not null)::bigint"
+)
+"""Of decisions: the total delay by replay where both sources tell it and no verdict is in doubt, ms."""
+CERTAIN_BROKER_MS = "sum(observed_total_throttle_ms) filter (is_certain)::bigint"
+"""Of the same decisions: the total delay by brokers, ms."""
+
 EPISODE_DELAY_MS = "coalesce(observed_throttled_ms, throttled_ms)"
 """Of a violation: the total delay, ms; null from JMX."""
 EPISODE_REQUESTS = "if(observed_throttled_ms is null, throttled_requests, observed_throttled_requests)"

@@ -17,8 +17,8 @@ from tests.support.reports.drawn_report import HOSTILE, empty_report, full_repor
 
 WIDE, NARROW, HEIGHT = 1280, 390, 900
 CHARTS = (
-    "chart-hurt", "chart-worst", "chart-heat-produce", "chart-lines", "chart-talkers-produce", "chart-talkers-fetch",
-    "chart-skew", "chart-changes",
+    "chart-calibration", "chart-hurt", "chart-worst", "chart-lengths", "chart-heat-produce", "chart-lines",
+    "chart-talkers-produce", "chart-talkers-fetch", "chart-skew", "chart-brokers", "chart-changes",
 )  # fmt: skip
 
 
@@ -97,7 +97,10 @@ def test_every_chart_has_points(opened: Chromium) -> None:
     assert points["chart-hurt"] == 18
     # Nine panels of the same line, each with its signs.
     assert points["chart-worst"] == 9 * 14
-    assert points["chart-heat-produce"] == 1
+    assert points["chart-heat-produce"] == points["chart-brokers"] == 1
+    # An uncertain pair and two certain ones; of 8 users the half, the 95 % and the longest.
+    assert points["chart-calibration"] == 1 + 2
+    assert points["chart-lengths"] == 8 * 3
     assert points["chart-lines"] == 48 + 14
     assert points["chart-talkers-produce"] == points["chart-talkers-fetch"] == 18 + 18
     assert points["chart-skew"] == 3 + 16 * 2
@@ -111,13 +114,13 @@ def test_colours_of_the_heat_map_break_at_80_and_100(opened: Chromium) -> None:
       const probe = (name) => getComputedStyle(document.querySelector(`.legend .${name}`)).backgroundColor;
       return {
         scale: trace.colorscale.map(([, colour]) => colour), range: [trace.zmin, trace.zmax],
-        legend: [0, 1, 2, 3, 4].map((i) => probe(`band-${i}`)),
+        legend: [0, 1, 2, 3, 4, 5].map((i) => probe(`band-${i}`)),
       };
     })()""")
-    # Five colours in steps: each stands at both ends of its fifth of -0.5 to 4.5, so a band never shades into the next.
+    # Six colours in steps: each stands at both ends of its sixth of -0.5 to 5.5, so a band never shades into the next.
     assert colours["scale"] == [colour for colour in colours["legend"] for _ in range(2)]
-    assert len(set(colours["legend"])) == 5
-    assert colours["range"] == [-0.5, 4.5]
+    assert len(set(colours["legend"])) == 6
+    assert colours["range"] == [-0.5, 5.5]
     legend = opened.value("document.querySelector('#chart-heat-produce + .legend').textContent")
     assert "near: 80 to 100 %" in legend
     assert "over: 100 to 150 %" in legend
@@ -222,9 +225,9 @@ def test_the_search_leaves_rows_with_the_text_and_opens_their_tables(browser: Ch
         return browser.value(shown), browser.value("document.getElementById('found').textContent")
 
     open_before, _ = search("")
-    # @SUM(1+1) is in every table once, in talkers twice: held back, heat, lines, two of talkers, spread, cluster
-    # limits, changes, findings.
-    assert search("@sum(1+1)") == (9, "9 rows match")
+    # @SUM(1+1) is in every table once, in talkers twice: held back, heat, lines, two of talkers, spread, by broker,
+    # cluster limits, changes, findings.
+    assert search("@sum(1+1)") == (10, "10 rows match")
     assert search("no such client") == (0, "0 rows match")
     assert search("")[0] > open_before
 
@@ -241,7 +244,8 @@ def test_print_is_light_has_every_table_and_every_page_its_chart(browser: Chromi
     assert printed.startswith(b"%PDF-")
     assert during["scheme"] == "light"
     assert during["closed"] == 0
-    assert during["widths"] == [1000] * len(CHARTS)
+    # The calibration is about a square.
+    assert during["widths"] == [560] + [1000] * (len(CHARTS) - 1)
     # Trust stands on the first page; each of the six sections after it begins another one.
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) >= 7
     assert browser.value("document.querySelectorAll('details:not([open])').length") == closed > 0

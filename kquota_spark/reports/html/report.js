@@ -86,18 +86,19 @@
   });
 
   const heat = (node, data) => {
-    const names = ["band-0", "band-1", "band-2", "band-3", "band-4"].map(colour);
-    const steps = names.flatMap((name, i) => [[i / 5, name], [(i + 1) / 5, name]]);
+    const names = ["band-0", "band-1", "band-2", "band-3", "band-4", "band-5"].map(colour);
+    const steps = names.flatMap((name, i) => [[i / 6, name], [(i + 1) / 6, name]]);
+    const isUncertain = (i, j) => data.bands[i][j] === 5;
     const begins = data.slots.map((slot) => new Date(slot).toISOString().slice(0, 19).replace("T", " "));
     const hover = data.percent.map((row, i) => row.map((value, j) =>
-      `${brief(data.labels[i], 60)}<br>${value === null ? "no traffic or no limit" : `${value} % of the quota`}<br>${data.cell} from ${begins[j]}`));
+      `${brief(data.labels[i], 60)}<br>${value === null ? "no traffic or no limit" : `${value} % of the quota${isUncertain(i, j) ? ", not certain" : ""}`}<br>${data.cell} from ${begins[j]}`));
     const middle = data.slots.map((slot) => slot + data.slot_ms / 2);
     const cellWidth = (widthOf(node) - labelRoom(node)) / data.slots.length;
     return {
       traces: [{
-        type: "heatmap", x: middle, y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 4.5, xgap: cellWidth >= 6 ? 1 : 0, ygap: 1,
+        type: "heatmap", x: middle, y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 5.5, xgap: cellWidth >= 6 ? 1 : 0, ygap: 1,
         colorscale: steps, showscale: false, hoverongaps: false, customdata: hover,
-        text: data.percent.map((row) => row.map((value) => (value === null || value < 80 ? "" : String(Math.round(value))))),
+        text: data.percent.map((row, i) => row.map((value, j) => (value === null || value < 80 || isUncertain(i, j) ? "" : String(Math.round(value))))),
         texttemplate: cellWidth >= 26 ? "%{text}" : "", textfont: { size: 10 },
         hovertemplate: "%{customdata}<extra></extra>",
       }],
@@ -117,7 +118,7 @@
     return {
       traces: [{
         name: "rate", type: "scatter", mode: hasFew ? "lines+markers" : "lines", x: line.slots, y: line.rate,
-        line: { color: colour("accent"), width: 1.6 }, marker: { size: 3 }, fill: "tozeroy", fillcolor: "rgba(90,150,210,0.12)",
+        line: { color: colour("accent"), width: 1.6 }, marker: { size: hasFew ? line.certain.map((isCertain) => (isCertain ? 3 : 6)) : 3, symbol: line.certain.map((isCertain) => (isCertain ? "circle" : "circle-open")) }, fill: "tozeroy", fillcolor: "rgba(90,150,210,0.12)",
         customdata: line.used, hovertemplate: `rate %{y:.3s}${line.suffix}, %{customdata} of the limit<extra></extra>`,
       }, {
         name: "limit", type: "scatter", mode: "lines", x: [...line.slots, line.slots.at(-1) + line.slot_ms], y: [...line.limit, line.limit.at(-1)],
@@ -217,7 +218,83 @@
     };
   };
 
-  const kinds = { bars, pareto, heat, lines, multiples, skew, timeline };
+  // Bucket x broker, in the colours of the heat map.
+  const grid = (node, data) => {
+    const names = ["band-0", "band-1", "band-2", "band-3", "band-4"].map(colour);
+    const hover = data.percent.map((row, i) => row.map((value, j) =>
+      `${brief(data.labels[i], 60)}<br>${plain(data.columns[j])}: ${value === null ? "no traffic" : `${value} % of the limit`}${data.throttled[i][j] ? `<br>total delay ${plain(data.throttled[i][j])}` : ""}`));
+    return {
+      traces: [{
+        type: "heatmap", x: data.columns.map((_, j) => j), y: data.labels.map((_, i) => i), z: data.bands, zmin: -0.5, zmax: 4.5, xgap: 1, ygap: 1,
+        colorscale: names.flatMap((name, i) => [[i / 5, name], [(i + 1) / 5, name]]), showscale: false, hoverongaps: false,
+        customdata: hover, text: data.percent.map((row) => row.map((value) => (value === null ? "" : `${Math.round(value)} %`))),
+        texttemplate: "%{text}", textfont: { size: 11 }, hovertemplate: "%{customdata}<extra></extra>",
+      }],
+      layout: layout(node, 48 + 26 * data.labels.length, {
+        margin: { l: labelRoom(node), r: 8, t: 4, b: 36 }, yaxis: rowAxis(node, data.labels),
+        xaxis: axis({ tickmode: "array", tickvals: data.columns.map((_, j) => j), ticktext: data.columns.map((text) => brief(isNarrow(node) ? text.replace("broker ", "") : text, 12)), showgrid: false, zeroline: false, ticks: "" }),
+      }),
+    };
+  };
+
+  // Lengths of throttles: this stands for none on axes that have no zero.
+  const none = 0.25;
+  const ticks = [[none, "none"], [1, "1 ms"], [10, "10 ms"], [100, "100 ms"], [1000, "1 s"], [10000, "10 s"], [100000, "100 s"]];
+  const lengthAxis = (node, more) => {
+    const shown = ticks.filter(([ms]) => ms !== 1 || !isNarrow(node));
+    return axis({ type: "log", tickmode: "array", tickvals: shown.map(([ms]) => ms), ticktext: shown.map(([, text]) => text), ...more });
+  };
+  const asLength = (ms) => (ms < 1000 ? `${ms} ms` : `${ms / 1000} s`);
+
+  const calibration = (node, data) => {
+    const longest = Math.max(10, ...data.points.map((point) => Math.max(point[0], point[1])));
+    const ends = [none * 0.7, longest * 1.5];
+    const range = ends.map(Math.log10);
+    const trace = (name, isCertain, marker) => {
+      const points = data.points.filter((point) => point[3] === isCertain);
+      return {
+        name, type: "scatter", mode: "markers", x: points.map((point) => Math.max(point[0], none)), y: points.map((point) => Math.max(point[1], none)),
+        marker: { size: points.map((point) => 5 + 3 * Math.log10(point[2])), ...marker },
+        customdata: points.map((point) => `${name}: ${point[2]} ${point[2] === 1 ? "second" : "seconds"}<br>by brokers ${asLength(point[0])}, by replay ${asLength(point[1])}`),
+        hovertemplate: "%{customdata}<extra></extra>",
+      };
+    };
+    return {
+      traces: [
+        { name: "both agree", type: "scatter", mode: "lines", x: ends, y: ends, line: { color: colour("faint"), width: 1, dash: "dash" }, hoverinfo: "skip" },
+        trace("not certain", false, { symbol: "circle-open", color: colour("over-bar"), line: { width: 1.5 } }),
+        trace("certain", true, { color: colour("accent"), opacity: 0.75, line: { width: 0 } }),
+      ],
+      layout: layout(node, isNarrow(node) ? 300 : 380, {
+        margin: { l: 92, r: 8, t: 28, b: 44 }, width: Math.min(widthOf(node), 560), showlegend: true,
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
+        xaxis: lengthAxis(node, { range, title: { text: "by brokers", standoff: 6 } }), yaxis: lengthAxis(node, { range, title: { text: "by replay", standoff: 10 } }),
+      }),
+    };
+  };
+
+  const lengths = (node, data) => {
+    const hues = ["accent", "over-bar", "good", "near", "ink", "band-0", "over", "faint"].map(colour);
+    const dashes = ["solid", "dash", "dot", "dashdot"];
+    const marked = [50, 95, 100];
+    return {
+      traces: data.percentiles.flatMap((values, i) => {
+        const [name, hue] = [brief(data.labels[i], 24), hues[i % hues.length]];
+        const said = (percent) => `${name}: ${percent} % up to ${asLength(values[percent])}`;
+        return [
+          { name, legendgroup: name, type: "scatter", mode: "lines", x: values, y: values.map((_, percent) => percent), line: { color: hue, width: 1.6, shape: "vh", dash: dashes[i % dashes.length] }, customdata: values.map((_, percent) => said(percent)), hovertemplate: "%{customdata}<extra></extra>" },
+          { legendgroup: name, showlegend: false, type: "scatter", mode: "markers", x: marked.map((percent) => values[percent]), y: marked, marker: { size: 7, color: hue }, customdata: marked.map(said), hovertemplate: "%{customdata}<extra></extra>" },
+        ];
+      }),
+      layout: layout(node, 300, {
+        margin: { l: 64, r: 16, t: 28, b: 36 }, showlegend: data.labels.length > 1,
+        legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
+        xaxis: lengthAxis(node, {}), yaxis: axis({ range: [0, 102], tickmode: "array", tickvals: [0, 25, 50, 75, 95, 100], ticktext: ["0 %", "25 %", "50 %", "75 %", "95 %", "100 %"] }),
+      }),
+    };
+  };
+
+  const kinds = { bars, pareto, heat, lines, multiples, skew, timeline, grid, calibration, lengths };
   const draw = (anchor) => {
     const node = byId(anchor);
     const { kind, data } = charts[anchor];

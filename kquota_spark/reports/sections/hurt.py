@@ -49,7 +49,7 @@ def hurt_section(report: AuditReport) -> Section:
         lead=_lead(report, ordered),
         tone=Tone.OVER if ordered else Tone.GOOD,
         reasons=tuple(map(sentence, report.notes)) if is_own else (),
-        blocks=(_bars(report, ordered), *_worst(report)) if ordered else (),
+        blocks=(_bars(report, ordered), *_worst(report), *_spreads(report)) if ordered else (),
     )
 
 
@@ -147,6 +147,42 @@ def _worst(report: AuditReport) -> tuple[Block, ...]:
             "Percent of the own limit on the worst broker, on the same axes. Dotted lines are edits of the limit.",
             Chart("chart-worst", "multiples", label, data),
             table_of("The worst buckets", columns, rows, len(lines), "buckets"),
+        ),
+    )
+
+
+def _spreads(report: AuditReport) -> tuple[Block, ...]:
+    """How long the throttles of single requests were, as steps that rise from 0 to 100 % of them."""
+    spreads = report.throttle_spreads
+    if not spreads:
+        return ()
+    is_own = report.head.tenant is not None
+    names = ["you" if is_own else one.user or "(no user)" for one in spreads]
+    data = {"labels": names, "percentiles": [one.percentiles_ms for one in spreads]}
+    columns = (
+        Column("user"),
+        *(
+            Column(title, is_number=True)
+            for title in ("throttled requests", "half up to", "95 % up to", "longest", "total delay")
+        ),
+    )
+    rows = (
+        (
+            Cell(name),
+            count_cell(one.requests),
+            *(throttles_cell(one.percentiles_ms[percent]) for percent in (50, 95, 100)),
+            throttles_cell(one.throttled_ms),
+        )
+        for name, one in zip(names, spreads, strict=True)
+    )
+    who = "your requests" if is_own else "requests by user"
+    label = f"Share of throttled {who} up to a throttle of that length, by brokers, from {counted(len(names), 'user')}"
+    return (
+        Block(
+            "How long a throttle was",
+            "Share of the throttled requests with a throttle of at most so long. Dots: half, 95 % and the longest.",
+            Chart("chart-lengths", "lengths", label, data),
+            table_of("Throttles of single requests", columns, rows, len(spreads), "users"),
         ),
     )
 

@@ -29,6 +29,7 @@ from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
 """Where the colours of the heat map change; each value belongs to the band below, except 50 and 80 to that above."""
+_UNCERTAIN_BAND = 5
 _MOST_LINES = _MOST_HEAT_ROWS = 40
 
 
@@ -52,7 +53,7 @@ def limits_section(report: AuditReport) -> Section:
         title="How near are you to your limits?" if is_own else "Who is near the limit?",
         lead=_lead(near, over, is_empty=not blocks, is_own=is_own) + _of_shared(report),
         tone=Tone.OVER if over else Tone.NEAR if near else Tone.PLAIN,
-        blocks=(*blocks, *([_lines(report, lines)] if lines else [])),
+        blocks=(*blocks, *_near(report), *([_lines(report, lines)] if lines else [])),
     )
 
 
@@ -91,19 +92,17 @@ def _of_shared(report: AuditReport) -> str:
 def _heat(report: AuditReport, heat: HeatMap) -> Block:
     kind = heat.buckets[0].quota_type
     word = type_word(kind)
+    cells = [
+        list(zip(*rows, strict=True))
+        for rows in zip(heat.quota_used_percent, heat.uncertain_percent, strict=True)
+    ][:_MOST_HEAT_ROWS]
     data = {
         "slots": heat.slots,
         "slot_ms": heat.slot_ms,
         "cell": length(heat.slot_ms),
         "labels": [bucket_of(bucket, report.head) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
-        "percent": [
-            [None if (number := finite(value)) is None else round(number, 2) for value in row]
-            for row in heat.quota_used_percent[:_MOST_HEAT_ROWS]
-        ],
-        "bands": [
-            [None if value is None or finite(value) is None else band(value) for value in row]
-            for row in heat.quota_used_percent[:_MOST_HEAT_ROWS]
-        ],
+        "percent": [[_shown(*cell) for cell in row] for row in cells],
+        "bands": [[_band(*cell) for cell in row] for row in cells],
     }
     columns = (
         Column("bucket"),
@@ -116,7 +115,7 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
     label = f"Heat map: highest percent of the {word} quota by bucket and time, broken at 80 and 100 percent"
     return Block(
         f"Percent of the {word} quota",
-        f"Highest second of each {length(heat.slot_ms)}; brokers throttle above 100 %.",
+        f"Highest certain second of each {length(heat.slot_ms)}; brokers throttle above 100 %.",
         Chart(f"chart-heat-{kind}", "heat", label, data),
         table_of(
             f"Highest percent of the {word} quota",
@@ -126,6 +125,18 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
             "buckets",
         ),
     )
+
+
+def _shown(certain: float | None, uncertain: float | None) -> float | None:
+    number = finite(uncertain if certain is None else certain)
+    return None if number is None else round(number, 2)
+
+
+def _band(certain: float | None, uncertain: float | None) -> int | None:
+    number = finite(certain)
+    if number is not None:
+        return band(number)
+    return None if finite(uncertain) is None else _UNCERTAIN_BAND
 
 
 def _heat_rows(report: AuditReport, heat: HeatMap) -> Iterator[tuple[Cell, ...]]:
@@ -142,6 +153,47 @@ def _heat_rows(report: AuditReport, heat: HeatMap) -> Iterator[tuple[Cell, ...]]
         )
 
 
+def _near(report: AuditReport) -> tuple[Block, ...]:
+    """Buckets whose highest certain second was at 80 to 100 % of its limit, the fullest first."""
+    near = [
+        (percent, one)
+        for one in report.buckets
+        if (percent := finite(one.peak_quota_used_percent)) is not None
+        and NEAR_PERCENT <= percent <= LIMIT_PERCENT
+    ]
+    if not near:
+        return ()
+    columns = (
+        Column("bucket"),
+        Column("type", is_short=True),
+        Column("highest", is_number=True),
+        Column("headroom", is_number=True),
+        Column("of a limit on a broker of", is_number=True),
+        Column("total delay", is_number=True),
+    )
+    rows = (
+        (
+            Cell(bucket_of(one.bucket, report.head)),
+            Cell(type_word(one.bucket.quota_type)),
+            used_cell(percent),
+            Cell(f"{LIMIT_PERCENT - percent:.1f} %"),
+            rate_cell(one.bucket.quota_type, one.limit_per_s),
+            throttles_cell(one.throttled_ms),
+        )
+        for percent, one in sorted(near, key=lambda pair: (-pair[0], pair[1].bucket))
+    )
+    caption = "Buckets at 80 to 100 % of their limit"
+    note = "Headroom is what the highest certain second left of the limit of its time."
+    return (
+        Block(
+            "Near the limit",
+            note,
+            table=table_of(caption, columns, rows, len(near), "buckets"),
+            is_table_open=True,
+        ),
+    )
+
+
 def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
     data = {"lines": [_points(report, line) for line in lines]}
     columns = (
@@ -156,7 +208,7 @@ def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
     rows = (_line_row(report, line) for line in lines)
     return Block(
         "Rate beside limit",
-        "On one broker, because limits are each broker's own. A diamond marks each edit of the limit.",
+        "On one broker: limits are each broker's own. Diamonds are edits of the limit, hollow points not certain.",
         Chart("chart-lines", "lines", "Rate of the chosen bucket over time beside its limit", data),
         table_of("Rates beside limits", columns, rows, len(report.lines), "buckets"),
     )
@@ -173,6 +225,7 @@ def _points(report: AuditReport, line: Line) -> dict[str, Any]:
         "rate": [finite(value) for value in line.rate_per_s],
         "limit": [finite(value) for value in line.limit_per_s],
         "throttled": [person_ms(value) if value else "" for value in line.throttled_ms],
+        "certain": line.is_certain,
         "edits": [
             {"at_ms": change.at_ms, "y": finite(change.after or change.before), "text": change_text(change)}
             for change in report.changes

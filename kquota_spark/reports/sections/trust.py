@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from kquota_spark.formats.person_units import person_ms
-from kquota_spark.reports.audit_report import Agreement, AuditReport, Confidence, Head, Trust
+from kquota_spark.reports.audit_report import Agreement, AuditReport, Confidence, Head, ThrottlePair, Trust
 from kquota_spark.reports.confidence import MOST_LAG_MS
-from kquota_spark.reports.sections.parts import Block, Cell, Column, Section, Tile, Tone, table_of
+from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tile, Tone, table_of
 from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
 
+_ALIKE = 0.2
+"""A step of the picture is a fifth."""
+_LENGTHS = (
+    ("none", 0.0, 0.5),
+    ("below 10 ms", 0.5, 10.0),
+    ("10 to 100 ms", 10.0, 100.0),
+    ("100 ms to 1 s", 100.0, 1_000.0),
+    ("1 to 10 s", 1_000.0, 10_000.0),
+    ("10 s and more", 10_000.0, float("inf")),
+)
 _TONES = {Trust.YES: Tone.GOOD, Trust.WITH_CARE: Tone.NEAR, Trust.NO: Tone.OVER}
 _LEADS = {
     Trust.YES: "Yes:",
@@ -29,7 +39,10 @@ def trust_section(report: AuditReport) -> Section:
         tone=_TONES[found.trust],
         tiles=(_agreement(found), *_delay(found), _lag(found), _unreadable(found), _certain(found)),
         reasons=tuple(map(sentence, (*found.reasons, *notes))),
-        blocks=(_by_type(found.agreement),) if found.agreement else (),
+        blocks=(
+            *([_by_type(found.agreement)] if found.agreement else []),
+            *_calibration(report.throttle_pairs),
+        ),
     )
 
 
@@ -136,3 +149,40 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
         for percent in (agreement_percent((one,)),)
     )
     return Block("", table=table_of("Agreement by quota type", columns, rows, len(agreement)))
+
+
+def _calibration(pairs: tuple[ThrottlePair, ...]) -> tuple[Block, ...]:
+    """The longest throttles of seconds, by replay and by brokers: a replay that is right stands on the line."""
+    if not pairs:
+        return ()
+    data = {"points": [[pair.brokers_ms, pair.replay_ms, pair.seconds, pair.is_certain] for pair in pairs]}
+    columns = (
+        Column("throttle by brokers"),
+        *(
+            Column(title, is_number=True)
+            for title in ("seconds", "certain", "within a fifth of it by replay")
+        ),
+    )
+    rows = [
+        (
+            Cell(name),
+            count_cell(sum(pair.seconds for pair in of_length)),
+            count_cell(sum(pair.seconds for pair in of_length if pair.is_certain)),
+            count_cell(sum(pair.seconds for pair in of_length if _is_alike(pair))),
+        )
+        for name, from_ms, to_ms in _LENGTHS
+        if (of_length := [pair for pair in pairs if from_ms <= pair.brokers_ms < to_ms])
+    ]
+    label = "Longest throttle of each second by replay against that by brokers, both in logarithmic steps"
+    return (
+        Block(
+            "Throttles by replay against those by brokers",
+            "A point stands for seconds of buckets; on the line both agree. Hollow ones are not certain.",
+            Chart("chart-calibration", "calibration", label, data),
+            table_of("Throttles by replay and by brokers", columns, rows, len(rows)),
+        ),
+    )
+
+
+def _is_alike(pair: ThrottlePair) -> bool:
+    return abs(pair.replay_ms - pair.brokers_ms) <= _ALIKE * pair.brokers_ms

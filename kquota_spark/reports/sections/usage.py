@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from kquota_spark.formats.person_units import amount_text, broker_text, rate_text
+from kquota_spark.formats.person_units import amount_text, broker_text, person_ms, rate_text
 from kquota_spark.reports.audit_report import AuditReport, Skew, Talkers
+from kquota_spark.reports.sections.limits import band
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.sections.words import (
     amount_cell,
@@ -19,9 +20,10 @@ from kquota_spark.reports.sections.words import (
     share_text,
     throttles_cell,
     type_word,
+    used_cell,
 )
 
-_MOST_BARS, _MOST_SPREADS = 20, 20
+_MOST_BARS, _MOST_SPREADS, _MOST_BROKERS = 20, 20, 12
 
 
 def usage_section(report: AuditReport) -> Section:
@@ -34,7 +36,14 @@ def usage_section(report: AuditReport) -> Section:
         short="Usage",
         title="How much did you use?" if is_own else "Who used how much?",
         lead=_lead(report),
-        blocks=(*blocks, *([_spread(report, spread), _cluster_limits(report, spread)] if spread else [])),
+        blocks=(
+            *blocks,
+            *(
+                [_spread(report, spread), *_by_broker(report), _cluster_limits(report, spread)]
+                if spread
+                else []
+            ),
+        ),
     )
 
 
@@ -158,6 +167,48 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
         Chart("chart-skew", "skew", label, data) if shown else None,
         table_of("Use by broker", columns, rows, len(spread)),
     )
+
+
+def _by_broker(report: AuditReport) -> tuple[Block, ...]:
+    """Bucket x broker: where a bucket meets its limit, and where it has room. Nothing with a single broker."""
+    brokers = sorted({broker for one in report.skew for broker in one.used_per_s})
+    shown = report.skew[:_MOST_SPREADS]
+    if len(brokers) < 2:
+        return ()
+    percent = [[_of_limit(one, broker) for broker in brokers] for one in shown]
+    names = [f"{bucket_of(one.bucket, report.head)} ({type_word(one.bucket.quota_type)})" for one in shown]
+    data = {
+        "labels": names,
+        "columns": [f"broker {broker_text(broker)}" for broker in brokers],
+        "percent": percent,
+        "bands": [[None if value is None else band(value) for value in row] for row in percent],
+        "throttled": [
+            [person_ms(delay_ms) if (delay_ms := one.throttled_ms.get(broker)) else "" for broker in brokers]
+            for one in shown
+        ],
+    }
+    columns = (
+        Column("bucket"),
+        *(Column(f"broker {broker_text(broker)}", is_number=True) for broker in brokers[:_MOST_BROKERS]),
+    )
+    rows = (
+        (Cell(name), *(used_cell(value) for value in row[:_MOST_BROKERS]))
+        for name, row in zip(names, percent, strict=True)
+    )
+    label = "Heat map: mean rate while active as percent of the limit, by bucket and broker"
+    return (
+        Block(
+            "Percent of the limit by broker",
+            "Mean rate of the seconds with traffic. A bucket that is over on one broker may have room on the others.",
+            Chart("chart-brokers", "grid", label, data),
+            table_of("Percent of the limit by broker", columns, rows, len(report.skew), "buckets"),
+        ),
+    )
+
+
+def _of_limit(one: Skew, broker: int) -> float | None:
+    rate = one.used_per_s.get(broker)
+    return None if rate is None or not one.limit_per_s else round(100 * rate / one.limit_per_s, 2)
 
 
 def _ratios(one: Skew) -> Iterator[tuple[int, float, float]]:

@@ -21,6 +21,8 @@ from kquota_spark.reports.audit_report import (
     Skew,
     Talker,
     Talkers,
+    ThrottlePair,
+    ThrottleSpread,
     Trust,
     Unprotected,
 )
@@ -72,7 +74,20 @@ def used(row: int, slot: int) -> float | None:
 def heat() -> HeatMap:
     buckets = (name("bob"), name("carol"), *(name("mallory", text) for text in HOSTILE))
     values = tuple(tuple(used(row, slot) for slot in range(len(SLOTS))) for row in range(len(buckets)))
-    return HeatMap(SLOT_MS, SLOTS, buckets, values, 9_960, near=3, over=3, near_unthrottled=4)
+    # In the last slot of the third bucket nothing is certain.
+    uncertain: list[list[float | None]] = [[None] * len(SLOTS) for _ in buckets]
+    uncertain[2][-1], values = values[2][-1], (*values[:2], (*values[2][:-1], None), *values[3:])
+    return HeatMap(
+        SLOT_MS,
+        SLOTS,
+        buckets,
+        values,
+        tuple(map(tuple, uncertain)),
+        9_960,
+        near=3,
+        over=3,
+        near_unthrottled=4,
+    )
 
 
 def line(bucket: BucketName, broker_id: int = 1) -> Line:
@@ -81,7 +96,8 @@ def line(bucket: BucketName, broker_id: int = 1) -> Line:
     throttled = tuple(
         900 if rate > limit else 0 for rate, limit in zip(rates, limits, strict=True)
     )  # fmt: skip
-    return Line(bucket, broker_id, SLOT_MS, SLOTS, rates, limits, throttled)
+    certain = tuple(slot != 24 for slot in range(len(SLOTS)))
+    return Line(bucket, broker_id, SLOT_MS, SLOTS, rates, certain, limits, throttled)
 
 
 def talkers(quota_type: str) -> Talkers:
@@ -121,12 +137,21 @@ def full_report() -> AuditReport:
             *(hurt(name("mallory", text), 2.5 - number / 10) for number, text in enumerate(HOSTILE)),
         ),
         hurt_left_out=40,
+        throttle_pairs=(
+            ThrottlePair(0.0, 11_585.2, is_certain=False, seconds=1),
+            ThrottlePair(90.5, 90.5, is_certain=True, seconds=400),
+            ThrottlePair(107.6, 90.5, is_certain=True, seconds=3),
+        ),
+        throttle_spreads=tuple(
+            ThrottleSpread(user, 420, 61_500, tuple(range(1, 102)))
+            for user in ("bob", *HOSTILE[:7])
+        ),
         heat=(heat(),),
         lines=(line(name("bob")), *(line(name("mallory", text), 2) for text in HOSTILE)),
         talkers=(talkers("produce"), talkers("fetch")),
         skew=(
-            Skew(name("bob"), 1e6, {1: 900_000.0, 2: 200_000.0, 3: 100_000.0}, 2.25, 3e6, 4e6),
-            *(Skew(name("mallory", text), 1e6, {1: 5e5, 2: 4e5}, 1.11, 2e6, 3e6) for text in HOSTILE),
+            Skew(name("bob"), 1e6, {1: 900_000.0, 2: 200_000.0, 3: 100_000.0}, {1: 61_500, 2: 0, 3: 0}, 2.25, 3e6, 4e6),
+            *(Skew(name("mallory", text), 1e6, {1: 5e5, 2: 4e5}, {1: 0, 2: 0}, 1.11, 2e6, 3e6) for text in HOSTILE),
         ),
         changes=changes(),
         changes_left_out=3,
@@ -170,6 +195,7 @@ def tenant_report(tenant: str = "bob") -> AuditReport:
         heat(),
         buckets=(name(tenant),),
         quota_used_percent=(heat().quota_used_percent[0],),
+        uncertain_percent=(heat().uncertain_percent[0],),
         left_out=0,
         near=0,
         over=1,
@@ -179,6 +205,8 @@ def tenant_report(tenant: str = "bob") -> AuditReport:
     return replace(
         full,
         head=replace(full.head, tenant=tenant),
+        throttle_pairs=(),
+        throttle_spreads=(replace(full.throttle_spreads[0], user=tenant),),
         hurt=(hurt(name(tenant), 14.0),),
         hurt_left_out=0,
         heat=(rates,),
@@ -208,6 +236,7 @@ def large_report() -> AuditReport:
                 SLOTS,
                 tuple(name("bob", text) for text in many),
                 ((99.0,) * len(SLOTS),) * 10_000,
+                ((None,) * len(SLOTS),) * 10_000,
                 0,
                 near=10_000,
                 over=0,
@@ -216,7 +245,9 @@ def large_report() -> AuditReport:
         ),
         lines=tuple(line(name("bob", text)) for text in many[:100]),
         talkers=(Talkers("produce", 1 << 40, tuple(replace(first, client_id=text) for text in many), 0, 0),),
-        skew=tuple(Skew(name("bob", text), 1e6, {1: 1.0, 2: 2.0}, 1.33, 2e6, 3e6) for text in many[:1_000]),
+        skew=tuple(
+            Skew(name("bob", text), 1e6, {1: 1.0, 2: 2.0}, {}, 1.33, 2e6, 3e6) for text in many[:1_000]
+        ),
         unprotected=tuple(Unprotected("UNMETERED", "high", text, "x", "y") for text in many),
         recommendations=tuple(
             Recommendation(text, "producer_byte_rate", 1.0, 2.0, "z", "") for text in many[:1_000]

@@ -46,10 +46,11 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
         made_at_ms=T0_MS + 6 * MINUTE_MS,
     )
     # 120 seconds of 480; throttled in one of the 120
-    assert page.notes[0] == (
-        "the tables cover 2026-11-21 05:40:00 UTC to 2026-11-21 05:42:00 UTC only, 25.0 % of the stretch asked for: "
-        "shares of time are of what is covered"
+    said = "the tables cover 2026-11-21 05:40:00 UTC to 2026-11-21 05:42:00 UTC only, 25.0 % of the stretch asked for"
+    assert page.confidence.reasons == (
+        f"{said}: shares of time are of what is covered (trusted from 50 % on)",
     )
+    assert page.notes == ()  # once is enough
     assert page.hurt[0].time_in_throttle_percent == 100 / 120
     assert (
         trust_section(page).lead == "25.0 % of the period is covered. With care: 1 thing speaks against it."
@@ -58,7 +59,6 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
     # the newest decision ends at 05:42, the stretch at 05:46
     assert page.confidence.lag_ms == 4 * MINUTE_MS
     assert page.confidence.trust is Trust.WITH_CARE
-    assert page.confidence.reasons == ("the tables cover 25.0 % of the period (trusted from 50 % on)",)
 
 
 def test_two_minutes_of_a_day_are_not_the_day(tmp_path: Path) -> None:
@@ -77,7 +77,8 @@ def test_a_lag_counts_to_the_making_of_the_report_if_that_is_earlier(tmp_path: P
     # 24 h less two minutes
     assert told.trust is Trust.WITH_CARE
     assert told.reasons == (
-        "the tables cover 0.1 % of the period (trusted from 50 % on)",
+        "the tables cover 2026-11-21 05:40:00 UTC to 2026-11-21 05:42:00 UTC only, 0.1 % of the stretch asked for: "
+        "shares of time are of what is covered (trusted from 50 % on)",
         "the last 1,438 minutes have no decision: nobody sent anything, or the audit is behind (more than 5 minutes)",
     )
 

@@ -62,7 +62,9 @@ def test_all_that_was_gathered_is_there() -> None:
     # 17 buckets in 48 slots without the empty ones; every 11th slot of a row is empty.
     report = full_report()
     filled = sum(value is not None for row in report.heat[0].quota_used_percent for value in row)
-    assert len(rows(report, "quota_used.csv")) == filled < 17 * len(SLOTS)
+    found = rows(report, "quota_used.csv")
+    assert [row["is_certain"] for row in found].count("True") == filled < 17 * len(SLOTS)
+    assert [row["is_certain"] for row in found].count("False") == 1
     many = replace(report, hurt=large_report().hurt)
     assert len(rows(many, "held_back.csv")) == 10_000
     beside = {row["name"]: row["value"] for row in rows(report, "report.csv")}
@@ -76,8 +78,9 @@ def test_all_that_was_gathered_is_there() -> None:
 def test_what_was_not_found_has_a_head_and_no_row() -> None:
     files = csv_files(empty_report())
     assert sorted(files) == [
-        "agreement.csv", "brokers.csv", "buckets.csv", "capacity.csv", "changes.csv", "held_back.csv", "quota_used.csv",
-        "rates.csv", "recommendations.csv", "report.csv", "unprotected.csv", "usage.csv",
+        "agreement.csv", "brokers.csv", "buckets.csv", "calibration.csv", "capacity.csv", "changes.csv",
+        "held_back.csv", "quota_used.csv", "rates.csv", "recommendations.csv", "report.csv", "throttles.csv",
+        "unprotected.csv", "usage.csv",
     ]  # fmt: skip
     assert files["unprotected.csv"] == "kind,severity,subject,sentence,advice\n"
 

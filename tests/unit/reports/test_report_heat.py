@@ -9,6 +9,7 @@ import pytest
 from kquota_spark.reports.period import Period
 from kquota_spark.reports.report_scope import MOST_SLOTS, slot_length_ms, slots_of
 from kquota_spark.reports.sections.headline import headline
+from kquota_spark.reports.sections.limits import limits_section
 from tests.support.reports.gathered_report import gathered, throttled
 from tests.support.tables.table_rows import T0_MS, decision
 
@@ -51,6 +52,28 @@ def test_a_heat_map_holds_the_highest_percent_of_each_slot_of_the_hottest(tmp_pa
     assert produce.quota_used_percent == ((None, 120.0, None, None), (70.0, None, 101.0, None))
     assert (produce.left_out, request.left_out) == (1, 0)
     assert request.quota_used_percent == ((9.0, None, None, None),)
+
+
+def test_a_second_that_is_not_certain_makes_no_peak_and_is_shown_where_there_is_no_other(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        decision(0, quota_used_percent=90.0),
+        decision(0, broker_id=2, quota_used_percent=250.0, is_certain=False),
+        decision(1, quota_used_percent=104.0, is_certain=False),
+        decision(2, bucket_user="bob", quota_used_percent=300.0, is_certain=False),
+    ]
+    report = gathered(tmp_path, decisions=rows, seconds=3)
+    (produce,) = report.heat
+    assert [bucket.user for bucket in produce.buckets] == ["alice", "bob"]
+    assert produce.quota_used_percent == ((90.0, None, None), (None, None, None))
+    assert produce.uncertain_percent == ((None, 104.0, None), (None, None, 300.0))
+    assert (produce.near, produce.over) == (1, 0)
+    (near,) = (block for block in limits_section(report).blocks if block.title == "Near the limit")
+    assert near.table is not None
+    assert [[cell.text for cell in row[:4]] for row in near.table.rows] == [
+        ["user alice", "produce", "90.0 %", "10.0 %"]
+    ]
 
 
 def test_a_slot_of_two_seconds_holds_the_higher_one(tmp_path: Path) -> None:

@@ -75,13 +75,14 @@ def test_a_name_stays_in_its_cell(text: str) -> None:
 
 def test_every_row_of_every_table_has_the_cells_of_its_head() -> None:
     tables = cells(PAGE)
-    # Agreement, throttled, the worst, heat, lines, two of talkers, spread, cluster limits, changes, findings, capacity.
-    assert [len(table[0]) for table in tables] == [5, 10, 4, 6, 7, 8, 8, 5, 7, 9, 5, 6]
+    # Agreement, calibration, throttled, the worst, lengths, heat, lines, two of talkers, spread, by broker, cluster
+    # limits, changes, findings, capacity.
+    assert [len(table[0]) for table in tables] == [5, 4, 10, 4, 6, 6, 7, 8, 8, 5, 4, 7, 9, 5, 6]
     assert all(len(row) == len(table[0]) for table in tables for row in table)
 
 
 def test_tables_hold_the_names_and_the_words_beside_colours() -> None:
-    held_back = cells(PAGE)[1]
+    held_back = cells(PAGE)[2]
     assert [row[0] for row in held_back[1:4]] == ["user bob", "carol / dash", f"mallory / {HOSTILE[0]}"]
     assert held_back[1][6] == "141.5 % (▲)"
 

@@ -14,7 +14,7 @@ BOB, CAROL, DAVE = (BucketName("produce", user, "", "") for user in ("bob", "car
 
 def line(bucket: BucketName, throttled_ms: tuple[int, ...], *, rule: str = "users/bob") -> Line:
     rates, limits = (100.0, None, 330.0), (200.0, 200.0, 300.0)
-    return Line(bucket, 1, 60_000, (0, 60_000, 120_000), rates, limits, throttled_ms, (rule,))
+    return Line(bucket, 1, 60_000, (0, 60_000, 120_000), rates, (True,) * 3, limits, throttled_ms, (rule,))
 
 
 def chart(report: AuditReport) -> Chart | None:
