@@ -274,6 +274,14 @@ class Unprotected:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another thing that would help, with what to run where there is a command for it."""
+
+    text: str
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Recommendation:
     """One thing to do, as a quota where it is one."""
 
@@ -285,6 +293,18 @@ class Recommendation:
     reason: str
     command: str
     """What to run, dry; empty where there is no command for it."""
+    title: str = ""
+    """What to do, where it is no quota of an entity."""
+    delay_ms: int = 0
+    """Total delay of the bucket that it is about, by brokers: what is behind the card."""
+    cause: str = ""
+    confidence: str = ""
+    """`low`, `fair` or `good`, and why."""
+    expected: str = ""
+    """What the value would have done to the recorded requests."""
+    headroom: str = ""
+    """What the value leaves above the use."""
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     without_rule, unprotected_left_out = unprotected(scope, clients, ids)
     during = (scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000)
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
-    todo, todo_left_out = recommendations(scope, clients, hurt, is_first_look=not is_limited)
+    todo, todo_left_out = recommendations(scope, clients, hurt, found_changes, is_first_look=not is_limited)
     head = Head(
         cluster_id=scope.cluster_id,
         from_ms=scope.asked.from_ms,

@@ -34,7 +34,10 @@ _CONFIDENCE = ("certain_percent", "lag_ms", "lines", "unreadable_lines", "late_r
 _UNPROTECTED = ("kind", "severity", "subject", "sentence", "advice")
 _CHANGE = ("at", "entity", "key", "before", "after", "what", "by")
 _EFFECT = ("length_ms", "delay_before_ms", "delay_after_ms", "requests_before", "requests_after")
-_RECOMMENDATION = ("entity", "key", "present", "recommended", "reason", "command")
+_RECOMMENDATION = (
+    "entity", "key", "present", "recommended", "reason", "command", "title", "delay_ms", "cause", "confidence",
+    "expected", "headroom",
+)  # fmt: skip
 _PERCENTS = (50, 95, 100)
 _PAIR = ("replay_ms", "brokers_ms", "is_certain", "seconds")
 _CAPACITY = ("broker_id", "io_threads", "network_threads", "percent", "used_percent")

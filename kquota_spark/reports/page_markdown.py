@@ -97,8 +97,18 @@ def _advice(one: Advice) -> Iterator[str]:
     yield f"**{escaped(one.title)}**{change}"
     yield ""
     yield escaped(one.reason)
-    if one.command:
-        shown = terminal_text(one.command)
+    if one.facts:
+        yield ""
+        yield from (f"- {escaped(name)}: {escaped(text)}" for name, text in one.facts)
+    yield from _command(one.command)
+    for text, command in one.instead:
+        yield from ("", f"Or: {escaped(text)}")
+        yield from _command(command)
+
+
+def _command(command: str) -> Iterator[str]:
+    if command:
+        shown = terminal_text(command)
         # A fence is longer than any row of backticks inside, so that no name ends it.
         fence = "`" * max([3, *(len(found) + 1 for found in re.findall(r"`+", shown))])
         yield from ("", f"{fence}sh", shown, fence)

@@ -8,7 +8,7 @@ than its limit all the same is not waiting to be raised.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -19,8 +19,9 @@ from kquota_spark.model.observed_clients import Rule
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
 from kquota_spark.reports.amount_rates import rate_of
-from kquota_spark.reports.audit_report import HurtBucket, Recommendation
+from kquota_spark.reports.audit_report import Change, HurtBucket, Recommendation
 from kquota_spark.reports.quota_command import alter_command
+from kquota_spark.reports.raise_card import alternatives_of, cause_of, confidence_of, expected_of
 from kquota_spark.reports.report_scope import BUCKET, Scope, bucket_of
 
 THROTTLED_PERCENT = 20.0
@@ -61,8 +62,10 @@ class _Use:
     mean_rate_per_s: float
 
 
-def raises(scope: Scope, hurt: Collection[HurtBucket], rules: Collection[Rule]) -> Iterator[Recommendation]:
-    """One for each of the buckets that is throttled much under its present limit, in their order.
+def raises(
+    scope: Scope, hurt: Collection[HurtBucket], rules: Collection[Rule], changes: Collection[Change]
+) -> Iterator[Recommendation]:
+    """One for each of the buckets that is throttled much under its present limit, the most total delay first.
 
     On a tenant's page there is no command: the value is something to ask for.
     """
@@ -74,11 +77,11 @@ def raises(scope: Scope, hurt: Collection[HurtBucket], rules: Collection[Rule]) 
     uses: dict[object, list[dict[str, Any]]] = {}
     for row in scope.rows(_USES, wanted) if wanted else ():
         uses.setdefault(bucket_of(row), []).append(row)
-    for one in hurt:
+    for one in sorted(hurt, key=lambda one: (-one.throttled_ms, one.bucket)):
         rows = uses.get(one.bucket, [])
         quota = _quota(rows, rules)
         if quota is not None:
-            yield from _raise(scope, *quota, rows)
+            yield from _raise(scope, one, *quota, rows, changes)
 
 
 def _quota(rows: list[dict[str, Any]], rules: Collection[Rule]) -> tuple[Entity, QuotaKey] | None:
@@ -96,7 +99,12 @@ def _quota(rows: list[dict[str, Any]], rules: Collection[Rule]) -> tuple[Entity,
 
 
 def _raise(
-    scope: Scope, entity: Entity, key: QuotaKey, rows: list[dict[str, Any]]
+    scope: Scope,
+    one: HurtBucket,
+    entity: Entity,
+    key: QuotaKey,
+    rows: list[dict[str, Any]],
+    changes: Collection[Change],
 ) -> Iterator[Recommendation]:
     uses = [_use(row) for row in rows]
     limit = rows[0]["limit_per_s"]
@@ -111,25 +119,32 @@ def _raise(
     if rows[0]["rule"] != str(entity):
         under += f" of {rows[0]['rule']}"
     most = max(uses, key=lambda use: use.mean_rate_per_s)
+    is_tenant = scope.tenant is not None
+    card = Recommendation(
+        str(entity), key.value, limit, None, under, "", delay_ms=one.throttled_ms,
+        cause=cause_of(one, key, rows[0]["rule"], changes, share), confidence=confidence_of(share),
+    )  # fmt: skip
     if 100 * most.mean_rate_per_s > MOST_USED_PERCENT * limit:
         percent = 100 * most.mean_rate_per_s / limit
-        reason = (
-            f"{under}, and took {percent:.0f} % of it all the same: many connections that wait at once, or clients "
-            "that do not wait. Look at the clients before the limit"
-        )
-        yield Recommendation(str(entity), key.value, limit, None, reason, "")
+        reason = f"{under}, and took {percent:.0f} % of it all the same. Look at the clients before the limit"
+        cause = "many connections that wait at once, or clients that do not wait"
+        others = tuple(alternatives_of(entity, key, one, None, limit, is_tenant=is_tenant))
+        yield replace(card, reason=reason, cause=cause, confidence="", alternatives=others)
         return
     demand = demand_per_s(worst, limit)
     if demand <= limit:
         return
-    wanted = _rounded(key, demand)
-    reason = (
-        f"{under}: it wanted at least the {value_text(key, used_per_s(worst))} that it got, and about "
-        f"{value_text(key, wanted)} by the share of its time in throttle; what it wanted beyond is not in the data, "
-        "because the limit held it back"
+    wanted, used = _rounded(key, demand), used_per_s(worst)
+    yield replace(
+        card,
+        recommended=wanted,
+        reason=f"{under}. It got {value_text(key, used)}, and wanted about {value_text(key, wanted)} by the share of "
+        "its time in throttle",
+        command="" if is_tenant else alter_command(entity, {key: wanted}),
+        expected=expected_of(scope, one, limit, wanted),
+        headroom=f"{100 * (wanted - used) / wanted:.0f} % of the value is above what it got",
+        alternatives=tuple(alternatives_of(entity, key, one, wanted, limit, is_tenant=is_tenant)),
     )
-    command = alter_command(entity, {key: wanted}) if scope.tenant is None else ""
-    yield Recommendation(str(entity), key.value, limit, wanted, reason, command)
 
 
 def _rounded(key: QuotaKey, value: float) -> float:

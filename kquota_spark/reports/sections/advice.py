@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.person_units import broker_text
+from kquota_spark.formats.person_units import broker_text, person_ms
 from kquota_spark.reports.audit_report import AuditReport, Recommendation
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
@@ -68,7 +68,7 @@ def to_do_section(report: AuditReport) -> Section:
     if not shown:
         lead = "Nothing is recommended from what this stretch shows."
     elif head.tenant is not None:
-        lead = f"{counted(count, 'value')} to ask for where quotas are set, with the reasons."
+        lead = "What your clients can do, then what to ask for where quotas are set."
     elif head.is_first_look:
         lead = f"{counted(count, 'starting value')}; every command shows first what it would do."
     else:
@@ -92,8 +92,20 @@ def _advice(one: Recommendation) -> Advice:
         change = (
             f"{one.key} {present.text} → {recommended.text}" if is_change else f"{one.key} {present.text}"
         )
+    facts = (
+        ("Total delay", person_ms(one.delay_ms) if one.delay_ms and one.key else ""),
+        ("Cause", one.cause),
+        ("Confidence", one.confidence),
+        ("With this value", one.expected),
+        ("Headroom", one.headroom),
+    )
     return Advice(
-        entity_of(one.entity) if one.entity else "The cluster", change, sentence(one.reason), one.command
+        one.title or (entity_of(one.entity) if one.entity else "The cluster"),
+        change,
+        sentence(one.reason),
+        one.command,
+        tuple((name, sentence(text)) for name, text in facts if text),
+        tuple((sentence(other.text), other.command) for other in one.alternatives),
     )
 
 

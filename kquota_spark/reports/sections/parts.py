@@ -84,12 +84,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to do, with what to run."""
+    """One thing to do, with what to run; `facts` are names and values, `instead` other things with what to run."""
 
     title: str
     change: str
     reason: str
     command: str
+    facts: tuple[tuple[str, str], ...] = ()
+    instead: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,5 +136,5 @@ def test_a_tenant_is_told_what_changed_and_what_to_ask_for_but_not_by_whom_or_ho
         ],
         ["2026-11-20 15:00:00", "user bob", "producer_byte_rate", "1.0 MB/s", "2.0 MB/s", "-", "-", "edit"],
     ]
-    assert "1 value to ask for where quotas are set, with the reasons." in page
+    assert "What your clients can do, then what to ask for where quotas are set." in page
     assert "kquota quotas" not in page

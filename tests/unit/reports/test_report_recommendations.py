@@ -11,13 +11,16 @@ import pytest
 
 from kquota_spark.cli import alter
 from kquota_spark.cli.entity_options import asked_entity
+from kquota_spark.cli.main import parser
+from kquota_spark.io.table_rows import entity_columns
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
-from kquota_spark.reports.audit_report import Recommendation
+from kquota_spark.reports.audit_report import Alternative, BucketName, HurtBucket, Recommendation
 from kquota_spark.reports.quota_command import alter_command
+from kquota_spark.reports.raise_card import alternatives_of
 from tests.support.reports.gathered_report import Row, gathered, rule, throttled
 from tests.support.tables.report_tables import HOSTILE
-from tests.support.tables.table_rows import decision, usage
+from tests.support.tables.table_rows import decision, second, usage
 
 ALICE = Entity(user="alice")
 PRODUCE = "producer_byte_rate"
@@ -41,10 +44,23 @@ def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path:
             key=PRODUCE,
             present=1e6,
             recommended=2_000_000.0,
-            reason="throttled in 75 % of 80 seconds with traffic on broker 1 under 1,000,000 B/s: it wanted at least "
-            "the 1,100,000 B/s that it got, and about 2,000,000 B/s by the share of its time in throttle; what it "
-            "wanted beyond is not in the data, because the limit held it back",
+            reason="throttled in 75 % of 80 seconds with traffic on broker 1 under 1,000,000 B/s. It got 1,100,000 "
+            "B/s, and wanted about 2,000,000 B/s by the share of its time in throttle",
             command="kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run",
+            delay_ms=6_000,  # 60 x 100 ms
+            cause="a steady load above the limit",
+            confidence="fair: it was held back half of the time or more",
+            # None of the recorded seconds went above 2,000,000 B/s.
+            expected="60 → 0 seconds with a throttle, of the recorded requests; with more room clients may send more",
+            headroom="45 % of the value is above what it got",  # 900,000 of 2,000,000
+            alternatives=(
+                Alternative("compress and batch at the client (compression.type, linger.ms, batch.size)"),
+                Alternative(
+                    "the value for two hours only",
+                    "kquota override set --user=alice --key producer_byte_rate --value 2000000 --for 2h --reason "
+                    "throttled",
+                ),
+            ),
         )
     ]
 
@@ -54,7 +70,7 @@ def test_a_limit_of_a_default_is_raised_for_the_one_and_not_for_all(tmp_path: Pa
     rows = [throttled(at_s, 100, **of_default) for at_s in range(60)]
     (one,) = _todo(tmp_path, rows, quota_rules=[rule(Entity(client_id=DEFAULT), producer_byte_rate=1e6)])
     assert (one.entity, one.recommended) == ("clients/etl", 2_200_000.0)  # 1,100,000 x 2
-    assert "under 1,000,000 B/s of clients/<default>:" in one.reason
+    assert "under 1,000,000 B/s of clients/<default>." in one.reason
     assert one.command == "kquota alter --name client-id=etl --add producer_byte_rate=2200000 --dry-run"
 
 
@@ -77,13 +93,62 @@ def test_who_takes_more_than_its_limit_all_the_same_is_to_be_looked_at(tmp_path:
     rows = [throttled(at_s, amount=1_210_000) for at_s in range(60)]
     (one,) = _todo(tmp_path, rows, quota_rules=[OF_ALICE])
     assert (one.recommended, one.command) == (None, "")
-    assert "and took 121 % of it all the same: many connections that wait at once" in one.reason
+    assert "and took 121 % of it all the same. Look at the clients before the limit" in one.reason
+    assert one.cause == "many connections that wait at once, or clients that do not wait"
 
 
 def test_a_tenant_is_told_what_to_ask_for_without_a_command(tmp_path: Path) -> None:
     rows = [throttled(at_s) for at_s in range(60)]
     page = gathered(tmp_path, decisions=rows, seconds=100, tenant="alice", quota_rules=[OF_ALICE])
-    assert [(one.recommended, one.command) for one in page.recommendations] == [(2_200_000.0, "")]
+    (one,) = page.recommendations
+    assert (one.recommended, one.command) == (2_200_000.0, "")
+    assert [other.command for other in one.alternatives] == [""]
+
+
+def test_the_most_total_delay_comes_first_and_a_cut_is_its_cause(tmp_path: Path) -> None:
+    rows = [throttled(at_s, 100) for at_s in range(60)]
+    of_bob: Row = {"bucket_user": "bob", "rule": "users/bob", "users": ["bob"]}
+    rows += [throttled(at_s, 900, **of_bob) for at_s in range(60)]
+    edit = {
+        "cluster_id": "demo", **entity_columns(Entity(user="bob")), "key": PRODUCE, "value": 1e6,
+        "previous_value": 2e6, "changed_at": second(0), "version": 1, "source": "zookeeper",
+        "observed_at": second(0),
+    }  # fmt: skip
+    page = gathered(
+        tmp_path, decisions=rows, seconds=100, quota_changes=[edit],
+        quota_rules=[OF_ALICE, rule(Entity(user="bob"), producer_byte_rate=1e6)],
+    )  # fmt: skip
+    bob, alice = page.recommendations
+    assert (bob.entity, bob.delay_ms, alice.entity, alice.delay_ms) == (
+        "users/bob",
+        54_000,
+        "users/alice",
+        6_000,
+    )
+    assert bob.cause == "the limit went from 2,000,000 B/s to 1,000,000 B/s at 11-21 05:40:00"
+    assert bob.confidence.startswith("low: ")
+    assert alice.cause == "a steady load above the limit"
+
+
+def test_clients_that_share_a_bucket_are_its_cause_and_one_may_get_its_own(tmp_path: Path) -> None:
+    rows = [throttled(at_s, client_ids=["a", "b"]) for at_s in range(60)]
+    (one,) = _todo(tmp_path, rows, quota_rules=[OF_ALICE])
+    assert one.cause == "2 clients or more share the limit: alice / a, alice / b"
+    assert "a quota of its own for one of the clients inside" in one.alternatives[1].text
+
+
+@pytest.mark.parametrize(
+    "entity", [*(Entity(name, name) for name in HOSTILE), Entity(DEFAULT, DEFAULT), Entity(client_id="-x")]
+)
+def test_the_override_parses(entity: Entity) -> None:
+    hurt = HurtBucket(BucketName("produce", "", ""), 1.0, 1, 1, 1, 1.0, 1, 1, None, ())
+    found = alternatives_of(entity, QuotaKey.PRODUCER_BYTE_RATE, hurt, 12.5, 10.0, is_tenant=False)
+    *_, override = found
+    options = parser().parse_args(shlex.split(override.command)[1:])
+    user = DEFAULT if options.user_default else options.user
+    client_id = DEFAULT if options.client_default else options.client
+    assert Entity(user, client_id) == entity
+    assert (options.key, options.value, options.reason) == ("producer_byte_rate", 12.5, "throttled")
 
 
 def _unlimited(client_id: str, rate: float, broker_id: int = 1, **changed: object) -> Row:
