@@ -28,6 +28,14 @@ _NONE: Offsets = MappingProxyType({})
 _LOCAL_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_LOCAL = {
+    # The default is the host's own address: anybody could ask the driver for blocks of the tables.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.authenticate": "true",
+    "spark.ui.enabled": "false",
+}
+"""Of a local master, unless the user says otherwise."""
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -40,11 +48,13 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    if SparkConf().get("spark.master", "local")[:5] == "local":
+    given, builder = SparkConf(), SparkSession.builder.appName(app_name)
+    options = _storage_options(settings)
+    if str(given.get("spark.master", "local"))[:5] == "local":
         # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in _storage_options(settings).items():
+        options |= {name: value for name, value in _LOCAL.items() if not given.contains(name)}
+    for name, value in options.items():
         builder = builder.config(name, value)
     session = (
         builder.config("spark.log.level", "ERROR")
