@@ -17,6 +17,7 @@ from kquota_spark.io.quota_ledger import NAME_LIMIT, Edits, Ledger
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch_leaders import LeaderWatcher
 from kquota_spark.io.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
+from kquota_spark.model.rules import END_MS
 from kquota_spark.store.storage import storage_options
 
 _log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Watcher:
         self._leaders.start()
         self._tables = RulesTables(
             self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=0,
-            storage=storage_options(self._settings),
+            storage=storage_options(self._settings), now_ms=END_MS if quotas.source == "file" else self._clock_ms(),
         )  # fmt: skip
         if quotas.source == "file":
             found = read_quotas(Path(quotas.file))
