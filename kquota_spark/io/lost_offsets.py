@@ -12,20 +12,21 @@ retention has deleted rows of `requests`, their offsets are missing, too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import LOG, Checkpoint
 from kquota_spark.io.lineage import stored_lineage
+from kquota_spark.io.notes import read_note, write_note
 from kquota_spark.io.tables import Tables, open_tables
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
 from kquota_spark.schema.tables import REQUESTS
-from kquota_spark.store.storage import file_system
 
 _ROWS = """
 select count(distinct kafka_offset) + coalesce(sum(lines - 1), 0)::bigint from requests
@@ -101,6 +102,11 @@ class Compared:
     batch: int = -1
 
 
+class _Noted(msgspec.Struct):
+    query_id: str
+    batch: int
+
+
 def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
     """Compare what the micro-batches since the last comparison covered with `requests`.
 
@@ -130,11 +136,13 @@ def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
 
 
 def note_compared(settings: Settings, compared: Compared) -> None:
-    """Remember it: called when the losses are written down."""
-    files, place = file_system(settings, _path(settings))
-    files.create_dir(place.rpartition("/")[0], recursive=True)
-    with files.open_output_stream(place) as stream:
-        stream.write(json.dumps({"query_id": compared.query_id, "batch": compared.batch}).encode())
+    """Remember it: called when the losses are written down.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    noted = _Noted(query_id=compared.query_id, batch=compared.batch)
+    write_note(settings, _path(settings), msgspec.json.encode(noted))
 
 
 def _path(settings: Settings) -> str:
@@ -142,14 +150,19 @@ def _path(settings: Settings) -> str:
 
 
 def _compared_through(settings: Settings, query_id: str) -> int | None:
-    """The last micro-batch that was compared; None for a checkpoint of a release that ended at the first loss."""
-    files, place = file_system(settings, _path(settings))
-    try:
-        with files.open_input_stream(place) as stream:
-            found = json.loads(stream.read())
-    except FileNotFoundError:
+    """The last micro-batch that was compared; None for a checkpoint of a release that ended at the first loss.
+
+    Where the note is damaged, all micro-batches that the checkpoint still has are compared again. What that finds a
+    second time is not written a second time.
+    """
+    text = read_note(settings, _path(settings))
+    if text is None:
         return None
-    return int(found["batch"]) if found["query_id"] == query_id else -1
+    try:
+        found = msgspec.json.decode(text, type=_Noted)
+    except msgspec.DecodeError:
+        return -1
+    return found.batch if found.query_id == query_id else -1
 
 
 def _covered(settings: Settings, checkpoint: Checkpoint, after: int, last: int) -> Iterator[Covered]:
