@@ -24,7 +24,7 @@ from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.enforcer import Report
 from kquota_spark.enforce.policy import Policies
 from kquota_spark.enforce.ports import Ledger
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.decision_publisher import DecisionPublisher
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
@@ -260,7 +260,7 @@ def _remove(settings: Settings, checkpoint: str) -> None:
         with suppress(FileNotFoundError):
             files.delete_dir(place)
     except OSError as error:
-        reason = str(error).partition("\n")[0]
+        reason = one_line(error)
         raise UserError(f"{checkpoint}: cannot be removed, to begin anew: {reason}") from error
 
 

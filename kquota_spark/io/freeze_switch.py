@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Frozen
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.replaced_file import write_whole
 from kquota_spark.model.names import sanitise
 from kquota_spark.store.storage import local_path
@@ -35,7 +35,7 @@ class FreezeSwitch:
             data = self._read()
             return None if data is None else _parsed(data)
         except (OSError, ValueError, RecursionError) as error:
-            reason = str(error).partition("\n")[0][:300]
+            reason = one_line(error)[:300]
             return Frozen(0, _UNKNOWN, f"{self.where} cannot be read ({reason})")
 
     def freeze(self, frozen: Frozen) -> None:
@@ -103,7 +103,7 @@ class FreezeSwitch:
         return file_system(self._settings, self.where)
 
     def _failed(self, what: str, error: OSError) -> UserError:
-        reason = str(error).partition("\n")[0][:300]
+        reason = one_line(error)[:300]
         return UserError(f"{self.where} cannot be {what}: {reason}")
 
 

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kquota_spark.config.governor import make_governor, static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.pinned import pinned_versions
 from kquota_spark.io.quota_sources import stretch_of
 from kquota_spark.io.stored_rules import leader_changes
@@ -70,7 +70,7 @@ class _Watched:
         except (DeltaError, OSError) as error:
             self.table = None
             where = f"{self.settings.tables.rstrip('/')}/{self.name}"
-            raise UserError(f"{where}: cannot be read: {str(error).partition(chr(10))[0]}") from error
+            raise UserError(f"{where}: cannot be read: {one_line(error)}") from error
         return True
 
     def _at(self, version: int | None) -> DeltaTable:

@@ -15,9 +15,11 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.lost_offsets import lost_offsets, note_compared
 from kquota_spark.io.tables import query
 from kquota_spark.model.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
@@ -71,19 +73,26 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
     Args:
         settings: whose tables.
         through: see `lost_offsets`.
+
+    Raises:
+        UserError: a table or a note cannot be read or written; what is missing is found by the next call.
     """
     compared = lost_offsets(settings, through)
     lost = [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
     found = [*_told(settings), *_beginnings(settings), *_new(settings, lost)]
     if found:
-        write_deltalake(
-            f"{settings.tables.rstrip('/')}/{LOG_GAPS.name}",
-            pa.Table.from_pylist([_row(settings, gap) for gap in found], schema=LOG_GAPS.arrow_schema()),
-            mode="append",
-            storage_options=storage_options(settings),
-        )
+        _write(settings, found)
     note_compared(settings, compared)
     return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
+
+
+def _write(settings: Settings, gaps: list[LogGap]) -> None:
+    path = f"{settings.tables.rstrip('/')}/{LOG_GAPS.name}"
+    rows = pa.Table.from_pylist([_row(settings, gap) for gap in gaps], schema=LOG_GAPS.arrow_schema())
+    try:
+        write_deltalake(path, rows, mode="append", storage_options=storage_options(settings))
+    except (DeltaError, OSError) as error:
+        raise UserError(f"{path}: cannot be written: {one_line(error)}") from error
 
 
 class Heard(Protocol):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.checkpoints import LOG, Checkpoint
 from kquota_spark.io.lineage import stored_lineage
 from kquota_spark.io.notes import read_note, write_note
@@ -129,7 +129,7 @@ def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
             return Compared((), query_id, last)
         covered = list(_covered(settings, checkpoint, compared, last))
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = one_line(error)
         raise UserError(f"checkpoint {settings.checkpoints}/{LOG} cannot be read: {reason}") from error
     with open_tables(settings, REQUESTS.name) as tables:
         return Compared(tuple(_losses(settings, tables, covered)), query_id, last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.replaced_file import write_whole
 from kquota_spark.store.storage import file_system, local_path
 
@@ -25,7 +25,7 @@ def write_note(settings: Settings, path: str, data: bytes) -> None:
             local.parent.mkdir(parents=True, exist_ok=True)
             write_whole(local, data)
     except OSError as error:
-        reason = error.strerror or str(error).partition("\n")[0]
+        reason = error.strerror or one_line(error)
         raise UserError(
             f"{path}: cannot be written: {reason}: mend that and start again, which goes on where this one ended"
         ) from error
@@ -45,4 +45,4 @@ def read_note(settings: Settings, path: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {str(error).partition(chr(10))[0]}") from error
+        raise UserError(f"{path}: cannot be read: {one_line(error)}") from error

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.table_rows import arrow_rows, entity_columns
 from kquota_spark.model.entities import AnyEntity, parse_entity
 from kquota_spark.model.quota_types import parse_key
@@ -273,7 +273,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
             opened.alter.add_columns(added)
         return opened
     except (DeltaError, OSError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = one_line(error)
         raise UserError(f"{uri}: cannot be opened as a Delta table: {reason}") from error
 
 

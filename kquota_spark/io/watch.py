@@ -11,7 +11,7 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.errors import UnreachableError, UserError, one_line
 from kquota_spark.formats.quota_file import read_quotas
 from kquota_spark.io.quota_ledger import NAME_LIMIT, Edits, Ledger
 from kquota_spark.io.rules_tables import RulesTables
@@ -193,6 +193,6 @@ class Watcher:
         try:
             write()
         except (DeltaError, OSError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = one_line(error)
             msg = f"{self._settings.tables}: the quota tables cannot be written: {reason}"
             raise UserError(msg) from error
