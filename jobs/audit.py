@@ -8,9 +8,8 @@ from pathlib import Path
 
 from kquota_spark.audit.job import run_audit
 from kquota_spark.audit.queries import QUERIES
+from kquota_spark.cli.door import through_the_door
 from kquota_spark.config.loader import load_settings
-from kquota_spark.errors import UserError
-from kquota_spark.formats.escape import terminal_text
 
 
 def main() -> int:
@@ -33,7 +32,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     queries = [name for name in QUERIES if options.only is None or name in options.only]
-    try:
+
+    def run() -> int:
         run_audit(
             load_settings(options.config),
             queries,
@@ -41,11 +41,9 @@ def main() -> int:
             is_drained=options.drain,
             is_new_lineage=options.new_lineage,
         )
-    except UserError as error:
-        for line in str(error).splitlines():
-            print(f"audit: {terminal_text(line)}", file=sys.stderr)
-        return 1
-    return 0
+        return 0
+
+    return through_the_door("audit", run)
 
 
 if __name__ == "__main__":

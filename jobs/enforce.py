@@ -6,11 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from kquota_spark.cli.door import through_the_door
 from kquota_spark.cli.page import say
 from kquota_spark.cli.plan_page import event_line
 from kquota_spark.config.loader import load_settings
-from kquota_spark.errors import UserError
-from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.enforce import run_enforcement
 
 
@@ -22,17 +21,16 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True, metavar="FILE")
     parser.add_argument("--once", action="store_true", help="look once, without Spark, then end")
     options = parser.parse_args()
-    try:
+
+    def run() -> int:
         run_enforcement(
             load_settings(options.config),
             lambda entry: say(event_line(entry)),
             is_once=options.once,
         )
-    except UserError as error:
-        for line in str(error).splitlines():
-            say(f"enforce: {terminal_text(line)}", sys.stderr)
-        return 1
-    return 0
+        return 0
+
+    return through_the_door("enforce", run)
 
 
 if __name__ == "__main__":

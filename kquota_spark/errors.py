@@ -1,5 +1,12 @@
 """The errors that a user is meant to see."""
 
+from __future__ import annotations
+
+import re
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CAUSE = "↳"
+
 
 class UserError(Exception):
     """One line for the user: what is wrong, where, and what to do.
@@ -10,3 +17,10 @@ class UserError(Exception):
 
 class UnreachableError(UserError):
     """A server that may answer later: who has its last answer can go on with that, and has to say so."""
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of a library says, in one line: the library of Delta puts each cause on a line below its effect."""
+    effect, *below = _COLOUR.sub("", str(error)).split("\n")
+    causes = (line.strip().removeprefix(_CAUSE).strip() for line in below if line.lstrip().startswith(_CAUSE))
+    return ": ".join((effect, *causes))

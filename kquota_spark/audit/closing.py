@@ -12,6 +12,7 @@ from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.checkpoints import LOG, Checkpoint
+from kquota_spark.io.notes import write_note
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.store.storage import file_system
 
@@ -55,11 +56,9 @@ def _written_ms(settings: Settings) -> int:
     """The newest heartbeat; -1 for none, and no folder."""
     files, place = file_system(settings, _folder(settings))
     found = files.get_file_info(fs.FileSelector(place, allow_not_found=True))
-    return max((int(info.base_name.removesuffix(".json")) for info in found), default=-1)
+    names = (info.base_name.removesuffix(".json") for info in found)
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def _write(settings: Settings, time_ms: int) -> None:
-    files, place = file_system(settings, _folder(settings))
-    files.create_dir(place, recursive=True)
-    with files.open_output_stream(f"{place}/{time_ms}.json") as stream:
-        stream.write(b'{"time_ms": %d}' % time_ms)
+    write_note(settings, f"{_folder(settings)}/{time_ms}.json", b'{"time_ms": %d}' % time_ms)

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from kquota_spark import __version__
 from kquota_spark.cli.command_groups import all_commands, listing, module_of
+from kquota_spark.cli.door import through_the_door
 from kquota_spark.cli.suggesting_parser import SuggestingParser
-from kquota_spark.errors import UserError
-from kquota_spark.formats.escape import terminal_text
 
 _WRONG_USAGE = 2
 """As argparse has it."""
@@ -86,13 +85,6 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         raise
 
 
-def _told() -> tuple[type[Exception], ...]:
-    """Errors that are one line: looked up where one was raised, because most commands know of no callback."""
-    from kquota_spark.model.quota_callback import CallbackError
-
-    return UserError, CallbackError
-
-
 def _open_missing_streams() -> None:
     """Where a caller closed a standard stream (`<&-`, some daemons), Python has None: nobody is there, no traceback."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -111,15 +103,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     options = _parsed(words)
     code = 0
-    try:
+
+    def run() -> int:
+        nonlocal code
         code = int(options.run(options))
         sys.stdout.flush()  # here, because at the end of Python a reader that went away is a message and a 120
         return code
-    except _told() as error:
-        # Line feeds part the problems of a quota file; all else may be a name that somebody else chose.
-        for line in str(error).split("\n"):
-            print(f"kquota: {terminal_text(line)}", file=sys.stderr)
-        return 1
+
+    try:
+        return through_the_door("kquota", run)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from kquota_spark.enforce.changes import Mode, Proposal
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
 from kquota_spark.enforce.log_state import DAY_MS, HOUR_MS, LogState, Move, Step
 from kquota_spark.enforce.ports import Frozen, Held
 from kquota_spark.enforce.situation import Situation
+from kquota_spark.model.clock_skew import is_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +59,33 @@ def mode(check: Check) -> str | None:
 
 
 def stale(check: Check) -> str | None:
-    """Whether decisions, rules and the plan itself are fresh."""
-    max_age_ms = check.settings.max_age
+    """Whether decisions, rules and the plan itself are fresh; a time of the future is no sign of that."""
     for what, through_ms in (
         ("decisions", check.situation.decided_through_ms),
         ("rules", check.situation.rules_known_through_ms),
     ):
-        if through_ms is None:
-            return f"no {what} are known"
-        if check.now_ms - through_ms > max_age_ms:
-            return f"{what} are {_s(check.now_ms - through_ms)} old, more than {_s(max_age_ms)}"
+        if (sentence := _stale(what, through_ms, check)) is not None:
+            return sentence
     expires_at_ms = check.proposal.expires_at_ms
     if expires_at_ms is not None and expires_at_ms <= check.now_ms:
         return "its time is over already"
+    if is_ahead(check.planned_at_ms, check.now_ms):
+        return f"it was planned at {_utc(check.planned_at_ms)}, ahead of this clock"
     is_approved = check.step is not None and check.step.approved is not None
-    most_ms = check.settings.approve_within if is_approved else max_age_ms
+    most_ms = check.settings.approve_within if is_approved else check.settings.max_age
     if check.now_ms - check.planned_at_ms > most_ms:
         return f"it was planned {_s(check.now_ms - check.planned_at_ms)} ago, more than {_s(most_ms)}"
+    return None
+
+
+def _stale(what: str, through_ms: int | None, check: Check) -> str | None:
+    max_age_ms = check.settings.max_age
+    if through_ms is None:
+        return f"no {what} are known"
+    if is_ahead(through_ms, check.now_ms):
+        return f"{what} are known through {_utc(through_ms)}, ahead of this clock"
+    if check.now_ms - through_ms > max_age_ms:
+        return f"{what} are {_s(check.now_ms - through_ms)} old, more than {_s(max_age_ms)}"
     return None
 
 
@@ -263,6 +275,10 @@ def first_refusal(check: Check) -> tuple[str, str] | None:
 
 def _s(ms: int) -> str:
     return f"{ms // 1_000} s"
+
+
+def _utc(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _value(value: float | None) -> str:

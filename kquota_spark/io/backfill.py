@@ -19,7 +19,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.formats.log_messages import MessageFormat
 from kquota_spark.io.checkpoints import LOG
 from kquota_spark.io.delta_tables import ARCHIVED, create_tables
@@ -107,7 +107,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
     except (DeltaError, OSError) as error:
         if found.problem is not None:  # it comes back wrapped in the writer's own
             raise found.problem from None
-        reason = str(error).partition("\n")[0]
+        reason = one_line(error)
         raise UserError(f"{path}: cannot be written to {table}: {reason}") from error
     return found
 

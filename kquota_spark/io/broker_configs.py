@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.check import Check, Status, ok, warn
 from kquota_spark.io.kafka_checks import asking, callback_checks, entries
 from kquota_spark.io.polling import Polling
@@ -102,7 +102,7 @@ class BrokerConfigs:
         try:
             _record(self._settings, list(found), self._clock_ms())
         except (DeltaError, OSError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = one_line(error)
             msg = f"{self._settings.tables}: {BROKER_CONFIGS.name} cannot be written: {reason}"
             raise UserError(msg) from error
 

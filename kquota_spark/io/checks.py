@@ -17,6 +17,7 @@ from kquota_spark.io.counts import judged_checks, line_checks, measured_checks
 from kquota_spark.io.growth_checks import growth_checks
 from kquota_spark.io.jmx_checks import jmx_checks
 from kquota_spark.io.tables import Tables, utc_text
+from kquota_spark.model.clock_skew import is_ahead
 from kquota_spark.schema.key_columns import FROM_LOG
 
 _LAST_TO_FIRST = ("violations", "decisions", "usage", "requests", "quota_rules")
@@ -182,6 +183,9 @@ def _snapshot(row: dict[str, Any], settings: Settings, now_ms: int, advice: str)
     if row["sources"] != 1:
         evidence = f"{cluster}: quota_rules has {row['sources']} sources (level 0), expected 1"
         return fail(what, evidence, "requests are judged once per source: keep one")
+    if is_ahead(row["known_ms"], now_ms):
+        wrong = "a clock was wrong: set it, then start the watcher (kquota watch), which writes the time anew"
+        return fail(what, f"{evidence}, ahead of this clock", wrong)
     if row["behind"]:
         evidence += f"; {row['behind']:,} decisions were made with older ones and are marked rules_behind"
         return warn(what, evidence, "restate them; " + advice)

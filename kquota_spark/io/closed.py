@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow.compute as pc
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.checkpoints import LOG as CHECKPOINT
 from kquota_spark.io.checkpoints import TARGETS, Checkpoint
 from kquota_spark.io.tables import query
@@ -47,7 +47,7 @@ def _has_run(settings: Settings) -> bool:
 
 
 def _unreadable(settings: Settings, name: str, error: Exception) -> UserError:
-    reason = str(error).partition("\n")[0]
+    reason = one_line(error)
     return UserError(f"checkpoint {settings.checkpoints}/{name} cannot be read: {reason}")
 
 

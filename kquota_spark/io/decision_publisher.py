@@ -14,7 +14,21 @@ from kquota_spark.enforce.decision_messages import Encoded, Heartbeat, encode
 from kquota_spark.errors import UnreachableError
 from kquota_spark.io.decision_topic import ANSWER_WITHIN_S, Connection, TopicReader, ensure_topic
 from kquota_spark.io.stored_rules import stored_rules
+from kquota_spark.model.clock_skew import is_ahead
 from kquota_spark.model.rules import RuleBook
+
+
+def heartbeat(known_through_ms: int | None, now_ms: int, issued_ms: int) -> Heartbeat | None:
+    """What gates hear of the quotas' age; None where nothing is known of it, or only by a clock that was wrong.
+
+    Args:
+        known_through_ms: of `quota_rules`, epoch ms.
+        now_ms: this clock.
+        issued_ms: of the message.
+    """
+    if known_through_ms is None or is_ahead(known_through_ms, now_ms):
+        return None
+    return Heartbeat(min(known_through_ms, now_ms), issued_ms)
 
 
 class DecisionPublisher:
@@ -62,9 +76,9 @@ class DecisionPublisher:
         wanted = decided(RuleBook(rules.stretches), log, now_ms)
         messages = differences(cluster_id, self._held, wanted, self._newest_ms)
         self._send(messages)
-        if rules.known_through_ms is not None:
-            known_ms = min(rules.known_through_ms, now_ms)
-            self._send([encode(cluster_id, Heartbeat(known_ms, self._newest_ms))])
+        beat = heartbeat(rules.known_through_ms, now_ms, self._newest_ms)
+        if beat is not None:
+            self._send([encode(cluster_id, beat)])
         return len(messages)
 
     def close(self) -> None:

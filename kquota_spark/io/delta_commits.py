@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.store.storage import file_system, storage_options
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class DeltaCommits:
             return None
         except (DeltaError, OSError, ValueError) as error:
             self._table = None
-            reason = str(error).partition("\n")[0]
+            reason = one_line(error)
             raise UserError(f"the log of table {self._name} cannot be read: {reason}") from error
         times = [time for add in added if (time := newest_ms_of(add, self._time_column)) is not None]
         paths = tuple(str(add["path"]) for add in added)

@@ -8,7 +8,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.rules_tables import open_rules_table
 from kquota_spark.io.tables import query
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
@@ -59,7 +59,7 @@ def create_table(settings: Settings, declared: Table) -> None:
         )
         _extend(table, declared, path)
     except (DeltaError, OSError) as error:
-        reason = str(error).splitlines()[0]
+        reason = one_line(error)
         raise UserError(f"table {declared.name} cannot be created at {path}: {reason}") from error
 
 

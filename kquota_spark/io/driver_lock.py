@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from kquota_spark.errors import UserError
 from kquota_spark.store.storage import local_path
@@ -24,27 +25,32 @@ def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
         name: which queries; drivers of other queries may share the root.
 
     Raises:
-        UserError: another driver has it.
+        UserError: another driver has it, or the folder cannot be written.
     """
     directory = local_path(checkpoints)
     if directory is None:
         yield
         return
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{name}.{LOCK_NAME}"
-    with path.open("a+", encoding="ascii") as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
+            _locked(directory / f"{name}.{LOCK_NAME}", stack)
+        except BlockingIOError as error:
             raise UserError(
-                f"checkpoints {checkpoints} are in use by another driver (pid {file.read().strip() or '?'}): "
+                f"checkpoints {checkpoints} are in use by another driver (pid {driver_pid(checkpoints, name) or '?'}): "
                 "stop it first, or give checkpoints: another path"
             ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        except OSError as error:
+            raise UserError(f"checkpoints {checkpoints}: cannot be locked: {error.strerror}") from error
         yield
+
+
+def _locked(path: Path, stack: ExitStack) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Without a buffer: what cannot be written is said here, not when the file is closed.
+    file = stack.enter_context(path.open("ab+", buffering=0))
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    file.truncate(0)
+    file.write(str(os.getpid()).encode("ascii"))
 
 
 def driver_pid(checkpoints: str, name: str) -> int | None:

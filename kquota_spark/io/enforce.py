@@ -2,7 +2,7 @@
 
 A streaming query over `decisions` is the heartbeat: each micro-batch says that more has been decided. Its rows are not
 what the policies look at, which is hours of the tables, through DuckDB. A look that is done twice, or not at all,
-decides nothing that the next one would not; so nothing depends on the checkpoint, and it may be lost.
+decides nothing that the next one would not; so nothing depends on the checkpoint, and each start begins a new one.
 
 What expires must end while the log is silent too: the driver looks by itself when there was no micro-batch for two
 triggers. The lease is given back after each look, so that a person's command gets its turn between two of them.
@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,13 @@ from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.enforcer import Report
 from kquota_spark.enforce.policy import Policies
 from kquota_spark.enforce.ports import Ledger
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.decision_publisher import DecisionPublisher
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.enforcing import Enforcing
 from kquota_spark.io.known_names import unknown_exemptions
-from kquota_spark.store.storage import delta_table
+from kquota_spark.store.storage import delta_table, file_system
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -243,12 +243,25 @@ def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[]
     def on_news(_: DataFrame, __: int) -> None:
         look()
 
+    checkpoint = f"{settings.checkpoints.rstrip('/')}/{QUERY}"
+    _remove(settings, checkpoint)
     newest = delta_table(settings, DECISIONS.name).version()
     decisions = table_stream(session, settings, DECISIONS.name, newest)
     writer = decisions.select("second").writeStream.foreachBatch(on_news)
-    writer = writer.option("checkpointLocation", f"{settings.checkpoints.rstrip('/')}/{QUERY}")
+    writer = writer.option("checkpointLocation", checkpoint)
     trigger = f"{settings.enforcement.trigger} milliseconds"
     return writer.queryName(QUERY).trigger(processingTime=trigger).start()
+
+
+def _remove(settings: Settings, checkpoint: str) -> None:
+    """A checkpoint of before may name files that `maintain.file_retention` has removed since."""
+    try:
+        files, place = file_system(settings, checkpoint)
+        with suppress(FileNotFoundError):
+            files.delete_dir(place)
+    except OSError as error:
+        reason = one_line(error)
+        raise UserError(f"{checkpoint}: cannot be removed, to begin anew: {reason}") from error
 
 
 def _now_ms() -> int:

@@ -19,7 +19,7 @@ import msgspec
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
@@ -157,7 +157,7 @@ class EnforcementLog:
         }
 
     def _failed(self, what: str, error: Exception) -> UserError:
-        reason = str(error).partition("\n")[0][:300]
+        reason = one_line(error)[:300]
         where = f"{self._settings.tables.rstrip('/')}/{ENFORCEMENT_LOG.name}"
         return UserError(f"{where} cannot be {what}: {reason}")
 

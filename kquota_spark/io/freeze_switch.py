@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Frozen
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.io.replaced_file import write_whole
 from kquota_spark.model.names import sanitise
 from kquota_spark.store.storage import local_path
 
@@ -35,7 +35,7 @@ class FreezeSwitch:
             data = self._read()
             return None if data is None else _parsed(data)
         except (OSError, ValueError, RecursionError) as error:
-            reason = str(error).partition("\n")[0][:300]
+            reason = one_line(error)[:300]
             return Frozen(0, _UNKNOWN, f"{self.where} cannot be read ({reason})")
 
     def freeze(self, frozen: Frozen) -> None:
@@ -52,7 +52,8 @@ class FreezeSwitch:
                 with files.open_output_stream(path) as stream:
                     stream.write(data)
             else:
-                _write_whole(local, data)
+                local.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(local, data)
         except OSError as error:
             raise self._failed("written", error) from error
 
@@ -102,7 +103,7 @@ class FreezeSwitch:
         return file_system(self._settings, self.where)
 
     def _failed(self, what: str, error: OSError) -> UserError:
-        reason = str(error).partition("\n")[0][:300]
+        reason = one_line(error)[:300]
         return UserError(f"{self.where} cannot be {what}: {reason}")
 
 
@@ -112,19 +113,3 @@ def _parsed(data: bytes) -> Frozen:
             return Frozen(since_ms, actor, reason)
     msg = "not as kquota freeze writes it"
     raise ValueError(msg)
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there whole or not at all, and still there after the machine has stopped."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

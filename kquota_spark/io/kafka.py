@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _TIMEOUT_S = 15.0
+_OFFSETS_S = 5.0
 SILENT = logging.Logger("kafka", logging.CRITICAL)
 """librdkafka repeats a refused connection many times; our error says it once."""
 
@@ -108,4 +110,36 @@ def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
             f"Kafka at {settings.kafka.bootstrap_servers} did not answer within {_TIMEOUT_S:.0f} s "
             f"({error.args[0].str()}): check kafka.bootstrap_servers and kafka.options"
         ) from error
+    return found
+
+
+def first_offsets(settings: Settings, places: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
+    """The first offset that Kafka still has of partitions, by topic and partition; it may not answer for all.
+
+    Raises:
+        UserError: the options are none.
+    """
+    kafka = settings.kafka
+    if is_for_java_only(kafka.options):
+        return {}
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    found: dict[tuple[str, int], int] = {}
+    # A group is required; none is joined without a subscription.
+    own = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "client.id": kafka.client_id,
+        "group.id": kafka.client_id,
+    }
+    try:
+        consumer = Consumer({**own, **connection_options(kafka.options)}, logger=SILENT)
+    except KafkaException as error:
+        raise UserError(f"kafka.options: {error.args[0].str()}") from error
+    try:
+        with suppress(KafkaException):  # one that does not answer for a partition would not for the next
+            for topic, partition in sorted(places):
+                low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_OFFSETS_S)
+                found[topic, partition] = low
+    finally:
+        consumer.close()
     return found

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kquota_spark.config.governor import make_governor, static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.known_rules import COLUMNS, KnownRules
 from kquota_spark.io.pinned import Pinned, pinned
 from kquota_spark.io.stored_rules import leader_changes
@@ -68,7 +68,7 @@ class _Watched:
         except (DeltaError, OSError) as error:
             self.table = None
             where = f"{self.settings.tables.rstrip('/')}/{self.name}"
-            raise UserError(f"{where}: cannot be read: {str(error).partition(chr(10))[0]}") from error
+            raise UserError(f"{where}: cannot be read: {one_line(error)}") from error
 
     def _at(self, version: int | None) -> DeltaTable:
         if version is not None:

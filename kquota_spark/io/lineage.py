@@ -12,11 +12,12 @@ bucket was in use without a pause for so long.
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,12 +25,15 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import JMX, LOG, TARGETS, Checkpoint
 from kquota_spark.io.delta_tables import has_rows
+from kquota_spark.io.notes import read_note, write_note
 from kquota_spark.io.tables import query
 from kquota_spark.io.whole_checkpoint import require_whole
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.schema.version import STATE_FORM
-from kquota_spark.store.storage import delta_table, file_system
+from kquota_spark.store.storage import delta_table
+
+_log = logging.getLogger(__name__)
 
 WARM_UP_MS = 3_600_000
 _OFFSETS = """
@@ -102,25 +106,23 @@ def _in_ms(seconds: Any) -> Any:
     return seconds.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
 
 
-_NAMES = [one.name for one in fields(Lineage)]
-
-
 def stored_lineage(settings: Settings, name: str = LOG) -> Lineage:
     """The lineage of a query; that of an ordinary checkpoint begins with the source.
 
+    A damaged one is made anew of what the tables hold now. Nothing is written twice by that: what was committed is left
+    out, as with the damaged one.
+
     Raises:
-        UserError: the file is damaged.
+        UserError: the file cannot be read or written.
     """
-    path = _path(settings, name)
-    try:
-        files, place = file_system(settings, path)
-        with files.open_input_stream(place) as stream:
-            found = json.loads(stream.read())
-            return Lineage(**{name: found[name] for name in _NAMES if name in found})
-    except FileNotFoundError:
+    text = read_note(settings, _path(settings, name))
+    if text is None:
         return Lineage()
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: cannot be read: {str(error).partition(chr(10))[0]}") from error
+    try:
+        return msgspec.json.decode(text, type=Lineage)
+    except msgspec.DecodeError:
+        _log.warning("%s was damaged: made anew of what the tables hold", _path(settings, name))
+        return _begun(settings, name)
 
 
 def require_lineage(settings: Settings, queries: Sequence[str], *, is_new: bool) -> list[str]:
@@ -138,15 +140,22 @@ def require_lineage(settings: Settings, queries: Sequence[str], *, is_new: bool)
             _require_same(settings, name)
             continue
         filled = _filled(settings, name)
-        if filled is None:
-            # The tables were begun anew as well: nothing of before is to be left out.
-            _store(settings, name, Lineage())
-            continue
-        if not is_new:
+        if filled is not None and not is_new:
             raise UserError(_advice(settings, name, filled))
-        _store(settings, name, _of_log(settings) if name == LOG else _of_jmx(settings))
-        begun.append(name)
+        _begun(settings, name)
+        if filled is not None:
+            begun.append(name)
     return begun
+
+
+def _begun(settings: Settings, name: str) -> Lineage:
+    """A new lineage, noted. Where the tables were begun anew as well, nothing of before is to be left out."""
+    found = Lineage()
+    if _filled(settings, name) is not None:
+        found = _of_log(settings) if name == LOG else _of_jmx(settings)
+    found = replace(found, tables=_tables_id(settings))
+    write_note(settings, _path(settings, name), msgspec.json.encode(found))
+    return found
 
 
 def _filled(settings: Settings, name: str) -> str | None:
@@ -221,10 +230,3 @@ def _newest_seconds(settings: Settings, name: str) -> dict[str, int]:
 
 def _path(settings: Settings, name: str) -> str:
     return f"{settings.checkpoints.rstrip('/')}/{name}.lineage.json"
-
-
-def _store(settings: Settings, name: str, lineage: Lineage) -> None:
-    files, place = file_system(settings, _path(settings, name))
-    files.create_dir(place.rpartition("/")[0], recursive=True)
-    with files.open_output_stream(place) as stream:
-        stream.write(json.dumps(asdict(replace(lineage, tables=_tables_id(settings)))).encode())

@@ -15,11 +15,14 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
-from kquota_spark.io.lost_offsets import lost_offsets, note_compared
-from kquota_spark.io.tables import query
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.io.lost_offsets import looked_through, lost_offsets, note_compared
+from kquota_spark.io.tables import Tables, open_tables, query
+from kquota_spark.io.unseen_requests import Unseen, unseen_requests
 from kquota_spark.model.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
@@ -31,6 +34,11 @@ where kind = 'gap' and cluster_id = $1 and not is_out_of_time
   and (broker_id, log_time_ms, record_time_ms) not in (
     select (broker_id, epoch_ms(from_time), epoch_ms(to_time)) from log_gaps where cluster_id = $1
   ) order by all
+"""
+_UNBEGUN = """
+select 1 from requests where cluster_id = $1 and kind = 'request' and not is_out_of_time and broker_id not in (
+  select broker_id from log_gaps where cluster_id = $1 and reason in ($2, $3)
+) limit 1
 """
 _FIRST_LINES = """
 with mine as (
@@ -51,6 +59,8 @@ qualify row_number() over (
 """
 
 
+_NOTED_EVERY = 50
+"""Micro-batches: so few commits of `requests`, at most, a start has to look through."""
 _KNOWN = """
 select broker_id, epoch_ms(from_time), epoch_ms(to_time), reason from log_gaps where cluster_id = $1
 """
@@ -71,19 +81,27 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
     Args:
         settings: whose tables.
         through: see `lost_offsets`.
+
+    Raises:
+        UserError: a table or a note cannot be read or written; what is missing is found by the next call.
     """
     compared = lost_offsets(settings, through)
+    unseen = unseen_requests(settings, looked_through(settings))
     lost = [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
-    found = [*_told(settings), *_beginnings(settings), *_new(settings, lost)]
+    found = [*_in_rows(settings, unseen), *_new(settings, lost)]
     if found:
-        write_deltalake(
-            f"{settings.tables.rstrip('/')}/{LOG_GAPS.name}",
-            pa.Table.from_pylist([_row(settings, gap) for gap in found], schema=LOG_GAPS.arrow_schema()),
-            mode="append",
-            storage_options=storage_options(settings),
-        )
-    note_compared(settings, compared)
+        _write(settings, found)
+    note_compared(settings, compared, unseen.version)
     return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
+
+
+def _write(settings: Settings, gaps: list[LogGap]) -> None:
+    path = f"{settings.tables.rstrip('/')}/{LOG_GAPS.name}"
+    rows = pa.Table.from_pylist([_row(settings, gap) for gap in gaps], schema=LOG_GAPS.arrow_schema())
+    try:
+        write_deltalake(path, rows, mode="append", storage_options=storage_options(settings))
+    except (DeltaError, OSError) as error:
+        raise UserError(f"{path}: cannot be written: {one_line(error)}") from error
 
 
 class Heard(Protocol):
@@ -113,6 +131,7 @@ class GapWatch:
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings, self._say = settings, say
         self._brokers: set[int] = set()
+        self._not_noted = 0
         self._next: dict[tuple[str, int], int] = {}
         self._recording = threading.Lock()
 
@@ -132,8 +151,11 @@ class GapWatch:
         brokers = {broker_id for each in told for broker_id in each.brokers} - self._brokers
         is_told = any(each.counts.get("gaps") for each in told)
         is_short = self._is_short([span for each in told for span in each.spans])
-        if brokers or is_told or is_short:
+        self._not_noted += 1
+        # The less is left to look through, the sooner the next start is under way.
+        if brokers or is_told or is_short or self._not_noted >= _NOTED_EVERY:
             self._brokers |= brokers
+            self._not_noted = 0
             self.record(number)
 
     def _is_short(self, spans: Iterable[tuple[str, int, int, int, int]]) -> bool:
@@ -171,19 +193,35 @@ def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
     return notes
 
 
-def _told(settings: Settings) -> list[LogGap]:
+def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
+    """What the rows say that were not looked through before."""
+    if unseen.paths == ():
+        return []
+    with open_tables(settings, LOG_GAPS.name) as tables:
+        if unseen.paths is None:
+            tables.open(REQUESTS.name)
+        else:
+            tables.open_files(REQUESTS.name, unseen.paths)
+        found = _told(settings, tables)
+        if tables.query(_UNBEGUN, [settings.cluster_id, MID_STREAM, BROKER_START]).rows:
+            if unseen.paths is not None:
+                # What a shipper said before the first request may be in an older file.
+                tables.open(REQUESTS.name)
+            found += _beginnings(settings, tables)
+        return found
+
+
+def _told(settings: Settings, tables: Tables) -> list[LogGap]:
     """What shippers told."""
-    rows = query(settings, (REQUESTS.name, LOG_GAPS.name), _TOLD, [settings.cluster_id]).rows
+    rows = tables.query(_TOLD, [settings.cluster_id]).rows
     return [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in rows]
 
 
-def _beginnings(settings: Settings) -> list[LogGap]:
+def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:
     """How the logs begin of brokers of which that is not written down."""
     asked = [settings.cluster_id, MID_STREAM, BROKER_START, WITHIN_MS, MOST_LINES]
     beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
-    for broker_id, from_ms, *line in query(
-        settings, (REQUESTS.name, LOG_GAPS.name), _FIRST_LINES, asked
-    ).rows:
+    for broker_id, from_ms, *line in tables.query(_FIRST_LINES, asked).rows:
         beginnings[broker_id].complete_from(from_ms)
         if line[0] is not None:
             beginnings[broker_id].add(*line)

@@ -12,20 +12,24 @@ retention has deleted rows of `requests`, their offsets are missing, too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.checkpoints import LOG, Checkpoint
+from kquota_spark.io.kafka import first_offsets
 from kquota_spark.io.lineage import stored_lineage
+from kquota_spark.io.notes import read_note, write_note
+from kquota_spark.io.table_files import paths_within
 from kquota_spark.io.tables import Tables, open_tables
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
 from kquota_spark.schema.tables import REQUESTS
-from kquota_spark.store.storage import file_system
+from kquota_spark.store.storage import delta_table
 
 _ROWS = """
 select count(distinct kafka_offset) + coalesce(sum(lines - 1), 0)::bigint from requests
@@ -101,6 +105,12 @@ class Compared:
     batch: int = -1
 
 
+class _Noted(msgspec.Struct):
+    query_id: str
+    batch: int
+    requests: int | None = None
+
+
 def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
     """Compare what the micro-batches since the last comparison covered with `requests`.
 
@@ -123,18 +133,34 @@ def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
             return Compared((), query_id, last)
         covered = list(_covered(settings, checkpoint, compared, last))
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = one_line(error)
         raise UserError(f"checkpoint {settings.checkpoints}/{LOG} cannot be read: {reason}") from error
-    with open_tables(settings, REQUESTS.name) as tables:
-        return Compared(tuple(_losses(settings, tables, covered)), query_id, last)
+    return Compared(_losses(settings, covered), query_id, last)
 
 
-def note_compared(settings: Settings, compared: Compared) -> None:
-    """Remember it: called when the losses are written down."""
-    files, place = file_system(settings, _path(settings))
-    files.create_dir(place.rpartition("/")[0], recursive=True)
-    with files.open_output_stream(place) as stream:
-        stream.write(json.dumps({"query_id": compared.query_id, "batch": compared.batch}).encode())
+def looked_through(settings: Settings) -> int | None:
+    """The version of `requests` whose rows were looked through for gaps; None where nobody knows.
+
+    Raises:
+        UserError: the note cannot be read.
+    """
+    noted = _noted(settings)
+    return None if noted is None else noted.requests
+
+
+def note_compared(settings: Settings, compared: Compared, requests: int | None = None) -> None:
+    """Remember it: called when the losses are written down.
+
+    Args:
+        settings: whose note.
+        compared: of `lost_offsets`.
+        requests: see `looked_through`.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    noted = _Noted(query_id=compared.query_id, batch=compared.batch, requests=requests)
+    write_note(settings, _path(settings), msgspec.json.encode(noted))
 
 
 def _path(settings: Settings) -> str:
@@ -142,14 +168,26 @@ def _path(settings: Settings) -> str:
 
 
 def _compared_through(settings: Settings, query_id: str) -> int | None:
-    """The last micro-batch that was compared; None for a checkpoint of a release that ended at the first loss."""
-    files, place = file_system(settings, _path(settings))
-    try:
-        with files.open_input_stream(place) as stream:
-            found = json.loads(stream.read())
-    except FileNotFoundError:
+    """The last micro-batch that was compared; None for a checkpoint of a release that ended at the first loss.
+
+    Where the note is damaged, all micro-batches that the checkpoint still has are compared again. What that finds a
+    second time is not written a second time.
+    """
+    found = _noted(settings)
+    if found is None:
         return None
-    return int(found["batch"]) if found["query_id"] == query_id else -1
+    return found.batch if found.query_id == query_id else -1
+
+
+def _noted(settings: Settings) -> _Noted | None:
+    """None without a note; a damaged one says nothing."""
+    text = read_note(settings, _path(settings))
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=_Noted)
+    except msgspec.DecodeError:
+        return _Noted(query_id="", batch=-1)
 
 
 def _covered(settings: Settings, checkpoint: Checkpoint, after: int, last: int) -> Iterator[Covered]:
@@ -171,7 +209,31 @@ def _covered(settings: Settings, checkpoint: Checkpoint, after: int, last: int) 
                 yield Covered(topic, int(partition), start, end, at_ms)
 
 
-def _losses(settings: Settings, tables: Tables, covered: list[Covered]) -> Iterator[Loss]:
+class _Missing(NamedTuple):
+    """Offsets that no line has: of a partition made anew, or the range of them, the end exclusive."""
+
+    covered: Covered
+    is_made_anew: bool
+
+
+def _losses(settings: Settings, covered: list[Covered]) -> tuple[Loss, ...]:
+    stretches = list(_stretches(covered))
+    missing = [each for each in stretches if each.is_made_anew]
+    missing += _expired(settings, [each.covered for each in stretches if not each.is_made_anew])
+    if not missing:
+        return ()
+    # Of which brokers the lines around are, and of when, any file may say.
+    with open_tables(settings, REQUESTS.name) as tables:
+        return tuple(
+            _made_anew(settings, tables, each.covered)
+            if each.is_made_anew
+            else _around(settings, tables, each.covered)
+            for each in sorted(missing, key=lambda each: each.covered[:3])
+        )
+
+
+def _stretches(covered: list[Covered]) -> Iterator[_Missing]:
+    """What micro-batches covered one after the other, put together, and where a partition was made anew."""
     by_place = sorted(covered, key=lambda each: (each.topic, each.partition))
     for _, group in groupby(by_place, key=lambda each: (each.topic, each.partition)):
         stretch: Covered | None = None
@@ -181,25 +243,47 @@ def _losses(settings: Settings, tables: Tables, covered: list[Covered]) -> Itera
                 stretch = each if stretch is None else stretch._replace(end=each.end, at_ms=each.at_ms)
                 continue
             if stretch is not None:
-                yield from _expired(settings, tables, stretch)
+                yield _Missing(stretch, is_made_anew=False)
                 stretch = None
-            yield _made_anew(settings, tables, each)
+            yield _Missing(each, is_made_anew=True)
         if stretch is not None:
-            yield from _expired(settings, tables, stretch)
+            yield _Missing(stretch, is_made_anew=False)
 
 
-def _expired(settings: Settings, tables: Tables, covered: Covered) -> Iterator[Loss]:
-    start, end = covered.start, covered.end or 0
-    place = [settings.cluster_id, covered.topic, covered.partition]
-    if tables.query(_ROWS, [*place, start, end]).rows[0][0] == end - start:
+def _expired(settings: Settings, stretches: list[Covered]) -> Iterator[_Missing]:
+    """The offsets that have no line and that Kafka does not have any more.
+
+    What it has and gives to nobody is a marker: that of a transaction's end takes an offset.
+    """
+    without = list(_without_a_line(settings, [each for each in stretches if each.end != each.start]))
+    begins = first_offsets(settings, {each[:2] for each in without}) if without else {}
+    for each in without:
+        end = min(each.end or 0, begins.get(each[:2], each.end or 0))
+        if each.start < end:
+            yield _Missing(each._replace(end=end), is_made_anew=False)
+
+
+def _without_a_line(settings: Settings, stretches: list[Covered]) -> Iterator[Covered]:
+    if not stretches:
         return
-    for first, after in tables.query(_MISSING, [*place, start, end]).rows:
-        around = tables.query(_AROUND, [*place, first, after]).rows
-        brokers = tuple(
-            (broker_id, before_ms or 0, max(covered.at_ms, before_ms) if after_ms is None else after_ms)
-            for broker_id, before_ms, after_ms in around
-        )
-        yield Loss(covered._replace(start=first, end=after), EXPIRED_UNREAD, brokers)
+    low, high = min(each.start for each in stretches), max(each.end or 0 for each in stretches)
+    paths = paths_within(delta_table(settings, REQUESTS.name), "kafka_offset", low, high)
+    with Tables(settings) as tables:
+        tables.open_files(REQUESTS.name, paths)
+        for each in stretches:
+            place = [settings.cluster_id, each.topic, each.partition, each.start, each.end]
+            if tables.query(_ROWS, place).rows[0][0] != (each.end or 0) - each.start:
+                for first, after in tables.query(_MISSING, place).rows:
+                    yield each._replace(start=first, end=after)
+
+
+def _around(settings: Settings, tables: Tables, covered: Covered) -> Loss:
+    asked = [settings.cluster_id, covered.topic, covered.partition, covered.start, covered.end]
+    brokers = tuple(
+        (broker_id, before_ms or 0, max(covered.at_ms, before_ms) if after_ms is None else after_ms)
+        for broker_id, before_ms, after_ms in tables.query(_AROUND, asked).rows
+    )
+    return Loss(covered, EXPIRED_UNREAD, brokers)
 
 
 def _made_anew(settings: Settings, tables: Tables, covered: Covered) -> Loss:

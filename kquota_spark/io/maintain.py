@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.schema.tables import DECISIONS, TABLES, USAGE
 from kquota_spark.store.storage import delta_table
@@ -71,7 +71,7 @@ def maintain(
             yield from _compacted(table, name, first_kept, closed, is_dry_run)
             yield _vacuumed(settings, table, name, is_dry_run)
         except (DeltaError, OSError) as error:
-            raise UserError(f"table {name}: {str(error).partition(chr(10))[0]}") from error
+            raise UserError(f"table {name}: {one_line(error)}") from error
 
 
 def _closed(settings: Settings) -> date | None:
@@ -101,7 +101,7 @@ def _open(settings: Settings, name: str) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise UserError(f"{path}: cannot be opened: {str(error).partition(chr(10))[0]}") from error
+        raise UserError(f"{path}: cannot be opened: {one_line(error)}") from error
 
 
 def _first_kept(settings: Settings, name: str, now_ms: int) -> date:

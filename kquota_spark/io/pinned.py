@@ -18,11 +18,12 @@ from deltalake.exceptions import TableNotFoundError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.checkpoints import Checkpoint
+from kquota_spark.io.notes import read_note, write_note
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.commits import MicroBatch
-from kquota_spark.store.storage import delta_table, file_system
+from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -70,7 +71,7 @@ class Pins:
             noted = None
         if noted is None or noted.batch != batch:
             noted = _Noted(batch, dict(self._newest(_TABLES)))
-            self._note(noted)
+            write_note(self._settings, self._path, msgspec.json.encode(noted))
         pinned = Pinned(noted.versions, self._checkpoint.watermark_ms(batch.number))
         context.setLocalProperty(_PROPERTY, json.dumps(pinned))
 
@@ -84,16 +85,9 @@ class Pins:
                 yield name, self._opened[name].version()
 
     def _noted(self) -> _Noted | None:
-        files, place = file_system(self._settings, self._path)
-        with suppress(FileNotFoundError, msgspec.DecodeError), files.open_input_stream(place) as stream:
-            return msgspec.json.decode(stream.read(), type=_Noted)
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(read_note(self._settings, self._path) or b"", type=_Noted)
         return None
-
-    def _note(self, noted: _Noted) -> None:
-        files, place = file_system(self._settings, self._path)
-        with files.open_output_stream(f"{place}.new") as stream:
-            stream.write(msgspec.json.encode(noted))
-        files.move(f"{place}.new", place)
 
 
 def pinned() -> Pinned | None:

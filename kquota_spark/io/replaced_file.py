@@ -8,23 +8,40 @@ from pathlib import Path
 from kquota_spark.errors import UserError
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Write a file beside the one of that name and put it in its place; its mode is what the umask leaves.
 
+    It is still there after the machine has stopped. Until it is whole its name begins with a dot, which Spark takes for
+    no input.
+
     Raises:
-        UserError: it cannot be written.
+        OSError: it cannot be written; the one of that name is as it was.
     """
     target = path.resolve()  # a link stays a link
     new = target.with_name(f".{target.name[:200]}.{os.getpid()}")
     try:
-        try:
-            with new.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(target)
-        finally:
-            new.unlink(missing_ok=True)
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+    directory = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """`write_whole` for a file that the user named.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        write_whole(path, data)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be written: {error.strerror}: give another file or folder"

@@ -11,11 +11,12 @@ the running job is not touched: where that lasts to the end of what is closed, t
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from delta.exceptions import DeltaConcurrentModificationException
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.config.settings import Settings
@@ -24,7 +25,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.closed import closed_through_ms, not_folded_from_ms, seconds_of
 from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.rebuilt_violations import rebuild_violations
-from kquota_spark.io.spark import spark_session, sql_literal, table, table_path
+from kquota_spark.io.spark import spark_session, sql_literal, table
 from kquota_spark.io.tables import query, utc_text
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.charges import to_charged
@@ -32,9 +33,11 @@ from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_seconds, to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
+from kquota_spark.schema.columns import Table
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
-from kquota_spark.store.commits import retried
+from kquota_spark.store.parts import Part, PartWriter
+from kquota_spark.store.replacing import add_rows, replace_rows
 from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ where cluster_id = ? and kind = 'left_out' and record_time_ms >= ? and record_ti
 """
 _REACHES_MS = (600_000, 86_400_000)
 """How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
+_PARTS = "path string, size bigint, event_date string, rows bigint, stats string, written_ms bigint"
+"""`Part`, on its way from workers to the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +145,13 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
         tail_end_ms = _tail_end_ms(settings, rejudged, reach)
         _say(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
         touched = rejudged.where(f"second_ms < {tail_end_ms}")
-        decision_rows = _replace(
-            session, settings, DECISIONS.name, as_decisions(touched), from_ms, tail_end_ms
-        )
+        decision_rows = _replace(session, settings, DECISIONS, as_decisions(touched), from_ms, tail_end_ms)
         buckets = touched.groupBy("bucket_user", "bucket_client_id", "bucket_tags", "broker_id", "quota_type")
         cold, unsettled = _counted(buckets.agg(F.first("is_warm"), F.first("differs_until_ms")).collect())
     finally:
         rejudged.unpersist()
     rebuild_violations(settings, from_ms, tail_end_ms, not_folded_from_ms(settings))
-    usage_rows = _replace(session, settings, USAGE.name, usage, from_ms, to_ms)
+    usage_rows = _replace(session, settings, USAGE, usage, from_ms, to_ms)
     usage.unpersist()
     return Restated(from_ms, to_ms, tail_end_ms, usage_rows, decision_rows, cold, unsettled)
 
@@ -212,15 +215,14 @@ def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int,
 
 
 def _dates(from_ms: int, to_ms: int) -> str:
-    # Not BETWEEN: Delta checks written rows against the condition of replaceWhere, and cannot resolve that one.
+    # A text is a date to Spark and to deltalake, which knows DATE '...' as well, but not TIMESTAMP '...'.
     first, last = _utc(from_ms)[:10], _utc(to_ms - 1)[:10]
-    return f"event_date >= DATE '{first}' AND event_date <= DATE '{last}'"
+    return f"event_date >= '{first}' AND event_date <= '{last}'"
 
 
 def _second_of_log_within(from_ms: int, to_ms: int) -> str:
     """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
-    within = f"second >= TIMESTAMP '{_utc(from_ms)}' AND second < TIMESTAMP '{_utc(to_ms)}'"
-    return f"{within} AND {FROM_LOG}"
+    return f"second >= '{_utc(from_ms)}Z' AND second < '{_utc(to_ms)}Z' AND {FROM_LOG}"
 
 
 def _utc(time_ms: int) -> str:
@@ -228,24 +230,31 @@ def _utc(time_ms: int) -> str:
 
 
 def _replace(
-    session: SparkSession, settings: Settings, name: str, rows: DataFrame, from_ms: int, to_ms: int
+    session: SparkSession, settings: Settings, declared: Table, rows: DataFrame, from_ms: int, to_ms: int
 ) -> int:
     """Replace the rows of a stretch in one commit; how many there are now."""
-    predicate = (
-        f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)} AND "
-        f"{_second_of_log_within(from_ms, to_ms)}"
-    )
-    writer = rows.repartition("event_date").write.format("delta")
-    path = table_path(settings, name)
-    if _seconds(session, settings, name, from_ms, to_ms).isEmpty():
+    parts = _written(settings, declared, rows)
+    if _seconds(session, settings, declared.name, from_ms, to_ms).isEmpty():
         # Who follows the table leaves out commits that replace rows. One that only adds some has to say it itself.
-        retried(
-            lambda: writer.mode("append").option("dataChange", "false").save(path),
-            DeltaConcurrentModificationException,
-        )
+        add_rows(settings, declared, parts)
     else:
-        retried(
-            lambda: writer.mode("overwrite").option("replaceWhere", predicate).save(path),
-            DeltaConcurrentModificationException,
-        )
-    return _seconds(session, settings, name, from_ms, to_ms).count()
+        cluster = settings.cluster_id.replace("'", "''")
+        within = f"{_dates(from_ms, to_ms)} AND {_second_of_log_within(from_ms, to_ms)}"
+        replace_rows(settings, declared, parts, f"cluster_id = '{cluster}' AND {within}")
+    return sum(part.rows for part in parts)
+
+
+def _written(settings: Settings, declared: Table, rows: DataFrame) -> list[Part]:
+    """The rows as files of the table, one a date; no part of it yet."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = PartWriter(settings, declared)
+        for batch in batches:
+            if batch.num_rows:
+                writer.write(batch)
+        # A task without rows has no files, and nothing to say of what columns they would have.
+        if parts := [part._asdict() for part in writer.close()]:
+            yield pa.RecordBatch.from_pylist(parts)
+
+    of_dates = rows.select(*declared.names).repartition("event_date")
+    return [Part(*row) for row in of_dates.mapInArrow(write, _PARTS).collect()]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.table_rows import arrow_rows, entity_columns
 from kquota_spark.model.entities import AnyEntity, parse_entity
 from kquota_spark.model.quota_types import parse_key
@@ -62,6 +62,14 @@ class NodeProblem:
 class RulesTables:
     """The two tables as far as one cluster goes, with the history that they hold in memory.
 
+    Args:
+        root: of the tables.
+        cluster_id: whose rows.
+        source: of the quotas.
+        apply_lag_ms: brokers act on an edit this long after it.
+        storage: options of deltalake.
+        now_ms: this clock, epoch ms. A stored `known_through` after it was written by a wrong clock and says nothing.
+
     Raises:
         UserError: the tables cannot be opened or created.
     """
@@ -74,6 +82,7 @@ class RulesTables:
         source: Source,
         apply_lag_ms: int,
         storage: dict[str, str] | None = None,
+        now_ms: int = END_MS,
     ) -> None:
         self._cluster_id, self._storage = cluster_id, storage
         self._source: Source = source
@@ -86,7 +95,7 @@ class RulesTables:
         sources = ["zookeeper", "admin"] if source == "admin" else [source]
         self._of_source = [("cluster_id", "=", cluster_id), ("source", "in", sources)]
         self.changes, self.problems = self._read_changes()
-        self.known_through_ms = self._read_known_through()
+        self.known_through_ms = self._read_known_through(now_ms)
         self._edited: set[AnyEntity] | None = None
         """Entities whose rules have not been written yet; None before the first time: all of them."""
 
@@ -123,7 +132,7 @@ class RulesTables:
 
     def write_known_through(self, known_through_ms: int) -> None:
         """Write the source's own row only: nothing has changed up to this time."""
-        self._advance(known_through_ms)
+        self.known_through_ms = known_through_ms
         predicate = f"level = 0 AND {self._mine}"
         self._rules_table = self._commit(
             self._rules_table, QUOTA_RULES, [self._source_row()], predicate=predicate
@@ -158,13 +167,10 @@ class RulesTables:
         self, rules: Iterable[RuleStretch], known_through_ms: int | None, predicate: str
     ) -> None:
         if known_through_ms is not None:
-            self._advance(known_through_ms)
+            # The newest word counts, also where it is an earlier time: the clock was ahead before.
+            self.known_through_ms = known_through_ms
         rows = chain([self._source_row()], map(self._rule_row, rules))
         self._rules_table = self._commit(self._rules_table, QUOTA_RULES, rows, predicate=predicate)
-
-    def _advance(self, known_through_ms: int) -> None:
-        # A clock that steps back must not take back what is known.
-        self.known_through_ms = max(known_through_ms, self.known_through_ms or 0)
 
     def _commit(
         self, table: DeltaTable, declared: Table, rows: Iterable[dict[str, Any]], *, predicate: str | None
@@ -208,10 +214,18 @@ class RulesTables:
                 problems[row["entity"]] = (row["version"], row["problem"])
         return changes, problems
 
-    def _read_known_through(self) -> int | None:
+    def _read_known_through(self, now_ms: int) -> int | None:
         mine = [("level", "=", 0), *self._of_source]
         found = [row["known_through"] for row in _rows(self._rules_table, ["known_through"], mine)]
-        return max((time_ms for time_ms in found if time_ms is not None), default=None)
+        known_ms = max((time_ms for time_ms in found if time_ms is not None), default=None)
+        if known_ms is None or known_ms <= now_ms:
+            return known_ms
+        _log.warning(
+            "%s says that quotas are known through %s, which is ahead of this clock: not believed",
+            QUOTA_RULES.name,
+            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(known_ms / 1_000)),
+        )
+        return None
 
     def _change_row(self, change: QuotaChange, observed_at_ms: int) -> dict[str, Any]:
         return entity_columns(change.entity) | {
@@ -285,7 +299,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
             opened.alter.add_columns(added)
         return opened
     except (DeltaError, OSError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = one_line(error)
         raise UserError(f"{uri}: cannot be opened as a Delta table: {reason}") from error
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kquota_spark.errors import UserError
+from kquota_spark.io.replaced_file import write_whole
 from kquota_spark.io.rotated_files import Position
 
 
@@ -89,13 +89,8 @@ class StateDirectory:
             UserError: it cannot be written, e.g. because the disk is full.
         """
         path = self._file(broker_id)
-        new = path.with_name(f"{path.name}.new")
         try:
-            with new.open("w", encoding="utf-8") as file:
-                json.dump(asdict(state), file)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(path)
+            write_whole(path, json.dumps(asdict(state)).encode())
         except OSError as error:
             raise UserError(_cannot("be written", path, error)) from error
 

@@ -16,6 +16,7 @@ from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.store.storage import hadoop_options, local_path
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -48,13 +49,8 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    given, builder = SparkConf(), SparkSession.builder.appName(app_name)
-    options = _storage_options(settings)
-    if str(given.get("spark.master", "local"))[:5] == "local":
-        # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        options |= {name: value for name, value in _LOCAL.items() if not given.contains(name)}
-    for name, value in options.items():
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in (_storage_options(settings) | _local_options(SparkConf())).items():
         builder = builder.config(name, value)
     session = (
         builder.config("spark.log.level", "ERROR")
@@ -91,6 +87,14 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     )
     _require_jars(session)
     return session
+
+
+def _local_options(given: SparkConf) -> dict[str, str]:
+    if str(given.get("spark.master", "local"))[:5] != "local":
+        return {}
+    # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return {name: value for name, value in _LOCAL.items() if not given.contains(name)}
 
 
 def _storage_options(settings: Settings) -> dict[str, str]:

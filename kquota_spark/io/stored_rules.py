@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.quota_sources import stretch_of
 from kquota_spark.io.table_rows import rows_in_ms
 from kquota_spark.model.leaders import LeaderChange
@@ -75,5 +75,5 @@ def _rows(settings: Settings, name: str) -> list[dict[str, Any]] | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise UserError(f"{path}: cannot be read: {str(error).partition(chr(10))[0]}") from error
+        raise UserError(f"{path}: cannot be read: {one_line(error)}") from error
     return rows_in_ms(found)

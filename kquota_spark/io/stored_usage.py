@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.points import CONTROLLER_ID, Point
 from kquota_spark.model.principals import Principal
@@ -70,7 +70,7 @@ def stored_usage(
         for batch in batches:
             yield from _traffic(batch)
     except (DeltaError, OSError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = one_line(error)
         raise UserError(f"table usage under {settings.tables} cannot be read: {reason}") from error
 
 

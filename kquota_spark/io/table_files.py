@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,6 +45,20 @@ def files_of(delta: DeltaTable, time_column: str | None) -> list[TableFile]:
         return [TableFile(path, None) for path in paths]
     newest = actions.column(statistic).to_pylist()
     return [TableFile(path, _epoch_ms(time)) for path, time in zip(paths, newest, strict=True)]
+
+
+def paths_within(delta: DeltaTable, column: str, low: int, high: int) -> list[str]:
+    """The files of a snapshot that may hold rows with a value from `low` to `high`, exclusive, by their statistics."""
+    actions = delta.get_add_actions(flatten=True)
+    paths: list[str] = list(actions.column("path").to_pylist())
+    if f"min.{column}" not in actions.schema.names:
+        return paths
+    bounds: Iterator[Any] = (actions.column(f"{end}.{column}").to_pylist() for end in ("min", "max"))
+    return [
+        path
+        for path, least, most in zip(paths, *bounds, strict=True)
+        if least is None or most is None or (least < high and most >= low)
+    ]
 
 
 def dataset_of(delta: DeltaTable, paths: Collection[str]) -> Any:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io import table_files
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
@@ -207,7 +207,7 @@ class Tables:
         except UnicodeEncodeError as error:
             raise UserError("a filter is not UTF-8 text") from error
         except (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException) as error:
-            reason = str(error).splitlines()[0]
+            reason = one_line(error)
             msg = (
                 f"tables under {self._root} cannot be read ({reason}): if kquota maintain or VACUUM has just "
                 "removed old files, run the command again"
@@ -271,7 +271,7 @@ class Tables:
         return delta
 
     def _unreadable(self, name: str, error: Exception) -> UserError:
-        return UserError(f"table {name} under {self._root} cannot be opened: {str(error).splitlines()[0]}")
+        return UserError(f"table {name} under {self._root} cannot be opened: {one_line(error)}")
 
 
 def open_tables(settings: Settings, *names: str, newer_than_ms: int | None = None) -> Tables:

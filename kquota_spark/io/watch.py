@@ -11,12 +11,13 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.errors import UnreachableError, UserError, one_line
 from kquota_spark.formats.quota_file import read_quotas
 from kquota_spark.io.quota_ledger import NAME_LIMIT, Edits, Ledger
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch_leaders import LeaderWatcher
 from kquota_spark.io.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
+from kquota_spark.model.rules import END_MS
 from kquota_spark.store.storage import storage_options
 
 _log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Watcher:
         self._leaders.start()
         self._tables = RulesTables(
             self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=0,
-            storage=storage_options(self._settings),
+            storage=storage_options(self._settings), now_ms=END_MS if quotas.source == "file" else self._clock_ms(),
         )  # fmt: skip
         if quotas.source == "file":
             found = read_quotas(Path(quotas.file))
@@ -192,6 +193,6 @@ class Watcher:
         try:
             write()
         except (DeltaError, OSError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = one_line(error)
             msg = f"{self._settings.tables}: the quota tables cannot be written: {reason}"
             raise UserError(msg) from error

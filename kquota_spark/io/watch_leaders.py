@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.polling import Polling
 from kquota_spark.io.stored_rules import stored_leaders
@@ -82,7 +82,7 @@ class LeaderWatcher:
             try:
                 write_deltalake(self._table, data, mode="append")
             except (DeltaError, OSError) as error:
-                reason = str(error).partition("\n")[0]
+                reason = one_line(error)
                 msg = f"{self._settings.tables}: {PARTITION_LEADERS.name} cannot be written: {reason}"
                 raise UserError(msg) from error
         self._known = found
@@ -97,7 +97,7 @@ class LeaderWatcher:
                 storage_options=storage_options(self._settings),
             )
         except (DeltaError, OSError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = one_line(error)
             raise UserError(f"{uri}: cannot be opened as a Delta table: {reason}") from error
 
     def _row(self, change: LeaderChange) -> dict[str, Any]:

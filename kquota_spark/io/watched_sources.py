@@ -192,11 +192,15 @@ class AdminSource:
         if self._failures:
             _log.warning("Kafka %s describes its quotas again", self._settings.kafka.bootstrap_servers)
             self._failures = 0
-        edits = self._ledger.compare_described(found, self._complete_through_ms, self._clock_ms())
+        # A poll that was made while this clock was ahead says nothing of when the edits after it came.
+        is_past = self._complete_through_ms <= asked_at_ms
+        after_ms = self._complete_through_ms if is_past else BEGINNING_MS
+        edits = self._ledger.compare_described(found, after_ms, self._clock_ms())
         if edits.vanished:
             return Answer(edits)
         lag_ms = 0 if self._admin.has_zookeeper else _METADATA_LAG_MS
-        self._complete_through_ms = max(self._complete_through_ms, asked_at_ms - lag_ms)
+        # Not the maximum: this clock may have been ahead at the poll before.
+        self._complete_through_ms = asked_at_ms - lag_ms
         return Answer(edits, self._complete_through_ms)
 
     def stop(self) -> None:

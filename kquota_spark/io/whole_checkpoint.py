@@ -10,7 +10,7 @@ from typing import Any
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.checkpoints import LOG, Checkpoint
 
 _STATES = (0, 1)
@@ -29,7 +29,7 @@ def require_whole(settings: Settings, query: str) -> bool:
         is_there = checkpoint.exists
         problem = _problem(settings, query, checkpoint)
     except (OSError, ValueError) as error:
-        problem = f"it cannot be read ({str(error).partition(chr(10))[0]})"
+        problem = f"it cannot be read ({one_line(error)})"
     if problem:
         raise UserError(
             f"checkpoint {settings.checkpoints}/{query}: {problem}: restore it, or move it away and start with "
@@ -51,7 +51,7 @@ def _problem(settings: Settings, query: str, checkpoint: Checkpoint) -> str:
         offset = checkpoint.source_offset(last)
         batch_settings = json.loads(checkpoint.read(f"offsets/{last}").splitlines()[1])
     except ValueError as error:
-        return f"its file offsets/{last} cannot be read ({str(error).partition(chr(10))[0]})"
+        return f"its file offsets/{last} cannot be read ({one_line(error)})"
     if query == LOG and not _has_state(checkpoint, batch_settings):
         return "its folder state is missing or not whole"
     return _foreign(settings, query, offset) or _moved(checkpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
+from kquota_spark.errors import UserError, one_line
 from kquota_spark.reports import agreement
 from kquota_spark.schema.agreement_tables import AGREEMENT
 from kquota_spark.schema.tables import DECISIONS
@@ -53,7 +53,7 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
             storage_options=storage_options(settings),
         )
     except (DeltaError, OSError) as error:
-        reason = str(error).splitlines()[0]
+        reason = one_line(error)
         raise UserError(f"table {AGREEMENT.name} cannot be written at {path}: {reason}") from error
     return len(rows)
 

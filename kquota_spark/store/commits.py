@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
@@ -16,7 +15,7 @@ from deltalake.transaction import AddAction
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
-from kquota_spark.store.parts import Part
+from kquota_spark.store.parts import Part, dataset_of
 from kquota_spark.store.storage import delta_table, file_system
 
 _ATTEMPTS = 5
@@ -88,16 +87,8 @@ class BatchCommits:
         version = self.version_of(batch)
         if version is None:
             return None
-        files, root = self._place()
         paths = [action["add"]["path"] for action in self._actions(version) if "add" in action]
-        found = ds.dataset(
-            [f"{root}/{path}" for path in paths],
-            filesystem=files,
-            partitioning=ds.partitioning(pa.schema([pa.field("event_date", pa.date32())]), flavor="hive"),
-            partition_base_dir=root,
-            schema=self._declared.arrow_schema(),
-        )
-        return found.to_table()
+        return dataset_of(self._settings, self._declared, paths).to_table()
 
     def version_of(self, batch: MicroBatch) -> int | None:
         """The version of the table that a micro-batch made; None if its log does not tell."""
@@ -124,7 +115,7 @@ class BatchCommits:
             return [json.loads(line) for line in stream.read().splitlines()]
 
 
-def retried(commit: Callable[[], None], lost: type[Exception] = CommitFailedError) -> None:
+def retried(commit: Callable[[], None]) -> None:
     """Run a write that replaces rows; it reads what it replaces anew each time.
 
     Appends never conflict. What does: the fold into `violations`, a restatement and a compaction that touch the
@@ -132,7 +123,6 @@ def retried(commit: Callable[[], None], lost: type[Exception] = CommitFailedErro
 
     Args:
         commit: the write.
-        lost: what it raises when another writer was faster; delta-rs and Spark have one each.
 
     Raises:
         UserError: another writer was faster five times in a row.
@@ -140,7 +130,7 @@ def retried(commit: Callable[[], None], lost: type[Exception] = CommitFailedErro
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             commit()
-        except lost as error:
+        except CommitFailedError as error:
             if attempt == _ATTEMPTS:
                 raise UserError(
                     "another writer changed the same rows of a table five times in a row: is a second kquota maintain "

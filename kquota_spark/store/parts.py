@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from kquota_spark.config.settings import Settings
@@ -36,6 +37,24 @@ class Part(NamedTuple):
     stats: str
     """JSON, as Delta has it."""
     written_ms: int
+
+
+def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dataset:
+    """The rows of files of a table, committed or not.
+
+    Args:
+        settings: where the tables are.
+        table: partitioned by event_date.
+        paths: below the table; one at least.
+    """
+    files, root = file_system(settings, f"{settings.tables.rstrip('/')}/{table.name}")
+    return ds.dataset(
+        [f"{root}/{path}" for path in paths],
+        filesystem=files,
+        partitioning=ds.partitioning(pa.schema([pa.field(_PARTITION, pa.date32())]), flavor="hive"),
+        partition_base_dir=root,
+        schema=table.arrow_schema(),
+    )
 
 
 class PartWriter:

@@ -154,3 +154,14 @@ def test_functions_are_short() -> None:
 def test_every_room_is_known() -> None:
     rooms = {_room(file) for file in FILES} - {"__init__", "errors"}
     assert rooms <= set(OURS)
+
+
+def test_spark_commits_to_no_table() -> None:
+    """Delta's log store of Spark can replace a commit of another process on a local disk: deltalake commits all."""
+    written = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in (*FILES, *JOBS)
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.Attribute) and node.attr in ("save", "saveAsTable", "insertInto", "writeTo")
+    ]
+    assert written == []

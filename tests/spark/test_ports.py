@@ -32,7 +32,7 @@ def listening(group: int) -> set[str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if os.getpgid(int(process.name)) == group:
-                links = [os.readlink(link) for link in (process / "fd").iterdir()]
+                links = [str(link.readlink()) for link in (process / "fd").iterdir()]
                 inodes |= {match[1] for link in links if (match := re.fullmatch(r"socket:\[(\d+)\]", link))}
         except OSError:
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Duration, Enforcement, Settings
 from kquota_spark.errors import UserError
@@ -49,6 +50,40 @@ def test_new_decisions_wake_it_once_whatever_their_commits(spark: SparkSession, 
     finally:
         query.stop()
     assert again == [1]  # two commits of the pause, one look
+
+
+def test_after_a_pause_that_outlasted_the_files_of_the_table_it_begins_anew(
+    spark: SparkSession, settings: Settings
+) -> None:
+    tables, looks = Path(settings.tables), list[int]()
+    write_table(tables, "decisions", decision(0))
+    query = start_heartbeat(spark, settings, lambda: looks.append(1))
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    # What maintenance does meanwhile: of the commits and files of before nothing is left.
+    for number in range(1, 4):
+        write_table(tables, "decisions", decision(number))
+    table = DeltaTable(tables / "decisions")
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    table = DeltaTable(tables / "decisions")
+    table.create_checkpoint()
+    log = tables / "decisions" / "_delta_log"
+    for file in log.glob("*.json"):
+        if int(file.stem) < table.version():
+            file.unlink()
+    looks.clear()
+    write_table(tables, "decisions", decision(4))
+    query = start_heartbeat(spark, settings, lambda: looks.append(1))
+    try:
+        query.processAllAvailable()
+        write_table(tables, "decisions", decision(5))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert looks == [1, 1]
 
 
 def test_a_look_that_fails_for_good_ends_the_query_with_its_reason(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ def test_quotas_that_were_not_known(
 ) -> None:
     code, findings = _findings(_tables(tmp_path, decisions=decisions, rules=rules), capsys)
     assert (code, findings) == (2 if status == "fail" else 0, [(status, "quota snapshot", evidence)])
+
+
+def test_quotas_known_through_the_future_are_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ahead = {**source(9), "known_through": datetime(2099, 1, 1, tzinfo=UTC)}
+    code, findings = _findings(_tables(tmp_path, rules=(ahead,)), capsys)
+    known = "demo: quotas are known through 2099-01-01 00:00:00 UTC, ahead of this clock"
+    assert (code, findings) == (2, [("fail", "quota snapshot", known)])
 
 
 def test_agreement_below_99_percent_names_likely_causes(

@@ -15,6 +15,7 @@ from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.in_memory import InMemoryTarget
 from kquota_spark.enforce.ports import Held
 from kquota_spark.enforce.situation import Situation
+from kquota_spark.model.rules import END_MS
 from tests.support.enforcement.enforced_world import (
     ALICE,
     BOB,
@@ -71,6 +72,38 @@ def test_stale_decisions_or_rules_change_nothing(decided_ms: int | None, rules_m
     fresh = Situation(NOW_MS - 120_000, NOW_MS - 120_000, True)
     later = replace(proposal(), evidence=evidence(NOW_MS + 1))
     assert events(world.enforce(later, known=fresh)) == SENT
+
+
+@pytest.mark.parametrize(
+    ("decided_ms", "rules_ms", "reason"),
+    [
+        (5_001, 0, "decisions are known through 2099-01-01 00:00:05 UTC, ahead of this clock"),
+        (0, 5_001, "rules are known through 2099-01-01 00:00:05 UTC, ahead of this clock"),
+    ],
+)  # ms from now; clocks of two hosts differ by 5 s at most
+def test_stale_what_is_known_through_the_future_is_not_fresh(
+    decided_ms: int, rules_ms: int, reason: str
+) -> None:
+    now_ms = 4_070_908_800_000
+    known = Situation(now_ms + decided_ms, now_ms + rules_ms, is_view_whole=True)
+    (row,) = World().enforce(proposal(), known=known, now_ms=now_ms)
+    assert (row.guard, row.detail) == ("stale", reason)
+
+
+def test_stale_hosts_may_differ_by_5_s_and_a_quota_file_knows_all_times() -> None:
+    for rules_ms in (NOW_MS + 5_000, END_MS):
+        known = Situation(NOW_MS + 5_000, rules_ms, is_view_whole=True)
+        assert events(World().enforce(proposal(), known=known)) == SENT
+
+
+def test_stale_a_plan_that_was_made_while_the_clock_was_ahead_is_not_sent() -> None:
+    for ahead_ms, expected in ((5_000, ["sending", "applied"]), (5_001, ["refused by stale"])):
+        world = World()
+        world.mode = Mode.APPROVE
+        planned_ms = NOW_MS + ahead_ms
+        plan = world.enforcer().plan([proposal()], situation(planned_ms), planned_ms)
+        world.enforcer().approve(plan.plan_id, "ann", NOW_MS)
+        assert events(world.enforcer().apply(plan.plan_id, situation(), NOW_MS)) == expected
 
 
 def test_stale_an_approved_plan_is_sent_within_a_day() -> None:

@@ -1,0 +1,101 @@
+"""The door of each program: an error of the user or the machine is one line, a mistake of ours keeps its traceback."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.formats.escape import terminal_text
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FREE_SPACE = "free space there, then start again: what was committed is whole"
+_GIVE_RIGHT = "give this program the right to use it, then start again"
+_OF_RUST = re.compile(r"\(os error (\d+)\)")
+_OF_JAVA = {"No space left on device": errno.ENOSPC, "Permission denied": errno.EACCES}
+_LIBRARIES = (
+    ("deltalake.exceptions", "DeltaError"),
+    ("pyspark.errors", "PySparkException"),
+    ("py4j.protocol", "Py4JJavaError"),
+)
+"""Where their errors come from; a program that has not imported a library has none of it."""
+_OURS = (TypeError, ValueError, AttributeError, LookupError, AssertionError, NotImplementedError)
+"""What libraries raise of wrong calls is one of these too."""
+
+
+def through_the_door(program: str, run: Callable[[], int]) -> int:
+    """Run a program and return its exit code: 1 after an error that is a line on standard error.
+
+    Args:
+        program: what the line begins with.
+        run: the program.
+    """
+    try:
+        return run()
+    except BrokenPipeError:
+        raise  # of standard output: the caller knows what it was writing
+    except Exception as error:
+        line = line_of(error)
+        if line is None:
+            raise
+        say_error(program, line, sys.stderr)
+        return 1
+
+
+def say_error(program: str, text: str, stream: TextIO) -> None:
+    """Print an error; line feeds part the problems of a quota file, all else may be a name that somebody else chose."""
+    for line in text.split("\n"):
+        print(f"{program}: {terminal_text(line)}", file=stream)
+
+
+def line_of(error: Exception) -> str | None:
+    """What to tell the user of an error; None if it is a mistake of ours."""
+    from kquota_spark.model.quota_callback import CallbackError
+
+    if isinstance(error, UserError | CallbackError):
+        return str(error)
+    if isinstance(error, OSError):
+        return _of_machine(error)
+    if not _is_of_library(error):
+        return None
+    reason = _reason(error)
+    return reason + _advice(_number_in(reason))
+
+
+def _of_machine(error: OSError) -> str:
+    if error.errno is None:  # of the library of Delta, or of Arrow
+        return one_line(error) + _advice(_number_in(one_line(error)))
+    where = "" if error.filename is None else f"{error.filename}: "
+    return f"{where}{error.strerror}{_advice(error.errno)}"
+
+
+def _is_of_library(error: Exception) -> bool:
+    """Whether a library of ours could not do what it was asked; that our rows have other columns is our mistake."""
+    if isinstance(error, _OURS) or type(error).__name__ in ("SchemaMismatchError", "AnalysisException"):
+        return False
+    found = (getattr(sys.modules.get(module), name, None) for module, name in _LIBRARIES)
+    return isinstance(error, tuple(kind for kind in found if isinstance(kind, type)))
+
+
+def _reason(error: Exception) -> str:
+    if type(error).__module__.startswith(("pyspark", "py4j")):
+        from kquota_spark.io.failed_query import reason_of
+
+        return reason_of(str(error))
+    return one_line(error)
+
+
+def _number_in(reason: str) -> int | None:
+    if told := _OF_RUST.search(reason):
+        return int(told.group(1))
+    return next((number for text, number in _OF_JAVA.items() if text in reason), None)
+
+
+def _advice(number: int | None) -> str:
+    if number in _FULL:
+        return f": {_FREE_SPACE}"
+    return f": {_GIVE_RIGHT}" if number in _REFUSED else ""
