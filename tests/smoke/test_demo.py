@@ -15,6 +15,16 @@ from kquota_spark.embedded import demo, demo_enforcement
 from kquota_spark.io.tables import open_tables, query
 from kquota_spark.reports.timeline_slots import Identity, Place, Stretch, buckets_of, slots_of
 from tests.support.clusters.few_wrong import few_are_wrong
+from tests.support.reports.harm_surfaces import (
+    of_decisions,
+    of_lines,
+    of_prometheus,
+    of_report,
+    of_timeline,
+    of_tree,
+    of_violations,
+    over_brokers,
+)
 
 
 def test_the_audit_gives_the_verdicts_of_the_broker(
@@ -68,6 +78,20 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     # The load is over, so nothing fails: every line is counted, measured and judged.
     assert kquota(["doctor", "--config", str(config)]) == 0
     _the_cut_of_bobs_quota_is_seen(settings)
+    _every_surface_has_the_brokers_harm(settings)
+
+
+def _every_surface_has_the_brokers_harm(settings: Settings) -> None:
+    """For each bucket total delay and throttled requests are the sums over the lines, to the millisecond."""
+    with open_tables(settings, "requests", "usage", "decisions", "violations") as tables:
+        lines = of_lines(tables)
+        assert len(lines) >= 5
+        assert of_decisions(tables) == lines
+        assert of_violations(tables) == lines
+        assert of_prometheus(tables, settings.cluster_id) == lines
+        assert of_timeline(tables, lines) == {bucket: delay_ms for bucket, (delay_ms, _) in lines.items()}
+        assert of_tree(tables, settings.cluster_id) == sum(delay_ms for delay_ms, _ in lines.values())
+        assert of_report(settings, tables) == over_brokers(lines)
 
 
 _BOBS_THROTTLES = """
