@@ -1,7 +1,8 @@
 """`kquota completion`: a script for bash, zsh or fish, and what it asks for: commands, options, choices and names.
 
 Where a user, a client id or a saved context may stand, those that are known are offered. They are names that somebody
-else chose: what is not printable is left out, the rest is quoted for the shell by argcomplete.
+else chose: what is not printable is left out, the rest is quoted for the shell by argcomplete. Settings are read only
+from a file that the line names with --config.
 """
 
 from __future__ import annotations
@@ -95,12 +96,13 @@ class _Names:
 
 
 def _known(options: argparse.Namespace) -> KnownNames:
-    from kquota_spark.cli.options import settings_of
+    from kquota_spark.cli.options import settings_from
     from kquota_spark.io.known_names import known_names
 
     # A line that is not written to its end may lack what the parser would have set, and a command may have no --tables.
-    given = {name: getattr(options, name, None) for name in ("config", "tables")}
-    return known_names(settings_of(argparse.Namespace(**given)))
+    # conf/kquota.yaml of the working directory may be anybody's: a press of the tab key does not ask for it.
+    config, tables = (getattr(options, name, None) for name in ("config", "tables"))
+    return known_names(settings_from(config, tables))
 
 
 def _users(options: argparse.Namespace) -> Iterable[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
 from kquota_spark.cli.options import add_output_options, add_settings_options, settings_of
@@ -11,6 +10,7 @@ from kquota_spark.cli.page import say
 from kquota_spark.cli.render import Report, Shown, show
 from kquota_spark.config.exempt_list import with_exempt, without_exempt
 from kquota_spark.enforce.guard_settings import Exempt
+from kquota_spark.enforce.name_patterns import pattern_problem
 from kquota_spark.enforce.policy import Policies
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
@@ -104,7 +104,5 @@ def _given(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _check_pattern(pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UserError(f"--pattern {pattern}: {error}, expected a regular expression") from error
+    if problem := pattern_problem(pattern):
+        raise UserError(f"--pattern {pattern[:60]}: {problem}")

@@ -56,8 +56,16 @@ def settings_of(options: argparse.Namespace) -> Settings:
     path: Path | None = options.config
     if path is None and DEFAULT_CONFIG.exists():
         path = DEFAULT_CONFIG
+    return settings_from(path, getattr(options, "tables", None))
+
+
+def settings_from(path: Path | None, tables: str | None) -> Settings:
+    """The settings of a file, or the built-in ones; never those of the working directory.
+
+    Raises:
+        UserError: the file cannot be read or is not valid.
+    """
     settings = Settings() if path is None else load_settings(path)
-    tables: str | None = getattr(options, "tables", None)
     return settings if tables is None else dataclasses.replace(settings, tables=tables)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.errors import UserError
 
 KINDS = ("users", "client_ids", "patterns")
@@ -54,7 +55,7 @@ def without_exempt(text: str, kind: str, name: str) -> str:
 
 
 def _data(text: str) -> dict[str, Any]:
-    data = yaml.safe_load(text)
+    data = yaml.load(text, BoundedLoader)  # noqa: S506 - a SafeLoader
     return {} if data is None else data
 
 
@@ -86,7 +87,7 @@ def _child(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | No
 
 
 def _added(text: str, kind: str, name: str) -> str:
-    exempt = _child(yaml.compose(text, yaml.SafeLoader), "exempt")
+    exempt = _child(yaml.compose(text, BoundedLoader), "exempt")
     if exempt is None:
         end = "" if text.endswith("\n") or not text else "\n"
         return f"{text}{end}\nexempt:\n  {kind}: [{name}]\n"
@@ -124,7 +125,7 @@ def _replaced(text: str, node: yaml.Node, by: str) -> str:
 
 def _place(text: str, kind: str, name: str) -> tuple[yaml.Node, yaml.SequenceNode, int] | None:
     """Key, list, and index of the name in it."""
-    exempt = _child(yaml.compose(text, yaml.SafeLoader), "exempt")
+    exempt = _child(yaml.compose(text, BoundedLoader), "exempt")
     found = _child(exempt[1], kind) if exempt else None
     if found is None or not isinstance(found[1], yaml.SequenceNode):
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import typing
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
@@ -20,6 +21,7 @@ from zoneinfo import ZoneInfo
 
 import yaml
 
+from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.config.kafka_topics import topic_problems
 from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables
 from kquota_spark.config.substitution import substituted
@@ -30,6 +32,8 @@ _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)")
 _MAX_BYTES = 1_000_000
+_MOST_UNKNOWN = 20
+"""Maximum number of unknown keys that are named; to search what each may mean takes time."""
 _PLURALS: dict[Any, str] = {
     str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"
 }  # fmt: skip
@@ -42,13 +46,13 @@ _POSITIVE = {
 }  # fmt: skip
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML without duplicate keys and aliases."""
+class _Loader(BoundedLoader):
+    """Bounded YAML without duplicate keys and aliases."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=mark)
+            event: Any = self.peek_event()
+            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -81,7 +85,7 @@ def read_yaml_as(target: type[_T], path: Path) -> _T:
         data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a SafeLoader
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
@@ -161,7 +165,11 @@ def _read_enum(wanted: type[Enum], value: Any, where: str, problems: list[str]) 
 
 
 def _read_float(value: Any, where: str, problems: list[str]) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    try:
+        is_finite = not isinstance(value, bool) and math.isfinite(value)
+    except (TypeError, OverflowError):  # no number, or a whole one beyond all doubles
+        is_finite = False
+    if not is_finite:
         problems.append(f"{where}: {_shown(value)}, expected a number, e.g. 5000000")
         return None
     return float(value)
@@ -259,11 +267,7 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
             del hints[field.name]
     value = {key: each for key, each in value.items() if each is not None or key not in _asked(wanted)}
     prefix = f"{where}." if where else ""
-    for key in value:
-        if key not in hints:
-            near = get_close_matches(str(key), hints, n=1)
-            hint = f", did you mean {near[0]}?" if near else f", expected one of {', '.join(hints)}"
-            problems.append(f"{prefix}{key}: unknown key{hint}")
+    problems.extend(f"{prefix}{problem}" for problem in _unknown_keys(value, hints))
     known = {
         field.name: _read(hints[field.name], value[field.name], prefix + field.name, problems)
         for field in fields(wanted)
@@ -276,6 +280,16 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
     missing = [f.name for f in fields(wanted) if f.name not in known and _has_no_default(f)]
     problems.extend(f"{prefix}{name}: missing" for name in missing)
     return None if problems else wanted(**known)
+
+
+def _unknown_keys(given: Iterable[Any], known: Collection[str]) -> Iterator[str]:
+    unknown = [key for key in given if key not in known]
+    for key in unknown[:_MOST_UNKNOWN]:
+        near = get_close_matches(str(key), known, n=1)
+        hint = f", did you mean {near[0]}?" if near else f", expected one of {', '.join(known)}"
+        yield f"{key}: unknown key{hint}"
+    if len(unknown) > _MOST_UNKNOWN:
+        yield f"{len(unknown) - _MOST_UNKNOWN} more unknown keys"
 
 
 def _asked(wanted: Any) -> set[str]:

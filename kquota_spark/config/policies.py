@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kquota_spark.config.loader import read_yaml_as
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
+from kquota_spark.enforce.name_patterns import is_match, pattern_problem
 from kquota_spark.enforce.policy import (
     ClusterQuota,
     DefaultQuota,
@@ -73,7 +74,7 @@ def unknown_exempt(
                 lines.append(f"exempt.{key}: {name!r} is not known{hint}")
     everybody = {*known_users, *known_client_ids}
     for pattern in exempt.patterns:
-        if not any(re.fullmatch(pattern, name) for name in everybody):
+        if not any(is_match(pattern, name) for name in everybody):
             lines.append(f"exempt.patterns: {pattern!r} matches no user and no client id that is known")
     return lines
 
@@ -105,10 +106,8 @@ def _bounds_problems(where: str, bounds: Bounds) -> Iterator[str]:
 
 def _pattern_problems(where: str, patterns: Sequence[str]) -> Iterator[str]:
     for number, pattern in enumerate(patterns):
-        try:
-            re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            yield f"{where}[{number}]: {pattern[:60]!r} is no regular expression ({error})"
+        if problem := pattern_problem(pattern):
+            yield f"{where}[{number}]: {pattern[:60]!r} {problem}"
 
 
 def _exempt_problems(exempt: Exempt) -> Iterator[str]:

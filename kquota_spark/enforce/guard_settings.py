@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from kquota_spark.config.settings import Duration
+from kquota_spark.enforce.name_patterns import is_match
 from kquota_spark.model.entities import Default, Entity, Name
 from kquota_spark.model.quota_types import QuotaKey
 
@@ -58,7 +58,7 @@ class GuardSettings:
     def owner_of(self, entity: Entity) -> str | None:
         """The tool that manages the quotas of an entity; None where nobody said so."""
         for tool, patterns in self.owners.items():
-            if any(re.fullmatch(pattern, str(entity)) for pattern in patterns):
+            if any(is_match(pattern, str(entity)) for pattern in patterns):
                 return tool
         return None
 
@@ -74,7 +74,7 @@ class Exempt:
     users: tuple[str, ...] = ()
     client_ids: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
-    """Regular expressions for whole names of users or client ids."""
+    """Regular expressions of RE2 for whole names of users or client ids."""
 
     def holds(self, entity: Entity) -> str | None:
         """The exemption that keeps an entity as it is; None if none does. Defaults have no name to be exempt by."""
@@ -88,4 +88,4 @@ class Exempt:
             return None
         if name in exact:
             return name
-        return next((pattern for pattern in self.patterns if re.fullmatch(pattern, name)), None)
+        return next((pattern for pattern in self.patterns if is_match(pattern, name)), None)

@@ -9,7 +9,8 @@ from typing import Any
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}
 """Controls (ESC, line feed, C1), bidi overrides and other formats, surrogates, unassigned, line ends."""
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Signs, their full-width forms, which some spreadsheets take for the same, and blanks that they drop before them."""
 _MOST_MARKS = 3
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
 
+from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_values import expected_value, finite_number
 from kquota_spark.model.entities import DEFAULT, Entity, IpEntity, Name
@@ -25,14 +25,6 @@ from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000
 _KEYS = ("user", "client_id", "ip", "type", "value", "from_ms", "to_ms")
-
-
-class _Nodes(Composer, yaml.CSafeLoader):
-    """libyaml reads, which takes a fifth of the time; Python composes: in C, deep nesting ends the process."""
-
-    def __init__(self, text: str) -> None:
-        yaml.CSafeLoader.__init__(self, text)
-        Composer.__init__(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +108,8 @@ def parse_quotas(text: str) -> QuotaFile:
 def _entries(text: str) -> list[yaml.Node]:
     """The nodes of the list. Nodes and not values, for the duplicate keys that values would hide."""
     try:
-        root = yaml.compose(text, Loader=_Nodes)
-    except (yaml.YAMLError, RecursionError) as error:
+        root = yaml.compose(text, Loader=BoundedLoader)
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
@@ -178,7 +170,7 @@ def _fields(index: int, node: yaml.Node, problems: list[str]) -> dict[str, Any]:
 def _scalar(node: yaml.ScalarNode) -> Any:
     try:
         # The constructor is only for this node; no tag outside the safe ones is known to it.
-        return yaml.SafeLoader("").construct_object(node)
+        return BoundedLoader("").construct_object(node)
     except (yaml.YAMLError, ValueError):
         return node  # matches no expected type, so the check of its key reports it
 

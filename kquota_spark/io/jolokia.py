@@ -61,7 +61,7 @@ class Agent:
             headers["Authorization"] = f"Basic {login}"
         request = urllib.request.Request(f"{self.url.rstrip('/')}/", _REQUESTS, headers)  # noqa: S310 - see agents_of
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310
+            with _OPENER.open(request, timeout=timeout_s) as response:
                 text = response.read(_LIMIT_BYTES)
         except urllib.error.HTTPError as error:
             raise JolokiaError(f"HTTP status {error.code}{_advice(error.code)}") from error
@@ -74,7 +74,19 @@ class Agent:
             raise JolokiaError("its answer is not Jolokia's, is the path right (/jolokia)?") from error
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """urllib would send the login wherever a redirect leads."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: a redirect stays the error that it is."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
 def _advice(status: int) -> str:
+    if 300 <= status < 400:
+        return ", a redirect is not followed: give the agent's own address"
     if status in (401, 403):
         return ", check collect.jmx.user and password, and the agent's access policy"
     return ", is the path right (/jolokia)?" if status == 404 else ""

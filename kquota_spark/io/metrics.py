@@ -1,7 +1,7 @@
 """An endpoint for Prometheus: the text format, and a small HTTP server that cannot hold up the job.
 
 The format is that of Prometheus' text exposition 0.0.4. A scrape reads what the job has last said about itself: it asks
-nothing of Spark, and at most `_AT_ONCE` of them are served at a time.
+nothing of Spark, and at most `_AT_ONCE` of them are served at a time, each for at most `_REQUEST_DEADLINE_S`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from kquota_spark.errors import UserError
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _AT_ONCE = 16
 _CLIENT_TIMEOUT_S = 2.0
+"""Longest wait for a client's next byte."""
+_REQUEST_DEADLINE_S = 5.0
+"""Longest time for a whole request: a client that sends a byte now and then would otherwise stay for ever."""
 _POLL_S = 0.2
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -113,13 +116,23 @@ class _Server(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        deadline = threading.Timer(_REQUEST_DEADLINE_S, _cut, (request,))
+        deadline.daemon = True
         try:
+            deadline.start()
             super().process_request_thread(request, client_address)
         finally:
+            deadline.cancel()
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nobody's concern."""
+
+
+def _cut(request: socket.socket) -> None:
+    """End the connection; the thread that reads from it or writes to it sees its end at once."""
+    with contextlib.suppress(OSError):  # it has ended by itself
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -118,6 +118,17 @@ def test_no_tables_and_no_valid_settings_are_no_names_and_no_message(tmp_path: P
         assert _bash(f"kquota usage {options} --user ", environment, tmp_path) == []
 
 
+def test_the_tab_key_does_not_read_the_settings_of_a_directory(known: tuple[dict[str, str], Path]) -> None:
+    """A directory that came from elsewhere may hold settings that open files and addresses."""
+    environment, directory = known
+    (directory / "conf").mkdir()
+    (directory / "conf" / "kquota.yaml").write_text("tables: tables\n")
+    assert _bash("kquota usage --user al", environment, directory) == []
+    # Control: the same file is read where the line names it.
+    named = "kquota usage --config conf/kquota.yaml --user al"
+    assert _bash(named, environment, directory) == ["al\\ pacino", "al\\$\\(touch\\ harm\\)", "alice"]
+
+
 def test_a_command_that_nobody_completes_does_not_load_argcomplete() -> None:
     program = (
         "import sys; from kquota_spark.cli.main import main; main(['tables'])\n"

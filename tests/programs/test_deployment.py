@@ -156,3 +156,8 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
     )
     assert [line for line in done.stderr.splitlines() if "kquota" in line] == []
+
+
+def test_no_unit_listens_beyond_loopback_on_its_own_account() -> None:
+    for unit in (CONF / "systemd").iterdir():
+        assert "0.0.0.0" not in unit.read_text(encoding="utf-8"), unit.name

@@ -11,10 +11,10 @@ from typing import Any, Never
 
 import yaml
 
+from kquota_spark.bounded_yaml import MOST_CHARACTERS, BoundedLoader
 from kquota_spark.formats.exchange.reading import shown
 
 _MOST_DEPTH = 50
-_MOST_DIGITS = 400
 
 
 def read_json(text: str) -> Any:
@@ -45,7 +45,7 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> float:
     """A whole number; one beyond all doubles is infinite, which no quota is, instead of an error of Python's."""
-    return int(text) if len(text) <= _MOST_DIGITS else float(text)
+    return int(text) if len(text) <= MOST_CHARACTERS else float(text)
 
 
 def _no_constant(name: str) -> Never:
@@ -74,7 +74,7 @@ class _Documents:
 
     def __init__(self, text: str) -> None:
         self._events = yaml.parse(text, Loader=yaml.CSafeLoader)
-        self._scalars: Any = yaml.SafeLoader("")
+        self._scalars: Any = BoundedLoader("")
 
     def __iter__(self) -> Iterator[Any]:
         for event in self._events:

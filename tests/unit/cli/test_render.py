@@ -46,7 +46,8 @@ def test_a_terminal_gets_no_character_that_it_acts_on(text: str, shown: str) -> 
 @pytest.mark.parametrize(
     ("text", "cell"),
     [("=cmd()", "'=cmd()"), ("+1", "'+1"), ("-1", "'-1"), ("@x", "'@x"), ("\tx", "'\tx"), ("\rx", "'\rx"),
-     ("a=b", "a=b"), ("", "")],
+     ("\n=1+1", "'\n=1+1"), ("\uff1d1+1", "'\uff1d1+1"), ("\uff0b1", "'\uff0b1"), ("\uff0d1", "'\uff0d1"),
+     ("\uff20a", "'\uff20a"), ("a=b", "a=b"), ("", "")],
 )  # fmt: skip
 def test_a_spreadsheet_gets_no_formula(text: str, cell: str) -> None:
     assert csv_text(text) == cell

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -191,3 +191,46 @@ def test_a_wrong_setting_is_one_line(
     assert kquota(["collect", "jmx", "--config", str(config)]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(f"kquota: {problem}")
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """Where a redirect leads: notes every request with its headers."""
+
+    seen: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(self.headers.get("Authorization"))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"[]")
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the name in http.server
+        """Nothing to say."""
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+def test_a_login_does_not_follow_a_redirect(status: int) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Elsewhere) as elsewhere:
+        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+
+        class Redirecting(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(status)
+                self.send_header("Location", f"http://127.0.0.1:{elsewhere.server_port}/")
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - as above
+                """Nothing to say."""
+
+        with HTTPServer(("127.0.0.1", 0), Redirecting) as agent:
+            threading.Thread(target=agent.serve_forever, daemon=True).start()
+            with pytest.raises(JolokiaError) as refused:
+                Agent(1, f"http://127.0.0.1:{agent.server_port}/jolokia", "kquota", "canary").read(20)
+            agent.shutdown()
+        elsewhere.shutdown()
+    assert (
+        str(refused.value)
+        == f"HTTP status {status}, a redirect is not followed: give the agent's own address"
+    )
+    assert _Elsewhere.seen == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -95,4 +97,28 @@ def test_200_scrapes_are_answered_beside_20_clients_that_say_nothing(
     # Clients that are still connected, and would be for ten minutes, do not hold up the end of the job.
     assert time.monotonic() - closing_s < 60
     for client in silent:
+        client.close()
+
+
+def _drip(client: socket.socket, until: threading.Event) -> None:
+    """A header that goes on for ever, one byte per 0.1 s: no single wait of the server is long."""
+    with contextlib.suppress(OSError):
+        client.sendall(b"GET /metrics HTTP/1.0\r\nX: ")
+        while not until.wait(0.1):
+            client.sendall(b"x")
+
+
+def test_16_clients_that_send_a_byte_at_a_time_do_not_keep_a_scrape_out() -> None:
+    [port] = free_ports(1)
+    until = threading.Event()
+    with metrics_endpoint("127.0.0.1", port, lambda: "kquota_up 1\n"), ThreadPoolExecutor(16) as pool:
+        slow = _silent_clients(port, 16)  # as many as are served at a time
+        try:
+            for client in slow:
+                pool.submit(_drip, client, until)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+                assert answer.read() == b"kquota_up 1\n"
+        finally:
+            until.set()
+    for client in slow:
         client.close()
