@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kquota_spark.enforce.changes import Event, LogEntry, StepId
 from kquota_spark.enforce.decision_messages import (
+    MOST_AHEAD_MS,
     Decided,
     Encoded,
     Heartbeat,
@@ -96,14 +97,17 @@ def _says(cluster_id: str, value: bytes | None, wanted: Encoded, issued_ms: int)
     return isinstance(held, Decided) and encode(cluster_id, replace(held, issued_ms=issued_ms)) == wanted
 
 
-def newest_issue_ms(cluster_id: str, held: Mapping[bytes, bytes | None]) -> int:
-    """When the newest message in the topic was issued; 0 for none. Nobody issues an older one after it."""
+def newest_issue_ms(cluster_id: str, held: Mapping[bytes, bytes | None], now_ms: int) -> int:
+    """When the newest message in the topic was issued; 0 for none. Nobody issues an older one after it.
+
+    What says that it was issued in the future does not count.
+    """
     newest_ms = 0
     for key, value in held.items():
         try:
             message = decode(cluster_id, key, value)
         except MessageError:
             continue
-        if isinstance(message, Decided | Heartbeat):
+        if isinstance(message, Decided | Heartbeat) and message.issued_ms <= now_ms + MOST_AHEAD_MS:
             newest_ms = max(newest_ms, message.issued_ms)
     return newest_ms

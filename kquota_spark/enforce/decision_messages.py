@@ -22,6 +22,8 @@ from kquota_spark.model.rules import END_MS
 
 VERSION = 1
 
+MOST_AHEAD_MS = 60_000
+"""Of the clock of whoever reads a message: what was issued later is not believed, clocks do not differ by more."""
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=END_MS)]
 _NonFinite = Literal["NaN", "Infinity", "-Infinity"]
 """As Java spells the numbers that JSON has no word for; brokers take them as quotas."""

@@ -19,7 +19,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from kquota_spark.enforce.decision_messages import Decided, Heartbeat, MessageError, Removed, decode
+from kquota_spark.enforce.decision_messages import (
+    MOST_AHEAD_MS,
+    Decided,
+    Heartbeat,
+    MessageError,
+    Removed,
+    decode,
+)
 from kquota_spark.model.combining import Applied
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_manager import Limit, Parked, QuotaManager, Request
@@ -105,12 +112,18 @@ class QuotaGate:
             return
         if message is None:
             return
-        if isinstance(message, Heartbeat):
-            is_new = self._hear(message, time_ms)
-        elif isinstance(message, Removed):
-            is_new = self._learn(message.entity, _Told(None, timestamp_ms))
+        issued_ms = timestamp_ms if isinstance(message, Removed) else message.issued_ms
+        if issued_ms > time_ms + MOST_AHEAD_MS:
+            # It would hold until then, whatever is said after it.
+            self.counts.refused += 1
+            self.counts.last_refusal = f"issued more than {MOST_AHEAD_MS // 1_000} s ahead of this clock"
+        elif isinstance(message, Heartbeat):
+            self._count(self._hear(message, time_ms))
         else:
-            is_new = self._learn(message.entity, _Told(message, message.issued_ms))
+            told = _Told(None if isinstance(message, Removed) else message, issued_ms)
+            self._count(self._learn(message.entity, told))
+
+    def _count(self, is_new: bool) -> None:
         if is_new:
             self.counts.taken += 1
         else:

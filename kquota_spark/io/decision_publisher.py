@@ -72,7 +72,7 @@ class DecisionPublisher:
         new = {record.key or b"": record.value for record in self._reader.read_through()}
         self._held |= new
         # Readers drop what was issued before what they have: a clock that was set back must not silence us.
-        self._newest_ms = max(now_ms, self._newest_ms, newest_issue_ms(cluster_id, new))
+        self._newest_ms = max(now_ms, self._newest_ms, newest_issue_ms(cluster_id, new, now_ms))
         wanted = decided(RuleBook(rules.stretches), log, now_ms)
         messages = differences(cluster_id, self._held, wanted, self._newest_ms)
         self._send(messages)

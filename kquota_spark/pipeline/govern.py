@@ -42,7 +42,7 @@ def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
 
     Args:
         usage: rows of `usage`.
-        load: called on the workers for each Arrow batch; gives the present state of the tables.
+        load: called on the workers once a task; gives the present state of the tables.
 
     Returns:
         Rows of `GOVERNED`.
@@ -52,9 +52,11 @@ def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
 
 def _governing(load: Callable[[], Known]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def govern(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = None
         for batch in batches:
             if batch.num_rows:
-                yield governed_batch(batch, load())
+                known = known or load()
+                yield governed_batch(batch, known)
 
     return govern
 

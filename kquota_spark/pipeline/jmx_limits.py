@@ -53,16 +53,18 @@ def with_limits(samples: DataFrame, load: Callable[[], Limits]) -> DataFrame:
 
     Args:
         samples: rows of `jmx_samples` that have a bucket or an address.
-        load: called on the workers for each Arrow batch; gives the present state of the quotas.
+        load: called on the workers once a task; gives the present state of the quotas.
     """
     return samples.select(*JMX_SAMPLES.names).mapInArrow(_limiting(load), LIMITED.ddl)
 
 
 def _limiting(load: Callable[[], Limits]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def limit(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        limits = None
         for batch in batches:
             if batch.num_rows:
-                yield limited_batch(batch, load())
+                limits = limits or load()
+                yield limited_batch(batch, limits)
 
     return limit
 

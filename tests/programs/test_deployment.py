@@ -161,3 +161,23 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 def test_no_unit_listens_beyond_loopback_on_its_own_account() -> None:
     for unit in (CONF / "systemd").iterdir():
         assert "0.0.0.0" not in unit.read_text(encoding="utf-8"), unit.name
+
+
+HARDENED = {"UMask=0027", "NoNewPrivileges=yes", "PrivateTmp=yes"}
+
+
+def test_services_and_cron_write_for_their_group_only_and_get_no_more_rights() -> None:
+    services = sorted((CONF / "systemd").glob("*.service"))
+    assert len(services) == 4
+    for unit in services:
+        lines = unit.read_text(encoding="utf-8").splitlines()
+        assert set(lines) >= HARDENED, unit.name
+        strict = "ProtectSystem=strict" if "exporter" in unit.name else "ProtectSystem=full"
+        assert strict in lines, unit.name
+    entries = [
+        line
+        for line in (CONF / "crontab.example").read_text("utf-8").splitlines()
+        if "/opt/kquota &&" in line
+    ]
+    assert len(entries) == 4
+    assert all(" umask 027; cd /opt/kquota && " in line for line in entries)

@@ -225,8 +225,12 @@ def test_a_message_that_cannot_be_read_is_replaced() -> None:
 def test_the_newest_issue_is_of_this_cluster_and_readable() -> None:
     topic = held(Decided(ALICE, {PRODUCE: 1.0}, issued_ms=7), Heartbeat(99, 6))
     topic |= {b"pay/users/bob": altered(issued_ms=9), b"other/": encode("other", Heartbeat(8, 8)).value}
-    assert newest_issue_ms("pay", topic) == 7
-    assert newest_issue_ms("pay", {}) == 0
+    assert newest_issue_ms("pay", topic, 7) == 7
+    assert newest_issue_ms("pay", {}, 7) == 0
+    # A forged one would make the publisher's own messages those of a time that Kafka refuses.
+    topic |= held(Decided(Entity("mallory"), {PRODUCE: 1.0}, issued_ms=60_008))
+    assert newest_issue_ms("pay", topic, 7) == 7
+    assert newest_issue_ms("pay", topic, 8) == 60_008
 
 
 def test_the_messages_of_the_page_on_gateways_are_real() -> None:

@@ -12,6 +12,7 @@ from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_manager import Request
 from kquota_spark.model.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.resolve import Bucket
+from kquota_spark.model.rules import END_MS
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 ALICE, BOB, ANY = Entity("alice"), Entity("bob"), Entity(DEFAULT)
@@ -192,6 +193,21 @@ def test_what_was_issued_before_never_loosens_a_limit() -> None:
     tell(found, Removed(ALICE), issued_ms=101)
     tell(found, quotas(ALICE, 9e9, issued_ms=100))
     assert limit(found) is None
+
+
+def test_a_message_of_the_far_future_neither_holds_nor_shuts_out_later_ones() -> None:
+    found = told(quotas(ALICE, 5e6))
+    # A minute ahead of the gate is a clock; a second more is refused.
+    tell(found, quotas(ALICE, 4e6, issued_ms=60 * S))
+    forged = [quotas(ALICE, 9e9, issued_ms=61 * S + 1), quotas(BOB, 9e9, issued_ms=END_MS)]
+    for message in forged:
+        tell(found, message, time_ms=1 * S)
+    tell(found, Removed(ALICE), time_ms=1 * S, issued_ms=END_MS)
+    assert (limit(found), limit(found, user="bob")) == (4e6, None)
+    assert found.counts.refused == 3
+    assert "issued more than 60 s ahead of this clock" in found.counts.last_refusal
+    tell(found, quotas(BOB, 1e6, issued_ms=2 * S), time_ms=2 * S)
+    assert limit(found, 2 * S, user="bob") == 1e6
 
 
 def test_an_older_heartbeat_does_not_make_a_live_gate_stale() -> None:
