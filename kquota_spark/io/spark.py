@@ -46,9 +46,10 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     Raises:
         UserError: the Delta or Kafka jars are not on the class path.
     """
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    SparkContext._ensure_initialized()  # before the JVM is there a SparkConf knows nothing of spark-submit's options
     builder = SparkSession.builder.appName(app_name)
     for name, value in (_storage_options(settings) | _local_options(SparkConf())).items():
         builder = builder.config(name, value)
@@ -90,10 +91,12 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
 
 
 def _local_options(given: SparkConf) -> dict[str, str]:
-    if str(given.get("spark.master", "local"))[:5] != "local":
+    master = str(given.get("spark.master", "local"))
+    if master.startswith("local"):
+        # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master != "local" and not master.startswith("local["):  # local-cluster has executors of its own
         return {}
-    # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return {name: value for name, value in _LOCAL.items() if not given.contains(name)}
 
 
