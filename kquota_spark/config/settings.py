@@ -56,7 +56,7 @@ class Kafka:
     """Topic of JMX samples; empty where there is none. With it `topic` may be empty."""
     max_lines_per_trigger: int = 1_000_000
     client_id: str = "kquota-audit"
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
     """Further consumer properties, e.g. security.protocol, passed through to Spark as `kafka.<name>`."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
     """Keys that the file sets: nobody's quotas are altered at an address that is only a default."""
@@ -123,7 +123,7 @@ class Quotas:
     file: str = ""
     callback: str = ""
     """`module:Class` of a `model.quota_callback.QuotaCallback`; empty for Kafka's own resolution."""
-    callback_options: dict[str, str] = field(default_factory=dict)
+    callback_options: dict[str, str] = field(default_factory=dict, repr=False)
     leaders_interval: Duration = Duration(5_000)
     """With a callback: how often the leaders of all partitions are asked for."""
     given: frozenset[str] = field(default=frozenset(), compare=False)
@@ -183,7 +183,7 @@ class Ship:
     client_id: str = "kquota-ship"
     exclude_client_ids: tuple[str, ...] = ("kquota-ship", "kquota-audit")
     heartbeat_interval: Duration = Duration(1_000)
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
     """Further producer properties, e.g. security.protocol, sasl.password."""
 
 
@@ -276,7 +276,7 @@ class Settings:
     kept_requests: Literal["all", "throttled", "unreadable"] = field(default="all", metadata=NO_KEY)
     """`tables.requests` of the file: which lines the table `requests` keeps a row for."""
     checkpoints: str = ".kquota/checkpoints"
-    storage_options: dict[str, str] = field(default_factory=dict)
+    storage_options: dict[str, str] = field(default_factory=dict, repr=False)
     """Access to an object store, under deltalake's names; `io.storage` says what Spark gets."""
     kafka: Kafka = field(default_factory=Kafka)
     quotas: Quotas = field(default_factory=Quotas)

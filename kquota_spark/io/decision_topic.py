@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -30,12 +31,13 @@ _BATCH = 10_000
 _QUIET = {"log_level": 0}
 
 
-class Connection(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Connection:
     """Which topic, where, and how to log in, in librdkafka's words."""
 
     bootstrap_servers: str
     topic: str
-    options: Mapping[str, str] = {}
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, settings: Settings) -> Connection:
