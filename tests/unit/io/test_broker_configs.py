@@ -59,7 +59,8 @@ def test_a_rate_config_comes_back_from_its_name(config: RateConfig) -> None:
 
 def test_only_what_the_file_sets_wins_over_the_brokers(tmp_path: Path) -> None:
     path = tmp_path / "kquota.yaml"
-    path.write_text("broker: {version:, quota_window_num: 11, log_time_zone: UTC}\n", encoding="utf-8")
+    text = "broker:\n  version:\n  quota_window_num: 11\n  log_time_zone: UTC\n"
+    path.write_text(text, encoding="utf-8")
     assert load_settings(path).broker.given == {"quota_window_num", "log_time_zone"}
     assert load_settings(path) == Settings()
 
