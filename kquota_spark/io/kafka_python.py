@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,9 @@ def kafka_admin(**options: Any) -> Any:
     for kind in (transport.KafkaTCPTransport, transport.KafkaSSLTransport):
         if not hasattr(kind._sock_recv, "is_mended"):
             kind._sock_recv = _mended(kind._sock_recv)
+    log = logging.getLogger("kafka")
+    if log.getEffectiveLevel() < logging.INFO:
+        log.setLevel(logging.INFO)  # at DEBUG it shows all options, the password too
     return KafkaAdminClient(**options)
 
 

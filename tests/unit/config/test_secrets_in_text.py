@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+
+import pytest
+from kafka.errors import KafkaError
+
 from kquota_spark.config.settings import (
     Collect,
     CollectJmx,
+    Duration,
     Kafka,
     Quotas,
     Settings,
@@ -12,8 +19,12 @@ from kquota_spark.config.settings import (
     ZooKeeperLogin,
     ZooKeeperTls,
 )
+from kquota_spark.embedded.ports import free_ports
+from kquota_spark.errors import UserError
 from kquota_spark.io.decision_topic import Connection
+from kquota_spark.io.kafka_checks import asking
 from kquota_spark.io.known import KnownLoader, LimitsLoader
+from kquota_spark.io.zookeeper_calls import zookeeper_calls
 from kquota_spark.pipeline.ingest import IngestSettings
 
 SECRET = "s3cret-canary"
@@ -46,3 +57,19 @@ def test_what_is_made_of_settings_shows_no_secret() -> None:
     ]
     for one in made:
         assert SECRET not in f"{one!r} {one}"
+
+
+def test_a_log_at_debug_shows_no_login(caplog: pytest.LogCaptureFixture) -> None:
+    # Whoever embeds the package may have turned on all logs; nothing answers at this address.
+    [port] = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "audit"}
+    kafka = Kafka(bootstrap_servers=address, options={**login, "sasl.password": SECRET})
+    quotas = replace(SETTINGS.quotas, zookeeper_connect=address, connect_timeout=Duration(500))
+    logging.getLogger("kafka").setLevel(logging.NOTSET)
+    with caplog.at_level(logging.DEBUG):
+        with pytest.raises(KafkaError) as refused, asking(Settings(kafka=kafka)):
+            pass
+        with pytest.raises(UserError) as away, zookeeper_calls(quotas, session_timeout=Duration(2_000)):
+            pass
+    assert SECRET not in f"{caplog.text} {refused.value!r} {away.value!r}"
