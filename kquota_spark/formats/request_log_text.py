@@ -53,7 +53,7 @@ _TAIL = re.compile(
     r"principal:(?P<kind>[^:,]*):(?P<user>.*),listener:[^,\s]+"
     r"(?:,clientInformation:ClientInformation\(softwareName=(?P<software>[^,()]*), "
     r"softwareVersion=(?P<software_version>[^,()]*)\))?"
-    rf"(?:,temporaryMemoryBytes:\d+)?(?P<conversions>,messageConversionsTime:{_NUMBER})?\s+\([^\s()]+\)\s*",
+    rf"(?:,temporaryMemoryBytes:\d+)?(?P<conversions>,messageConversionsTime:{_NUMBER})?\s+\([\w.$-]+\)\s*",
     re.ASCII,
 )
 _RESPONSE = ",response:"

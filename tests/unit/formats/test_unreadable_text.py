@@ -156,3 +156,10 @@ def test_no_secret_of_the_text_form_is_stored() -> None:
     assert storable_text(plain, 4_096) == plain.decode()
     assert storable_text(plain.replace(b"PRODUCE", b"INCREMENTAL_ALTER_CONFIGS"), 4_096) is None
     assert storable_text(plain.replace(b"PRODUCE", b"CREATE_DELEGATION_TOKEN"), 4_096) is None
+
+
+def test_what_stands_after_a_request_is_the_name_of_a_logger() -> None:
+    # A piece of the line in its place: whose principal is it then?
+    broken = changed(PRODUCE_27, ("(kafka.request.logger)", "(,listener:SASL_PLAINTEXT,clientInformation)"))
+    with pytest.raises(Unreadable, match="no end as Kafka"):
+        PARSER.parse(broken)
