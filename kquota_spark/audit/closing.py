@@ -14,6 +14,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.io.checkpoints import LOG, Checkpoint
 from kquota_spark.io.notes import write_note
 from kquota_spark.pipeline.charges import CHARGED
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import file_system
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def close_all_windows(settings: Settings) -> None:
 
 
 def _folder(settings: Settings) -> str:
-    return f"{settings.checkpoints.rstrip('/')}/{LOG}.closing"
+    return place_of(settings.checkpoints, f"{LOG}.closing")
 
 
 def _written_ms(settings: Settings) -> int:

@@ -28,6 +28,7 @@ from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.judge_jmx import to_jmx_decisions
 from kquota_spark.pipeline.measure import to_seconds
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.store.places import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +72,7 @@ def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:
     settings, name = sink.settings, sink.query
     rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     writer = rows.writeStream.queryName(name).foreachBatch(sink.commit)
-    writer = writer.option("checkpointLocation", f"{settings.checkpoints.rstrip('/')}/{name}")
+    writer = writer.option("checkpointLocation", place_of(settings.checkpoints, name))
     if is_once:
         return Started(writer.trigger(availableNow=True).start(), sink)
     return Started(writer.trigger(processingTime=f"{settings.stream.trigger} milliseconds").start(), sink)

@@ -18,7 +18,7 @@ from kquota_spark.io.tables import utc_text
 from kquota_spark.model.entities import AnyEntity, Entity
 from kquota_spark.model.quota_set import QuotaEdit
 from kquota_spark.model.quota_types import AnyKey
-from kquota_spark.store.storage import local_path
+from kquota_spark.store.places import local_path
 
 _SOON = {"connect_timeout": "1s", "timeout": "2s", "max_retries": "0"}
 """Of an object store: a note is not worth waiting for."""

@@ -30,6 +30,7 @@ from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.tables import query
 from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
 
 _BATCH_LINES = 10_000
@@ -98,7 +99,7 @@ def _identity(path: Path) -> str:
 
 def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backfilled:
     found = Backfilled(path)
-    table = f"{settings.tables.rstrip('/')}/{REQUESTS.name}"
+    table = place_of(settings.tables, REQUESTS.name)
     batches = pa.RecordBatchReader.from_batches(
         REQUESTS.arrow_schema(), _batches(settings, broker_id, path, topic, found)
     )

@@ -12,6 +12,7 @@ from pyarrow import fs
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import file_system
 
 LOG, JMX = "log", "jmx"
@@ -37,7 +38,7 @@ class Checkpoint:
         Raises:
             OSError: Arrow knows no such file system.
         """
-        return cls(*file_system(settings, f"{settings.checkpoints.rstrip('/')}/{query}"))
+        return cls(*file_system(settings, place_of(settings.checkpoints, query)))
 
     @property
     def exists(self) -> bool:

@@ -15,6 +15,7 @@ from kquota_spark.io.violations import Place, seconds_by_place
 from kquota_spark.model.episodes import LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.commits import BatchCommits, MicroBatch
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import arrow_files, delta_table
 
 _NEWEST_LINE = """
@@ -48,7 +49,7 @@ def _has_run(settings: Settings) -> bool:
 
 def _unreadable(settings: Settings, name: str, error: Exception) -> UserError:
     reason = one_line(error)
-    return UserError(f"checkpoint {settings.checkpoints}/{name} cannot be read: {reason}")
+    return UserError(f"checkpoint {place_of(settings.checkpoints, name)} cannot be read: {reason}")
 
 
 def not_folded_from_ms(settings: Settings) -> dict[Place, int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import file_system, storage_options
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class DeltaCommits:
         self._settings = settings
         self._name = name
         self._time_column = time_column
-        self._where = f"{settings.tables.rstrip('/')}/{name}"
+        self._where = place_of(settings.tables, name)
         self._table: DeltaTable | None = None
         self._read_through: int | None = None
 

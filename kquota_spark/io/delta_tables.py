@@ -18,6 +18,7 @@ from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import arrow_files, delta_table, storage_options
 
 _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
@@ -40,7 +41,7 @@ def create_tables(settings: Settings) -> None:
 
 def create_table(settings: Settings, declared: Table) -> None:
     """Create or extend one table; see `create_tables`."""
-    path = f"{settings.tables.rstrip('/')}/{declared.name}"
+    path = place_of(settings.tables, declared.name)
     try:
         table = DeltaTable.create(
             path,

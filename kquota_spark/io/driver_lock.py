@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kquota_spark.errors import UserError
-from kquota_spark.store.storage import local_path
+from kquota_spark.store.places import local_place_of
 
 LOCK_NAME = "driver.lock"
 
@@ -27,13 +27,13 @@ def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
     Raises:
         UserError: another driver has it, or the folder cannot be written.
     """
-    directory = local_path(checkpoints)
-    if directory is None:
+    lock = _place(checkpoints, name)
+    if lock is None:
         yield
         return
     with ExitStack() as stack:
         try:
-            _locked(directory / f"{name}.{LOCK_NAME}", stack)
+            _locked(lock, stack)
         except BlockingIOError as error:
             raise UserError(
                 f"checkpoints {checkpoints} are in use by another driver (pid {driver_pid(checkpoints, name) or '?'}): "
@@ -42,6 +42,10 @@ def driver_lock(checkpoints: str, name: str) -> Iterator[None]:
         except OSError as error:
             raise UserError(f"checkpoints {checkpoints}: cannot be locked: {error.strerror}") from error
         yield
+
+
+def _place(checkpoints: str, name: str) -> Path | None:
+    return local_place_of(checkpoints, f"{name}.{LOCK_NAME}")
 
 
 def _locked(path: Path, stack: ExitStack) -> None:
@@ -55,10 +59,10 @@ def _locked(path: Path, stack: ExitStack) -> None:
 
 def driver_pid(checkpoints: str, name: str) -> int | None:
     """The process that holds or last held the lock."""
-    directory = local_path(checkpoints)
-    if directory is None:
+    lock = _place(checkpoints, name)
+    if lock is None:
         return None
     try:
-        return int((directory / f"{name}.{LOCK_NAME}").read_text(encoding="ascii"))
+        return int(lock.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None

@@ -30,6 +30,7 @@ from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.enforcing import Enforcing
 from kquota_spark.io.known_names import unknown_exemptions
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table, file_system
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[]
     def on_news(_: DataFrame, __: int) -> None:
         look()
 
-    checkpoint = f"{settings.checkpoints.rstrip('/')}/{QUERY}"
+    checkpoint = place_of(settings.checkpoints, QUERY)
     _remove(settings, checkpoint)
     newest = delta_table(settings, DECISIONS.name).version()
     decisions = table_stream(session, settings, DECISIONS.name, newest)

@@ -24,7 +24,8 @@ from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.schema.enforcement_tables import ENFORCEMENT_LOG
-from kquota_spark.store.storage import delta_table, local_path
+from kquota_spark.store.places import local_place_of, place_of
+from kquota_spark.store.storage import delta_table
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +81,8 @@ class EnforcementLog:
         Raises:
             UserError: the table cannot be read.
         """
-        local = local_path(self._settings.tables)
-        if local is not None and not (local / ENFORCEMENT_LOG.name / "_delta_log").is_dir():
+        local = local_place_of(self._settings.tables, ENFORCEMENT_LOG.name)
+        if local is not None and not (local / "_delta_log").is_dir():
             return []
         columns = ", ".join(
             f'epoch_ms("{name}")' if name in _TIMES else f'"{name}"' for name in (*_PROPOSAL, *_STEP)
@@ -112,8 +113,8 @@ class EnforcementLog:
         )
         written = CommitProperties(app_transactions=[Transaction(self._writer, last + len(entries))])
         write_deltalake(table, data, mode="append", commit_properties=written)
-        if (local := local_path(self._settings.tables)) is not None:
-            _flush(local / ENFORCEMENT_LOG.name, table.version())
+        if (local := local_place_of(self._settings.tables, ENFORCEMENT_LOG.name)) is not None:
+            _flush(local, table.version())
         self._tidy(table, entries[-1].at_ms)
 
     def _tidy(self, table: Any, at_ms: int) -> None:
@@ -158,7 +159,7 @@ class EnforcementLog:
 
     def _failed(self, what: str, error: Exception) -> UserError:
         reason = one_line(error)[:300]
-        where = f"{self._settings.tables.rstrip('/')}/{ENFORCEMENT_LOG.name}"
+        where = place_of(self._settings.tables, ENFORCEMENT_LOG.name)
         return UserError(f"{where} cannot be {what}: {reason}")
 
 

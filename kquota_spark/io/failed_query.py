@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.store.places import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -30,7 +31,7 @@ def raise_failure(settings: Settings, query: StreamingQuery) -> None:
     reason = reason_of(str(failure))
     raise UserError(
         f"query {query.name} failed and the job was stopped; nothing is lost, the next start resumes at its "
-        f"checkpoint {settings.checkpoints}/{query.name}: {reason}"
+        f"checkpoint {place_of(settings.checkpoints, query.name)}: {reason}"
     )
 
 

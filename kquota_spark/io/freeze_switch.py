@@ -11,7 +11,7 @@ from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.replaced_file import write_whole
 from kquota_spark.model.names import sanitise
-from kquota_spark.store.storage import local_path
+from kquota_spark.store.places import local_place_of, place_of
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -26,7 +26,7 @@ class FreezeSwitch:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._name = f"_kquota/frozen-{sanitise(settings.cluster_id)}.json"
-        self.where = f"{settings.tables.rstrip('/')}/{self._name}"
+        self.where = place_of(settings.tables, self._name)
         """Path or URI of the file, for messages."""
 
     def frozen(self) -> Frozen | None:
@@ -94,8 +94,7 @@ class FreezeSwitch:
             return found
 
     def _local(self) -> Path | None:
-        root = local_path(self._settings.tables)
-        return None if root is None else root / self._name
+        return local_place_of(self._settings.tables, self._name)
 
     def _remote(self) -> tuple[fs.FileSystem, str]:
         from kquota_spark.store.storage import file_system

@@ -28,6 +28,7 @@ from kquota_spark.pipeline.known import BrokerWindows, Gap, Known, Limits, ToldW
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import arrow_files, delta_table
 
 _KNOWN_THROUGH = "level=0/"
@@ -67,7 +68,7 @@ class _Watched:
             self.table = None
         except (DeltaError, OSError) as error:
             self.table = None
-            where = f"{self.settings.tables.rstrip('/')}/{self.name}"
+            where = place_of(self.settings.tables, self.name)
             raise UserError(f"{where}: cannot be read: {one_line(error)}") from error
 
     def _at(self, version: int | None) -> DeltaTable:

@@ -31,6 +31,7 @@ from kquota_spark.io.whole_checkpoint import require_whole
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.schema.version import STATE_FORM
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
 
 _log = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ def _filled(settings: Settings, name: str) -> str | None:
 
 
 def _advice(settings: Settings, name: str, filled: str) -> str:
-    where = f"checkpoint {settings.checkpoints}/{name} is missing"
+    where = f"checkpoint {place_of(settings.checkpoints, name)} is missing"
     old = [hop for hop in _BEFORE[name] if Checkpoint.of(settings, hop).exists]
     if old:
         return (
@@ -182,7 +183,7 @@ def _advice(settings: Settings, name: str, filled: str) -> str:
 
 
 def _require_same(settings: Settings, name: str) -> None:
-    found, where = stored_lineage(settings, name), f"checkpoint {settings.checkpoints}/{name}"
+    found, where = stored_lineage(settings, name), f"checkpoint {place_of(settings.checkpoints, name)}"
     if found.state_form != STATE_FORM:
         raise UserError(
             f"{where}: another release wrote its state (form {found.state_form}, this one reads {STATE_FORM}): move it "
@@ -229,4 +230,4 @@ def _newest_seconds(settings: Settings, name: str) -> dict[str, int]:
 
 
 def _path(settings: Settings, name: str) -> str:
-    return f"{settings.checkpoints.rstrip('/')}/{name}.lineage.json"
+    return place_of(settings.checkpoints, f"{name}.lineage.json")

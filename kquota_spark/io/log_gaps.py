@@ -26,6 +26,7 @@ from kquota_spark.io.unseen_requests import Unseen, unseen_requests
 from kquota_spark.model.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import storage_options
 
 _TOLD = """
@@ -96,7 +97,7 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
 
 
 def _write(settings: Settings, gaps: list[LogGap]) -> None:
-    path = f"{settings.tables.rstrip('/')}/{LOG_GAPS.name}"
+    path = place_of(settings.tables, LOG_GAPS.name)
     rows = pa.Table.from_pylist([_row(settings, gap) for gap in gaps], schema=LOG_GAPS.arrow_schema())
     try:
         write_deltalake(path, rows, mode="append", storage_options=storage_options(settings))

@@ -29,6 +29,7 @@ from kquota_spark.io.table_files import paths_within
 from kquota_spark.io.tables import Tables, open_tables
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
 
 _ROWS = """
@@ -134,7 +135,9 @@ def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
         covered = list(_covered(settings, checkpoint, compared, last))
     except (OSError, ValueError, KeyError) as error:
         reason = one_line(error)
-        raise UserError(f"checkpoint {settings.checkpoints}/{LOG} cannot be read: {reason}") from error
+        raise UserError(
+            f"checkpoint {place_of(settings.checkpoints, LOG)} cannot be read: {reason}"
+        ) from error
     return Compared(_losses(settings, covered), query_id, last)
 
 
@@ -164,7 +167,7 @@ def note_compared(settings: Settings, compared: Compared, requests: int | None =
 
 
 def _path(settings: Settings) -> str:
-    return f"{settings.checkpoints.rstrip('/')}/{LOG}.compared.json"
+    return place_of(settings.checkpoints, f"{LOG}.compared.json")
 
 
 def _compared_through(settings: Settings, query_id: str) -> int | None:

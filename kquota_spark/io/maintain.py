@@ -18,6 +18,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.schema.tables import DECISIONS, TABLES, USAGE
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
 
 _HOUR_MS = 3_600_000
@@ -95,7 +96,7 @@ def _roll_up(settings: Settings, closed: date, roll_ups: Sequence[RollUp]) -> No
 
 
 def _open(settings: Settings, name: str) -> DeltaTable | None:
-    path = f"{settings.tables.rstrip('/')}/{name}"
+    path = place_of(settings.tables, name)
     try:
         return delta_table(settings, name)
     except TableNotFoundError:

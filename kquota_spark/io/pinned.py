@@ -23,6 +23,7 @@ from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.commits import MicroBatch
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Pins:
 
     def __init__(self, settings: Settings, query: str) -> None:
         self._settings = settings
-        self._path = f"{settings.checkpoints.rstrip('/')}/{query}.pinned.json"
+        self._path = place_of(settings.checkpoints, f"{query}.pinned.json")
         self._checkpoint = Checkpoint.of(settings, query)
         self._opened: dict[str, DeltaTable] = {}
         self._is_first = True

@@ -20,7 +20,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.kafka_checks import Consumed, Place, kafka_checks
 from kquota_spark.io.tables import open_tables
-from kquota_spark.store.storage import local_path
+from kquota_spark.store.places import local_path
 
 _ZOOKEEPER_MOST_S = 8.0
 _KAFKA_MOST_MS = 5_000

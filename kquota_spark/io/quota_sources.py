@@ -18,7 +18,8 @@ from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, RuleStretch, stretches
-from kquota_spark.store.storage import local_path, storage_options
+from kquota_spark.store.places import local_place_of, place_of
+from kquota_spark.store.storage import storage_options
 
 _KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
 _RULES = f"""
@@ -240,10 +241,10 @@ def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
 
 
 def _has_rules(settings: Settings) -> bool:
-    local = local_path(settings.tables)
+    local = local_place_of(settings.tables, "quota_rules")
     if local is not None:
-        return (local / "quota_rules" / "_delta_log").is_dir()
+        return (local / "_delta_log").is_dir()
     from deltalake import DeltaTable
 
-    where = f"{settings.tables.rstrip('/')}/quota_rules"
+    where = place_of(settings.tables, "quota_rules")
     return bool(DeltaTable.is_deltatable(where, storage_options(settings)))

@@ -23,6 +23,7 @@ from kquota_spark.model.quota_types import parse_key
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import arrow_files
 
 _log = logging.getLogger(__name__)
@@ -282,7 +283,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
     Raises:
         UserError: it cannot be opened or created.
     """
-    uri = f"{root.rstrip('/')}/{table.name}"
+    uri = place_of(root, table.name)
     try:
         opened = DeltaTable.create(
             uri,

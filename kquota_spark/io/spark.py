@@ -13,7 +13,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.client_properties import java_options
 from kquota_spark.io.kafka import admin_client, asked_topics
-from kquota_spark.store.storage import hadoop_options, local_path
+from kquota_spark.store.places import local_path, place_of
+from kquota_spark.store.storage import hadoop_options
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -187,18 +188,13 @@ def table_stream(session: SparkSession, settings: Settings, name: str, first_ver
         .option("startingVersion", first_version)
         .option("skipChangeCommits", "true")
         .option("maxFilesPerTrigger", _NO_LIMIT)
-        .load(table_path(settings, name))
+        .load(place_of(settings.tables, name))
     )
 
 
 def table(session: SparkSession, settings: Settings, name: str) -> DataFrame:
     """A table as it is now."""
-    return session.read.format("delta").load(table_path(settings, name))
-
-
-def table_path(settings: Settings, name: str) -> str:
-    """Where a table is."""
-    return f"{settings.tables.rstrip('/')}/{name}"
+    return session.read.format("delta").load(place_of(settings.tables, name))
 
 
 def sql_literal(text: str) -> str:

@@ -17,6 +17,7 @@ from kquota_spark.model.leaders import LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.model.rules import RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import arrow_files, storage_options
 
 
@@ -66,7 +67,7 @@ def leader_changes(rows: Iterable[Mapping[str, Any]]) -> list[LeaderChange]:
 
 def _rows(settings: Settings, name: str) -> list[dict[str, Any]] | None:
     """Rows of this cluster, times in epoch ms; None without the table."""
-    path = f"{settings.tables.rstrip('/')}/{name}"
+    path = place_of(settings.tables, name)
     try:
         table = DeltaTable(path, storage_options=storage_options(settings))
         found = table.to_pyarrow_table(

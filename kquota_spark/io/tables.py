@@ -20,7 +20,8 @@ from kquota_spark.errors import UserError, one_line
 from kquota_spark.io import table_files
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES
-from kquota_spark.store.storage import local_path, storage_options
+from kquota_spark.store.places import local_path, local_place_of, place_of, trimmed
+from kquota_spark.store.storage import storage_options
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -65,7 +66,7 @@ class Tables:
     def __init__(self, settings: Settings) -> None:
         import duckdb
 
-        self._root = settings.tables.rstrip("/") or "/"
+        self._root = trimmed(settings.tables)
         self._storage = storage_options(settings)
         self._newest_ms: dict[str, int | None] = {}
         self._followed: dict[str, DeltaTable] = {}
@@ -153,7 +154,7 @@ class Tables:
         self._show(_DECLARED[name], paths, lambda: table_files.dataset_of(self._delta_table(name), paths))
 
     def _show(self, table: Table, paths: Collection[str], dataset: Callable[[], Any]) -> None:
-        local = local_path(self._root)
+        local = local_place_of(self._root, table.name)
         if not paths:
             source = table_files.empty_sql(table)
         elif local is None:
@@ -161,9 +162,7 @@ class Tables:
             self._duckdb.register(f"dataset_{table.name}", dataset())
             source = table_files.dataset_sql(table)
         else:
-            files = [
-                table_files.glob_escaped(table_files.file_path(local / table.name, path)) for path in paths
-            ]
+            files = [table_files.glob_escaped(table_files.file_path(local, path)) for path in paths]
             self._duckdb.execute(f'set variable "files_{table.name}" = ?', [files])
             source = table_files.files_sql(table)
         self._executed(f'create or replace view "{table.name}" as {source}')
@@ -246,8 +245,8 @@ class Tables:
         return where if DeltaTable.is_deltatable(where, self._storage) else None
 
     def _where(self, name: str) -> str:
-        local = local_path(self._root)
-        return f"{self._root}/{name}" if local is None else str((local / name).absolute())
+        local = local_place_of(self._root, name)
+        return place_of(self._root, name) if local is None else str(local.absolute())
 
     def _delta_table(self, name: str) -> DeltaTable:
         from deltalake import DeltaTable

@@ -18,6 +18,7 @@ from kquota_spark.io.stored_rules import stored_leaders
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import storage_options
 
 _log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class LeaderWatcher:
         self._known = found
 
     def _opened(self) -> DeltaTable:
-        uri = f"{self._settings.tables.rstrip('/')}/{PARTITION_LEADERS.name}"
+        uri = place_of(self._settings.tables, PARTITION_LEADERS.name)
         try:
             return DeltaTable.create(
                 uri,

@@ -12,6 +12,7 @@ from pyarrow import fs
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.checkpoints import LOG, Checkpoint
+from kquota_spark.store.places import place_of
 
 _STATES = (0, 1)
 """Of the query of the log: the seconds that are open, and the rings."""
@@ -32,8 +33,8 @@ def require_whole(settings: Settings, query: str) -> bool:
         problem = f"it cannot be read ({one_line(error)})"
     if problem:
         raise UserError(
-            f"checkpoint {settings.checkpoints}/{query}: {problem}: restore it, or move it away and start with "
-            "--new-lineage"
+            f"checkpoint {place_of(settings.checkpoints, query)}: {problem}: restore it, or move it away and start "
+            "with --new-lineage"
         )
     return is_there
 

@@ -9,6 +9,7 @@ from kquota_spark.errors import UserError, one_line
 from kquota_spark.reports import agreement
 from kquota_spark.schema.agreement_tables import AGREEMENT
 from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table, storage_options
 
 
@@ -32,7 +33,7 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
     rows = agreement.of_day(settings, day)
     if not rows:
         return 0  # its decisions may be gone already: what was kept of them stays
-    path = f"{settings.tables.rstrip('/')}/{AGREEMENT.name}"
+    path = place_of(settings.tables, AGREEMENT.name)
     schema = AGREEMENT.arrow_schema()
     try:
         DeltaTable.create(

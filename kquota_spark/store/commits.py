@@ -16,6 +16,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
 from kquota_spark.store.parts import Part, dataset_of
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table, file_system
 
 _ATTEMPTS = 5
@@ -107,7 +108,7 @@ class BatchCommits:
         return None
 
     def _place(self) -> tuple[Any, str]:
-        return file_system(self._settings, f"{self._settings.tables.rstrip('/')}/{self._declared.name}")
+        return file_system(self._settings, place_of(self._settings.tables, self._declared.name))
 
     def _actions(self, version: int) -> list[dict[str, Any]]:
         files, root = self._place()

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
+from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import file_system
 
 _ROWS_AT_ONCE = 100_000
@@ -47,7 +48,7 @@ def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dat
         table: partitioned by event_date.
         paths: below the table; one at least.
     """
-    files, root = file_system(settings, f"{settings.tables.rstrip('/')}/{table.name}")
+    files, root = file_system(settings, place_of(settings.tables, table.name))
     return ds.dataset(
         [f"{root}/{path}" for path in paths],
         filesystem=files,
@@ -67,7 +68,7 @@ class PartWriter:
 
     def __init__(self, settings: Settings, table: Table) -> None:
         self._table = table
-        self._files, self._root = file_system(settings, f"{settings.tables.rstrip('/')}/{table.name}")
+        self._files, self._root = file_system(settings, place_of(settings.tables, table.name))
         declared = table.arrow_schema()
         self._schema = pa.schema([field for field in declared if field.name != _PARTITION])
         self._waiting: dict[date, list[pa.RecordBatch]] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.store.places import local_path, place_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -22,13 +22,6 @@ _S3A = {
 """Names of deltalake's options (object_store's `AmazonS3ConfigKey`) and of Hadoop's S3A."""
 
 
-def local_path(root: str) -> Path | None:
-    """A root of the settings as a path of this machine; None for an object store."""
-    if root.startswith("file:"):
-        return Path(unquote(urlsplit(root).path))
-    return None if "://" in root else Path(root)
-
-
 def storage_options(settings: Settings) -> dict[str, str] | None:
     """What deltalake takes; None leaves it to the environment."""
     return dict(settings.storage_options) or None
@@ -38,7 +31,7 @@ def delta_table(settings: Settings, name: str, version: int | None = None) -> De
     """A table as deltalake opens it; its errors are deltalake's."""
     from deltalake import DeltaTable
 
-    where = f"{settings.tables.rstrip('/')}/{name}"
+    where = place_of(settings.tables, name)
     return DeltaTable(where, version=version, storage_options=storage_options(settings))
 
 
