@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -29,9 +28,11 @@ from kquota_spark.io.log_gaps import GapWatch
 from kquota_spark.io.progress import Progress
 from kquota_spark.io.rebuilt_violations import rebuild_all_violations
 from kquota_spark.io.spark import spark_session
-from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watch import Watcher
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.rules import RuleBook
+from kquota_spark.process.clock import now_ms, now_s
+from kquota_spark.process.notices import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ def run_audit(
     Raises:
         UserError: a server, topic, table or jar is missing, or a query failed; one line.
     """
-    stop = StopRequest(_say)
+    stop = StopRequest(say)
     metrics = AuditMetrics(settings)
     names = _prepared(settings, queries)
     with ExitStack() as stack:
@@ -95,7 +96,7 @@ def _prepared(settings: Settings, queries: Sequence[str]) -> list[str]:
         )
     make_governor(settings, RuleBook(), LeaderBook())
     create_tables(settings)
-    GapWatch(settings, _say).record()
+    GapWatch(settings, say).record()
     return wanted
 
 
@@ -104,7 +105,7 @@ def _watch(settings: Settings, stack: ExitStack) -> Callable[[], None]:
     watcher = Watcher(settings)
     brokers = BrokerConfigs(settings, now_ms)
     for finding in brokers.ask():
-        _say(f"warning: {finding.evidence}: {finding.advice}")
+        say(f"warning: {finding.evidence}: {finding.advice}")
     brokers.start()
     stack.callback(brokers.stop)
     watcher.start()
@@ -133,7 +134,7 @@ def _run_once(
                 return
             if is_end:
                 close_all_windows(settings)
-            started = start_query(session, settings, name, is_once=True, say=_say)
+            started = start_query(session, settings, name, is_once=True, say=say)
             _wait(settings, [started], check, stop, metrics)
 
 
@@ -145,8 +146,8 @@ def _run_on(
     stop: StopRequest,
     metrics: AuditMetrics,
 ) -> None:
-    started = [start_query(session, settings, name, is_once=False, say=_say) for name in names]
-    _say(f"auditing {settings.cluster_id}: {', '.join(names)}; stop with Ctrl-C")
+    started = [start_query(session, settings, name, is_once=False, say=say) for name in names]
+    say(f"auditing {settings.cluster_id}: {', '.join(names)}; stop with Ctrl-C")
     _wait(settings, started, check, stop, metrics)
 
 
@@ -174,21 +175,17 @@ def _wait(
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
             metrics.look_at_tables()
-            _say("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
+            say("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
     if stop.is_asked:
         stop.silence_spark()
     for query, _ in started:
         query.stop()
     for name, done in progress.items():
-        _say(f"{name}: {done}")
+        say(f"{name}: {done}")
 
 
 def _follow(query: StreamingQuery, sink: Sink, progress: Progress) -> None:
     before = progress.backward_batches
-    progress.update(query, time.time())
+    progress.update(query, now_s())
     if sink.gaps is not None and progress.backward_batches > before:
         sink.gaps.record()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
 from kquota_spark.cli.entity_options import add_entity_options, asked_entity, require_name
 from kquota_spark.cli.held_quotas import held_notes, held_steps
-from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.quota_edits import add_edit_options, carry_out
 from kquota_spark.errors import UserError
 from kquota_spark.formats.person_units import rate_text
@@ -19,6 +18,7 @@ from kquota_spark.model.quota_diff import Identity, effect_changes
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quota_tree import quota_type_of
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.process.clock import now_ms
 
 _MOST_TOLD = 3
 _Values = Mapping[AnyKey, float | None]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from kquota_spark.cli.options import DEFAULT_CONFIG, now_ms
+from kquota_spark.cli.options import DEFAULT_CONFIG
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.formats.escape import terminal_text
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.notices import said_by
+
+_say = said_by("collect")
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -63,7 +65,3 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
     _say(f"collecting from broker {brokers} into {kafka.jmx_topic}; stop with Ctrl-C")
     _say(f"sent {collector.run(stop)} messages")
     return 0
-
-
-def _say(text: str) -> None:
-    print(f"collect: {terminal_text(text)}", file=sys.stderr, flush=True)

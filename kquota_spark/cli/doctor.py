@@ -5,17 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from kquota_spark.cli.options import (
-    DEFAULT_CONFIG,
-    add_form_option,
-    add_settings_options,
-    now_ms,
-    settings_of,
-)
+from kquota_spark.cli.options import DEFAULT_CONFIG, add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show_as_found
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, Status, fail, ok, warn
+from kquota_spark.process.clock import now_ms
 
 _COLUMNS = ("status", "what", "evidence", "advice")
 _FINDINGS = 2

@@ -10,7 +10,7 @@ from typing import Any
 from kquota_spark.cli.cluster_choice import add_cluster_options
 from kquota_spark.cli.diff import add_tables_options
 from kquota_spark.cli.listing import counted
-from kquota_spark.cli.options import Since, add_output_options, limit_of, now_ms, settings_of
+from kquota_spark.cli.options import Since, add_output_options, limit_of, settings_of
 from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.quota_edits import exact_text
 from kquota_spark.cli.quota_sides import Side, chosen_side, named_side
@@ -22,6 +22,7 @@ from kquota_spark.model.quota_diff import text_edits
 from kquota_spark.model.quota_set import QuotaEdit
 from kquota_spark.model.quota_tree import quota_type_of
 from kquota_spark.model.rules import BEGINNING_MS
+from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.quota_drift import DriftFound, drift_of
 
 _COLUMNS = (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kquota_spark.cli import enforce_status, simulate
 from kquota_spark.cli.actor import login_name
-from kquota_spark.cli.options import add_form_option, add_settings_options, now_ms, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.plan_page import event_line, last_entries, print_plan, steps_report
 from kquota_spark.cli.render import show
@@ -20,6 +20,7 @@ from kquota_spark.enforce.changes import Event, LogEntry, Mode
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.enforcement_log import EnforcementLog
+from kquota_spark.process.clock import now_ms
 
 REFUSED_EXIT_CODE = 3
 _NEXT = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from kquota_spark.cli.freeze import frozen_text
 from kquota_spark.cli.listing import counted
-from kquota_spark.cli.options import add_output_options, add_settings_options, limit_of, now_ms, settings_of
+from kquota_spark.cli.options import add_output_options, add_settings_options, limit_of, settings_of
 from kquota_spark.cli.page import Page, Tone
 from kquota_spark.cli.plan_page import change_text, steps_report
 from kquota_spark.cli.render import show
@@ -25,6 +25,7 @@ from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import iso_time, person_ms
 from kquota_spark.io.enforcement_log import EnforcementLog
 from kquota_spark.io.tables import utc_text
+from kquota_spark.process.clock import now_ms
 
 _REFUSALS = 5
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.listing import counted
-from kquota_spark.cli.options import add_form_option, add_settings_options, now_ms, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.plan_page import value_text
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
@@ -35,6 +35,7 @@ from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.entities import DEFAULT, Name
 from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.io.enforcement_target import Edges

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
-from kquota_spark.cli.options import now_ms, settings_of, time_argument
+from kquota_spark.cli.options import settings_of, time_argument
 from kquota_spark.cli.page import print_as_it_is, say
 from kquota_spark.cli.quota_edits import entities_text
 from kquota_spark.cli.render import Report, Shown, show
@@ -19,6 +19,7 @@ from kquota_spark.formats.exchange import NAMES
 from kquota_spark.io.replaced_file import replace_file
 from kquota_spark.io.tables import utc_text
 from kquota_spark.model.quota_set import QuotaSet, in_order
+from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.formats.exchange.registry import Format

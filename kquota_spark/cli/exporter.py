@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.options import (
-    add_settings_options,
-    length_argument,
-    now_ms,
-    settings_of,
-    whole_number,
-)
+from kquota_spark.cli.options import add_settings_options, length_argument, settings_of, whole_number
 from kquota_spark.errors import UserError
-from kquota_spark.formats.escape import terminal_text
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.notices import said_by
 
 if TYPE_CHECKING:
     from kquota_spark.reports.exported_tables import ExportedTables
@@ -24,6 +18,8 @@ _PORT = 9192
 _MOST_PORT = 65_535
 _MAX_SERIES = 500
 _INTERVAL_MS = 15_000
+
+_say = said_by("exporter")
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -134,7 +130,3 @@ def _positive(text: str) -> int:
     if number == 0:
         raise argparse.ArgumentTypeError(f"{text!r}, expected a number above 0")
     return number
-
-
-def _say(text: str) -> None:
-    print(f"exporter: {terminal_text(text)}", file=sys.stderr, flush=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 
 from kquota_spark.cli.actor import login_name
-from kquota_spark.cli.options import add_settings_options, now_ms, settings_of
+from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.cli.page import say
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.tables import utc_text
+from kquota_spark.process.clock import now_ms
 
 _REASON_LENGTH = 500
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
 from kquota_spark.cli.held_quotas import held_notes, held_steps
-from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import add_edit_options, carry_out
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange import NAMES
 from kquota_spark.model.ip_quotas import in_spelling_of
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet, edits_between
+from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.formats.exchange.registry import Format

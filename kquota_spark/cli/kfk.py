@@ -25,7 +25,6 @@ from kquota_spark.cli.cluster_choice import (
 from kquota_spark.cli.entity_options import require_name
 from kquota_spark.cli.held_quotas import held_notes, held_steps
 from kquota_spark.cli.kfk_selection import chosen, given_kinds, only_one, queried
-from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import exact_text, show_results
 from kquota_spark.cli.render import FORMATS, Report, Shown, show
@@ -41,6 +40,7 @@ from kquota_spark.model.entities import AnyEntity, IpEntity
 from kquota_spark.model.ip_quotas import in_spelling_of
 from kquota_spark.model.quota_set import QuotaEdit, QuotaSet
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.process.clock import now_ms
 
 _RATES: Mapping[str, AnyKey] = {
     "produce_rate": QuotaKey.PRODUCER_BYTE_RATE,

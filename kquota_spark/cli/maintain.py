@@ -6,8 +6,9 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from kquota_spark.cli.options import add_form_option, add_settings_options, now_ms, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.render import Report, Row, Shown, show
+from kquota_spark.process.clock import now_ms
 
 _COLUMNS = ("table", "action", "date", "files", "note")
 

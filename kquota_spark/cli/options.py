@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from kquota_spark.cli.render import FORMATS
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
+from kquota_spark.process.clock import now_ms
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
 TYPES = ("produce", "fetch", "request", "controller_mutation", "connection")
@@ -117,11 +117,6 @@ def filter_text(options: argparse.Namespace) -> str:
         parts.append(f"--since {options.since.text}")
     parts += [f"--{name}" for name in ("throttled", "open") if getattr(options, name, False)]
     return " ".join(parts)
-
-
-def now_ms() -> int:
-    """The clock of this machine, epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def since(text: str, now_ms: int) -> Since:

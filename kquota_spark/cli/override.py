@@ -23,7 +23,6 @@ from kquota_spark.cli.options import (
     add_form_option,
     add_settings_options,
     length_argument,
-    now_ms,
     settings_of,
     time_argument,
 )
@@ -37,6 +36,7 @@ from kquota_spark.io.enforcement_log import EnforcementLog
 from kquota_spark.io.tables import utc_text
 from kquota_spark.model.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.process.clock import now_ms
 
 POLICY = "override"
 _REASON_LENGTH = 500

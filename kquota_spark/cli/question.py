@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kquota_spark.cli.options import now_ms, settings_of, time_argument, whole_number
+from kquota_spark.cli.options import settings_of, time_argument, whole_number
 from kquota_spark.cli.quota_source import (
     add_broker_options,
     add_source_options,
@@ -25,6 +25,7 @@ from kquota_spark.model.govern import Governed, Governor, RuleGovernor
 from kquota_spark.model.principals import Principal
 from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.resolve import Bucket, Step
+from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.io.quota_sources import QuotaHistory

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from kquota_spark.cli.cluster_choice import address_of_context, chosen_cluster, opened_cluster
 from kquota_spark.cli.import_quotas import file_text, quotas_in
-from kquota_spark.cli.options import now_ms, settings_of
+from kquota_spark.cli.options import settings_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.person_units import iso_time
 from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.process.clock import now_ms
 
 _CLUSTER_OPTIONS = ("context", "bootstrap_server", "zookeeper")
 

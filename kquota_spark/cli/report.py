@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.options import add_settings_options, now_ms, settings_of, whole_number
+from kquota_spark.cli.options import add_settings_options, settings_of, whole_number
 from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.render import Report, json_report
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
+from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.reports.audit_report import AuditReport

@@ -23,13 +23,13 @@ from textual.events import Key
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kquota_spark.cli.options import now_ms
 from kquota_spark.cli.top_feed import Feed
 from kquota_spark.cli.top_keys import Room, after_key, at_width, with_answer
 from kquota_spark.cli.top_lines import Line, Tone
 from kquota_spark.cli.top_page import View, most_scroll, screen
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import width
+from kquota_spark.process.clock import now_ms
 
 _STYLES = {
     Tone.PLAIN: Style(),

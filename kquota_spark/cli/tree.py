@@ -8,13 +8,7 @@ from functools import partial
 from typing import Any
 
 from kquota_spark.cli.cluster_choice import add_cluster_options
-from kquota_spark.cli.options import (
-    add_output_options,
-    limit_of,
-    now_ms,
-    settings_of,
-    time_argument,
-)
+from kquota_spark.cli.options import add_output_options, limit_of, settings_of, time_argument
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, named_side
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
@@ -31,6 +25,7 @@ from kquota_spark.formats.person_units import (
 )
 from kquota_spark.model.entities import Default, Entity, IpEntity
 from kquota_spark.model.quota_tree import Hits, KeyUse, Line, Mark, Node, lines, quota_type_of
+from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.quota_tree import TreeFound, tree_of, tree_of_tables
 
 _COLUMNS = (

@@ -42,7 +42,8 @@ def watch(options: argparse.Namespace) -> int:
     """
     from kquota_spark.io.broker_configs import BrokerConfigs
     from kquota_spark.io.stop_signals import stop_event
-    from kquota_spark.io.watch import Watcher, now_ms
+    from kquota_spark.io.watch import Watcher
+    from kquota_spark.process.clock import now_ms
 
     settings = settings_of(options)
     if options.accept_removal:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import iso_time, person_count, person_ms, rate_text, type_text
 from kquota_spark.model.rules import with_values
+from kquota_spark.process.notices import say
 
 if TYPE_CHECKING:
     from kquota_spark.config.settings import Settings
@@ -87,7 +87,7 @@ def run_whatif(options: argparse.Namespace) -> int:
     tried = dataclasses.replace(base, book=book, leaders=history.leaders)
     from_ms, to_ms = _stretch(settings, options)
     with governor_of(settings, history) as before, governor_of(settings, tried) as after:
-        found = what_if(settings, before, after, from_ms, to_ms, progress=_say)
+        found = what_if(settings, before, after, from_ms, to_ms, progress=_progress)
     limit = limit_of(options)
     rows = [_row(each) for each in found.differences]
     show(_report(found, rows[:limit], len(rows)), options.output)
@@ -114,9 +114,9 @@ def _stretch(settings: Settings, options: argparse.Namespace) -> tuple[int, int]
     return from_ms, to_ms
 
 
-def _say(requests: int) -> None:
+def _progress(requests: int) -> None:
     if requests > _SLOW_REQUESTS:
-        print(f"judging {requests:,} requests under both quotas", file=sys.stderr, flush=True)
+        say(f"judging {requests:,} requests under both quotas")
 
 
 def _row(each: Difference) -> dict[str, Any]:

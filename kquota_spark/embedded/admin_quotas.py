@@ -5,7 +5,6 @@ With KRaft there is no other way; a broker in ZooKeeper mode takes it too, from 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from kquota_spark.embedded.cluster import Cluster
@@ -14,6 +13,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.quota_admin import QuotaAdmin
 from kquota_spark.model.entities import Entity, IpEntity
 from kquota_spark.model.quota_types import parse_key
+from kquota_spark.process.clock import now_ms
 
 _TIMEOUT_MS = 30_000
 
@@ -45,7 +45,7 @@ def alter_quota(
     admin = QuotaAdmin(cluster.bootstrap_servers, cluster.client_settings(), timeout_ms=_TIMEOUT_MS)
     try:
         refusal = admin.alter(entity, limits)
-        answered_ms = time.time_ns() // 1_000_000
+        answered_ms = now_ms()
         if refusal is None:
             admin.wait_for(entity, {parse_key(key): value for key, value in limits.items()})
     finally:

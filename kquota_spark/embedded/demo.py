@@ -48,6 +48,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.checkpoints import JMX, LOG
 from kquota_spark.io.driver_lock import driver_pid
 from kquota_spark.io.watch import Watcher
+from kquota_spark.process.clock import time_of_day
 
 DIRECTORY = Path(".kquota/demo")
 _JUDGED_WITHIN_S = 300.0
@@ -136,7 +137,7 @@ def _run(chosen: Chosen) -> None:
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
     jars = ensure_jars(SHARING_JARS) if has_share_groups else None
-    _say(f"starting {'a KRaft node of' if chosen.is_kraft else 'ZooKeeper and'} Kafka {chosen.kafka}")
+    _log_step(f"starting {'a KRaft node of' if chosen.is_kraft else 'ZooKeeper and'} Kafka {chosen.kafka}")
     brokers = BrokerSettings(users=USERS, jolokia=source == "jmx", kraft=chosen.is_kraft)
     with embedded_cluster(DIRECTORY / "cluster", settings=brokers, jars=jars) as cluster:
         create_topics(cluster, TOPICS, config={"message.timestamp.type": "LogAppendTime"})
@@ -151,22 +152,22 @@ def _run(chosen: Chosen) -> None:
             watcher.start()
             watcher.stop()
         feeder = FEEDERS[source]
-        _say(f"quotas are set on six levels; starting spark-submit jobs/audit.py (logs in {DIRECTORY})")
+        _log_step(f"quotas are set on six levels; starting spark-submit jobs/audit.py (logs in {DIRECTORY})")
         with _process(_audit(config), "audit.log") as audit:
-            _say("writing what the consumers will read")
+            _log_step("writing what the consumers will read")
             run_load(cluster, history())
-            _say(f"starting kquota {feeder} and the clients")
+            _log_step(f"starting kquota {feeder} and the clients")
             with _process(_kquota(feeder, config), f"{feeder.partition(' ')[0]}.log") as feeding:
                 plans = clients(seconds, has_share_groups=has_share_groups)
                 _load_and_show(cluster, settings, plans, [audit, feeding], act)
                 if act is not None:
                     act.finish()
             if source == "log":
-                _say("the load has ended; shipping the last lines, then the audit works through them")
+                _log_step("the load has ended; shipping the last lines, then the audit works through them")
                 with _process([*_kquota("ship", config), "--once", "--end"], "ship-end.log") as last:
                     _require_success(last, "ship-end.log")
             else:
-                _say("the load has ended; the audit works through the last samples")
+                _log_step("the load has ended; the audit works through the last samples")
             _wait_until_judged(settings, audit)
             _stop_driver(settings, audit)
         plan = shown("enforce", "plan", config=config)
@@ -180,8 +181,8 @@ def _run(chosen: Chosen) -> None:
     print(shown("report", "--period", "last:1h", "--to", str(DIRECTORY / "report.html"), config=config))
 
 
-def _say(text: str) -> None:
-    print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
+def _log_step(text: str) -> None:
+    print(f"[{time_of_day()}] {text}", flush=True)
 
 
 def _write_config(cluster: Cluster, source: str) -> Path:

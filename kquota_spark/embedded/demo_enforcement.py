@@ -19,6 +19,7 @@ from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log import RequestLogParser
+from kquota_spark.process.clock import now_ms
 
 LEAST_SECONDS = 150.0
 """A policy looks at a minute or more."""
@@ -101,7 +102,7 @@ class Act:
                 f"nobody was limited: {OFFENDER} was in no plan before the load ended; give more DEMO_SECONDS"
             )
         elif not self._is_over:
-            time.sleep(max(0.0, self._penalty_s + 1 - (_now_ms() - self._limited_ms) / 1_000))
+            time.sleep(max(0.0, self._penalty_s + 1 - (now_ms() - self._limited_ms) / 1_000))
             print("\n".join(self._release()), flush=True)
 
     @contextmanager
@@ -124,14 +125,14 @@ class Act:
         lines = self._kquota("enforce", "show", found[0])
         for command in ("approve", "apply"):
             lines += self._kquota("enforce", command, found[0], "--yes")
-        self._limited_ms = _now_ms()
+        self._limited_ms = now_ms()
         return lines
 
     def _release(self) -> list[str]:
         assert self._limited_ms is not None
         self._is_over = True
         before = self._throttle(self._limited_ms)
-        after = self._throttle(_now_ms())
+        after = self._throttle(now_ms())
         command = [sys.executable, "jobs/enforce.py", "--config", str(self._config), "--once"]
         lines = [
             f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
@@ -169,7 +170,3 @@ def _crawl(cluster: Cluster, stop: threading.Event) -> None:
         producer = Producer({**cluster.client_settings(USER), "client.id": OFFENDER, "log_level": 0})
         producer.produce("orders", _RECORD)
         producer.flush(10)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

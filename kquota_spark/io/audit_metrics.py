@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from kquota_spark.io.progress import Progress
 from kquota_spark.io.tables import query as query_tables
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import END_MS
+from kquota_spark.process.clock import now_s
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 
 _KNOWN_THROUGH = "select epoch_ms(max(known_through)) from quota_rules where level = 0 and cluster_id = ?"
@@ -146,7 +146,7 @@ class AuditMetrics:
 
     def scrape(self) -> str:
         """The text of a scrape, now."""
-        return exposition(self._families(self._state, time.time()))
+        return exposition(self._families(self._state, now_s()))
 
     def _families(self, state: State, now_s: float) -> list[Family]:
         cluster = {"cluster_id": self._settings.cluster_id}

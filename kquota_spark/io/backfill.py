@@ -7,7 +7,6 @@ knows a file again under another name, or compressed.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from kquota_spark.io.offline import log_lines
 from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.tables import query
 from kquota_spark.pipeline.ingest import MessageReader, parsed
+from kquota_spark.process.notices import say
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
@@ -138,7 +138,7 @@ def _batches(
         _count(found, rows)
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
-            print(f"{path.name}: {found.lines:,} lines", file=sys.stderr)
+            say(f"{path.name}: {found.lines:,} lines")
         yield rows
 
 

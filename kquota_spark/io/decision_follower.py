@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Self
@@ -15,12 +14,9 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.decision_topic import Connection, TopicReader
 from kquota_spark.model.combining import Applied
 from kquota_spark.model.quota_manager import Parked, Request
+from kquota_spark.process.clock import now_ms
 
 _ROUND_S = 0.2
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class FollowedGate:
@@ -33,7 +29,7 @@ class FollowedGate:
     """
 
     def __init__(
-        self, gate: QuotaGate, connection: Connection, *, clock_ms: Callable[[], int] = _now_ms
+        self, gate: QuotaGate, connection: Connection, *, clock_ms: Callable[[], int] = now_ms
     ) -> None:
         self._gate, self._connection, self._clock_ms = gate, connection, clock_ms
         self._lock = threading.Lock()

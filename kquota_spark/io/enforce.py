@@ -10,7 +10,6 @@ triggers. The lease is given back after each look, so that a person's command ge
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +29,8 @@ from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.enforcing import Enforcing
 from kquota_spark.io.known_names import unknown_exemptions
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.notices import say
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table, file_system
 
@@ -133,7 +134,7 @@ class Looks:
         elif not report.is_leader:
             state = "another enforcer has the lease"
         if state != self._state:
-            _say(f"enforce: {state or 'goes on'}")
+            say(f"enforce: {state or 'goes on'}")
         self._state = state
 
     def try_to_look(self) -> None:
@@ -149,13 +150,13 @@ class Looks:
                 self.look()
         except UserError as error:
             if str(error) != self._problem:
-                _say(f"enforce: nothing more is done for now: {error}")
+                say(f"enforce: nothing more is done for now: {error}")
             self._problem = str(error)
             if self._seconds() - self._well_s > _GIVE_UP_S:
                 raise
         else:
             if self._problem:
-                _say("enforce: goes on")
+                say("enforce: goes on")
             self._problem = ""
             self._well_s = self._seconds()
 
@@ -200,11 +201,11 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
         publisher = (
             stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
         )
-        looks = Looks(settings, edges, publisher, tell, _now_ms)
+        looks = Looks(settings, edges, publisher, tell, now_ms)
         # Also what a crash left half done comes first, before anything takes time to start.
         looks.look()
         for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
-            _say(f"enforce: warning: {line}")
+            say(f"enforce: warning: {line}")
         if not is_once:
             _run_on(settings, looks, stack)
 
@@ -216,7 +217,7 @@ def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
     from kquota_spark.io.graceful_stop import StopRequest
     from kquota_spark.io.spark import spark_session
 
-    stop = StopRequest(_say)
+    stop = StopRequest(say)
     stack.callback(stop.end)
     session = spark_session(settings, f"kquota-enforce {settings.cluster_id}")
     stack.callback(session.stop)
@@ -224,7 +225,7 @@ def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
     silent_s = 2 * settings.enforcement.trigger / 1_000
     try:
         query = start_heartbeat(session, settings, looks.try_to_look)
-        _say(f"enforcing {settings.cluster_id}; stop with Ctrl-C; kquota freeze stops what it does")
+        say(f"enforcing {settings.cluster_id}; stop with Ctrl-C; kquota freeze stops what it does")
         while not stop.wait(_POLL_S):
             raise_failure(settings, query)
             if looks.idle_s > silent_s:
@@ -263,11 +264,3 @@ def _remove(settings: Settings, checkpoint: str) -> None:
     except OSError as error:
         reason = one_line(error)
         raise UserError(f"{checkpoint}: cannot be removed, to begin anew: {reason}") from error
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from kquota_spark.process.notices import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +135,7 @@ class _Uncaught:
     def uncaughtException(self, thread: Any, error: Any) -> None:  # noqa: N802
         """Called by the thread that ends."""
         if error.getClass().getSimpleName() != "ClosedByInterruptException":
-            print(f"{thread.getName()}: {error.toString()}", file=sys.stderr, flush=True)
+            say(f"{thread.getName()}: {error.toString()}")
 
     class Java:
         implements = ("java.lang.Thread$UncaughtExceptionHandler",)

@@ -26,6 +26,7 @@ from kquota_spark.enforce.ports import Holder, Outcome, Written
 from kquota_spark.io.client_properties import connection_options
 from kquota_spark.io.kafka import SILENT
 from kquota_spark.io.lease_topic import LeaseRecord, LeaseTopic
+from kquota_spark.process.clock import now_ms
 
 _TIMEOUT_S = 10.0
 _FIRST_S = 30.0
@@ -110,7 +111,7 @@ class KafkaLease:
             return Holder(newest.holder, newest.since_ms, self._is_alive(newest))
 
     def _is_alive(self, record: LeaseRecord) -> bool:
-        age_ms = time.time_ns() // 1_000_000 - record.at_ms
+        age_ms = now_ms() - record.at_ms
         return record.event != "released" and age_ms < self._lease_time_ms
 
     def _taken(self, newest: LeaseRecord | None) -> int | None:

@@ -17,6 +17,7 @@ from kquota_spark.formats.log_messages import HEARTBEAT, LogMessages
 from kquota_spark.formats.request_log import RequestLogParser, Unreadable
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.kafka import message_format
+from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from kquota_spark.io.kafka_checks import Consumed, Place
@@ -81,8 +82,8 @@ def arrival_checks(
         try:
             ranges = _ranges(consumer, topics)
             checks = _expired(ranges, consumed)
-            now_ms = time.time_ns() // 1_000_000
-            messages = _last_messages(consumer, settings.kafka.broker_from, ranges, now_ms)
+            read_at_ms = now_ms()
+            messages = _last_messages(consumer, settings.kafka.broker_from, ranges, read_at_ms)
         finally:
             consumer.close()
     except KafkaException as error:
@@ -92,7 +93,7 @@ def arrival_checks(
         advice = "start kquota ship (or Filebeat, Fluent Bit) on the brokers"
         return [*checks, fail("lines", f"{shown} is empty", advice)]
     reader = LogMessages(message_format(settings))
-    return checks + message_checks(messages, reader, settings.broker, brokers, now_ms)
+    return checks + message_checks(messages, reader, settings.broker, brokers, read_at_ms)
 
 
 def message_checks(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import sys
 import time
 import zlib
 from collections import defaultdict
@@ -28,6 +27,7 @@ from kquota_spark.model.resolve import Bucket, Tags
 from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
 from kquota_spark.pipeline.ingest import request_batch
+from kquota_spark.process.notices import say
 
 _BROKER_IN_NAME = re.compile(r"broker-?(\d+)")
 _MAX_LINE_BYTES = 8 << 20
@@ -106,7 +106,7 @@ def replay_files(
             stretches.add(broker_id, _parsed(parser, lines, found.unreadable))
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
-                print(f"{path.name}: {found.lines:,} lines", file=sys.stderr)
+                say(f"{path.name}: {found.lines:,} lines")
     found.counted, found.duplicates = stretches.counted, stretches.duplicates
     for key, of_bucket in sorted(stretches.by_bucket(config.horizon_ms).items(), key=_order):
         found.stretches[key], found.verdicts[key] = of_bucket, []

@@ -10,7 +10,6 @@ the running job is not touched: where that lasts to the end of what is closed, t
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -33,6 +32,7 @@ from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_seconds, to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
+from kquota_spark.process.notices import say
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
@@ -139,11 +139,11 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
         to_charged(requests, KnownLoader(settings)), f"{stream.allowed_lateness} milliseconds"
     )
     usage = to_usage(seconds, settings.cluster_id).persist()
-    _say(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")
+    say(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")
     rejudged, reach = _rejudged(session, settings, usage, from_ms, to_ms, closed_ms)
     try:
         tail_end_ms = _tail_end_ms(settings, rejudged, reach)
-        _say(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
+        say(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
         touched = rejudged.where(f"second_ms < {tail_end_ms}")
         decision_rows = _replace(session, settings, DECISIONS, as_decisions(touched), from_ms, tail_end_ms)
         buckets = touched.groupBy("bucket_user", "bucket_client_id", "bucket_tags", "broker_id", "quota_type")
@@ -154,10 +154,6 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
     usage_rows = _replace(session, settings, USAGE, usage, from_ms, to_ms)
     usage.unpersist()
     return Restated(from_ms, to_ms, tail_end_ms, usage_rows, decision_rows, cold, unsettled)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _counted(buckets: list[Row]) -> tuple[int, int]:

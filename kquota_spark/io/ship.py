@@ -6,7 +6,6 @@ the positions. A crash in between sends lines again; none is lost.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +21,8 @@ from kquota_spark.io.ship_selection import LogFile, line_filter, log_files
 from kquota_spark.io.ship_state import ShipState, StateDirectory
 from kquota_spark.io.ship_topic import DeliveryFailedError, Headers, KafkaTopic, Topic
 from kquota_spark.io.tail import Batch, Tail
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.notices import say
 
 # Of 1 MiB each: what is unacknowledged at a time, and sent again after a crash.
 _CHUNKS_PER_ROUND = 32
@@ -49,12 +50,8 @@ class ShipCounts:
     half_line_bytes: int
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _to_stderr(message: str) -> None:
-    print(f"kquota: {message}", file=sys.stderr, flush=True)
+    say(f"kquota: {message}")
 
 
 class Shipper:
@@ -81,7 +78,7 @@ class Shipper:
         *,
         exclude_client_ids: Sequence[str] = (),
         heartbeat_interval_ms: int = 1_000,
-        clock_ms: Callable[[], int] = _now_ms,
+        clock_ms: Callable[[], int] = now_ms,
         warn: Callable[[str], None] = _to_stderr,
     ) -> None:
         self._clock_ms, self._warn = clock_ms, warn

@@ -18,6 +18,7 @@ from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.watch_leaders import LeaderWatcher
 from kquota_spark.io.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
 from kquota_spark.model.rules import END_MS
+from kquota_spark.process.clock import now_ms
 from kquota_spark.store.storage import storage_options
 
 _log = logging.getLogger(__name__)
@@ -28,11 +29,6 @@ _SOURCES: dict[str, Callable[[Settings, Callable[[], int]], WatchedSource]] = {
     "zookeeper": ZooKeeperSource,
     "admin": AdminSource,
 }
-
-
-def now_ms() -> int:
-    """The wall clock, epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 class Watcher:

@@ -7,7 +7,6 @@ What is written and not committed is no part of the table: `kquota maintain` rem
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -19,6 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.process.clock import now_ms
 from kquota_spark.schema.columns import Table
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import file_system
@@ -155,5 +155,5 @@ class _OpenPart(NamedTuple):
     def close(self, day: date) -> Part:
         self.writer.close()
         size = self.parts.size_of(self.path)
-        written_ms = time.time_ns() // 1_000_000
+        written_ms = now_ms()
         return Part(self.path, size, day.isoformat(), self.stats.rows, self.stats.text(), written_ms)

@@ -6,7 +6,7 @@ import ast
 import re
 from itertools import pairwise
 
-from tests.support.sources import outside
+from tests.support.sources import outside, trees
 
 _ROOT = re.compile(r"\b(tables|checkpoints|local_path)\b(?!\.(?!rstrip))|\broot\.rstrip")
 """An expression for the root of the tables or of the checkpoints."""
@@ -41,3 +41,48 @@ def test_a_path_built_elsewhere_would_be_found() -> None:
         "local_path(settings.checkpoints) / name",
     )
     assert [text for text in texts if not _continues_a_root(ast.parse(text, mode="eval").body)] == []
+
+
+_EDGES = ("audit", "cli", "embedded", "io", "process", "store")
+_WALL_CLOCK = re.compile(
+    r"(\btime\.(time|time_ns|ctime)|\b(datetime|date)\.(now|today|utcnow))\("
+    r"|\btime\.(gmtime|localtime|asctime)\(\)|\btime\.strftime\('[^,]*\)$"
+)
+_ANY_CLOCK = re.compile(r"\btime\.(monotonic|perf_counter|process_time|sleep)(_ns)?\(")
+
+
+def _calls(*, without: str) -> list[tuple[str, str]]:
+    return [(where, ast.unparse(node)) for where, node in outside(without) if isinstance(node, ast.Call)]
+
+
+def test_the_wall_clock_is_read_in_one_place() -> None:
+    calls = _calls(without="kquota_spark/process/clock.py")
+    assert [where for where, call in calls if _WALL_CLOCK.match(call)] == []
+
+
+def test_a_clock_read_elsewhere_would_be_found() -> None:
+    reads = ("time.time_ns()", "time.time()", "datetime.now(UTC)", "date.today()", "time.strftime('%H:%M')")
+    assert [read for read in reads if not _WALL_CLOCK.match(read)] == []
+    assert not _WALL_CLOCK.match("time.strftime('%H:%M', time.gmtime(seconds))")
+
+
+def test_only_the_edges_wait_or_measure_time() -> None:
+    calls = _calls(without="kquota_spark/process/clock.py")
+    waits = [where for where, call in calls if _ANY_CLOCK.match(call)]
+    assert [where for where in waits if where.split("/")[1] not in _EDGES] == []
+
+
+def test_lines_for_who_runs_a_program_are_printed_in_one_place() -> None:
+    again = [
+        f"{name}: {node.name}"
+        for name, tree in trees().items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name in ("now_ms", "_now_ms", "_say")
+    ]
+    assert again == ["kquota_spark/process/clock.py: now_ms"]
+    printed = [
+        where
+        for where, call in _calls(without="kquota_spark/process/notices.py")
+        if call.startswith("print(")
+    ]
+    assert [where for where in printed if where.split("/")[1] not in ("cli", "embedded", "config")] == []

@@ -24,9 +24,9 @@ from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.kafka_lease import KafkaLease
 from kquota_spark.io.lease_topic import LeaseTopic
 from kquota_spark.io.quota_admin import QuotaAdmin, Refusal
-from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.process.clock import now_ms
 from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 from tests.support.clusters.scram_users import credentials, set_credential
 from tests.support.enforcement.enforcement_ports_contract import (

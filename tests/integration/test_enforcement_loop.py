@@ -27,10 +27,10 @@ from kquota_spark.enforce.changes import Event
 from kquota_spark.io.enforcing import enforcing
 from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.io.tables import query
-from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
+from kquota_spark.process.clock import now_ms
 from tests.support.clusters.audited_topic import finish, started
 from tests.support.tables.capture_tables import write_requests
 

@@ -20,9 +20,9 @@ from kquota_spark.enforce.ports import Held, Lease, Outcome
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znode_writes import EMPTY_NODE
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
-from kquota_spark.io.watch import now_ms
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.process.clock import now_ms
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.quota_nodes import payload, put
 from tests.support.enforcement.enforcement_ports_contract import (

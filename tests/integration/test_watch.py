@@ -14,11 +14,12 @@ from kazoo.client import KazooClient
 
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watch import Watcher
 from kquota_spark.io.watched_sources import ZooKeeperSource
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
+from kquota_spark.process.clock import now_ms
 from tests.support.chance import drawn
 from tests.support.clusters.quota_nodes import (
     changes,

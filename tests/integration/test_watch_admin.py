@@ -17,10 +17,11 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
-from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watch import Watcher
 from kquota_spark.io.watched_sources import AdminSource
 from kquota_spark.model.entities import AnyEntity
 from kquota_spark.model.quota_types import AnyKey
+from kquota_spark.process.clock import now_ms
 from tests.support.clusters.quota_nodes import known_through_ms, produce_rates, rows, until_known
 from tests.support.clusters.waiting import WITHIN_S, until
 

@@ -16,7 +16,8 @@ from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watch import Watcher
+from kquota_spark.process.clock import now_ms
 from tests.support.clusters.quota_nodes import (
     changes,
     known_through_ms,

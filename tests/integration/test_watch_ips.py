@@ -11,7 +11,8 @@ from kazoo.client import KazooClient
 
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.io.quota_sources import from_tables
-from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watch import Watcher
+from kquota_spark.process.clock import now_ms
 from tests.support.clusters.quota_nodes import changes, payload, problems, put, rows, until_known
 from tests.support.clusters.waiting import until
 

@@ -15,10 +15,11 @@ from kquota_spark.config.settings import Duration, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watch import Watcher
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange
+from kquota_spark.process.clock import now_ms
 from tests.support.clusters.quota_nodes import (
     known_through_ms,
     payload,

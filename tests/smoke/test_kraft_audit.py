@@ -23,9 +23,10 @@ from kquota_spark.embedded.topics import create_topics
 from kquota_spark.io.broker_configs import BrokerConfigs, stored_configs
 from kquota_spark.io.offline import replay_files
 from kquota_spark.io.quota_sources import from_tables
-from kquota_spark.io.watch import Watcher, now_ms
+from kquota_spark.io.watch import Watcher
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.process.clock import now_ms
 from tests.support.clusters.few_wrong import few_are_wrong
 from tests.support.clusters.quota_nodes import until_known
 

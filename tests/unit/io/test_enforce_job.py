@@ -206,7 +206,7 @@ def test_once_looks_once_without_spark(
         raise AssertionError
 
     monkeypatch.setattr(enforce, "_run_on", no_spark)
-    monkeypatch.setattr(enforce, "_now_ms", lambda: cluster.now_ms)
+    monkeypatch.setattr(enforce, "now_ms", lambda: cluster.now_ms)
     monkeypatch.setattr("sys.argv", ["enforce.py", "--config", str(cluster.config), "--once"])
     assert runpy.run_path(str(JOB))["main"]() == 0
     assert cluster.of_alice == "500000.0"
@@ -237,7 +237,7 @@ def test_a_start_with_a_wrong_policy_file_ends_what_has_expired_and_then_fails(
 ) -> None:
     Job(cluster).looks.look()
     cluster.policy_file.write_text("mode: full\n", encoding="utf-8")
-    monkeypatch.setattr(enforce, "_now_ms", lambda: NOW_MS + 15 * MINUTE_MS)
+    monkeypatch.setattr(enforce, "now_ms", lambda: NOW_MS + 15 * MINUTE_MS)
     with pytest.raises(UserError, match="'full'"):
         run_enforcement(load_settings(cluster.config), lambda _: None, is_once=True)
     assert cluster.of_alice == "1000000"
@@ -247,7 +247,7 @@ def test_an_exempt_name_that_nobody_has_is_warned_of(
     cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("exempt", "add", "--user", "alcie", "--force", "--config", str(cluster.config))
-    monkeypatch.setattr(enforce, "_now_ms", lambda: cluster.now_ms)
+    monkeypatch.setattr(enforce, "now_ms", lambda: cluster.now_ms)
     run_enforcement(load_settings(cluster.config), lambda _: None, is_once=True)
     assert capsys.readouterr().err == (
         "enforce: warning: exempt.users: 'alcie' is not known, did you mean 'alice'?\n"

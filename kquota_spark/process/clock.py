@@ -1,0 +1,20 @@
+"""The wall clock. Nothing else reads it, and everything below the edges gets a time as an argument."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_ms() -> int:
+    """The clock of this machine, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def now_s() -> float:
+    """The clock of this machine, epoch seconds."""
+    return time.time()
+
+
+def time_of_day() -> str:
+    """The local time, `HH:MM:SS`."""
+    return time.strftime("%H:%M:%S")

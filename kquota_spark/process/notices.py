@@ -1,0 +1,25 @@
+"""Lines for the person who runs a program. They go to standard error, because standard output is for results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from kquota_spark.formats.escape import terminal_text
+
+
+def say(text: str) -> None:
+    """Print a line now."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def said_by(command: str) -> Callable[[str], None]:
+    """`say` for a command that runs beside others.
+
+    Args:
+        command: printed before each line.
+
+    Returns:
+        A function that prints a line. Control characters of the line are escaped.
+    """
+    return lambda text: say(f"{command}: {terminal_text(text)}")
