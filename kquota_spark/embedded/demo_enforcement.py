@@ -19,6 +19,7 @@ from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log import RequestLogParser
+from kquota_spark.io import kafka_clients
 from kquota_spark.process.clock import now_ms
 
 LEAST_SECONDS = 150.0
@@ -164,9 +165,7 @@ class Act:
 
 
 def _crawl(cluster: Cluster, stop: threading.Event) -> None:
-    from confluent_kafka import Producer
-
     while not stop.wait(1 / _RECORDS_PER_S):
-        producer = Producer({**cluster.client_settings(USER), "client.id": OFFENDER, "log_level": 0})
+        producer = kafka_clients.producer({**cluster.client_settings(USER), "client.id": OFFENDER})
         producer.produce("orders", _RECORD)
         producer.flush(10)

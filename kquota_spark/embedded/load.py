@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.io import kafka_clients
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import KafkaError, Message
 
 _IDLE_S = 0.05
 # Different contents for consecutive records without asking the system for each.
@@ -134,10 +135,8 @@ class _Client:
         )
 
     def produce(self) -> None:
-        from confluent_kafka import Producer
-
         plan, pool = self.plan, os.urandom(_POOL_BYTES + self.plan.record_bytes)
-        producer = Producer(self.settings | _producer_settings(plan))
+        producer = kafka_clients.producer(self.settings | _producer_settings(plan))
         pace, sent = _Pace(plan, self.started), 0
         while not self.over():
             if not pace.may_go(plan.record_bytes):
@@ -167,11 +166,11 @@ class _Client:
         producer.flush(1)
 
     def consume(self) -> None:
-        from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicPartition
+        from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
 
         plan, pace = self.plan, _Pace(self.plan, self.started)
         start = OFFSET_BEGINNING if plan.from_the_start else OFFSET_END
-        consumer: Consumer = Consumer(self.settings | _consumer_settings(plan))
+        consumer = kafka_clients.consumer(self.settings | _consumer_settings(plan))
         try:
             consumer.assign([TopicPartition(plan.topic, partition, start) for partition in plan.partitions])
             while not self.over():
@@ -193,10 +192,10 @@ class _Client:
             consumer.close()
 
     def share(self) -> None:
-        from confluent_kafka import ShareConsumer
-
         plan, pace = self.plan, _Pace(self.plan, self.started)
-        with ShareConsumer(self.settings | {"group.id": f"kquota-share-{plan.client_id}"}) as consumer:
+        with kafka_clients.share_consumer(
+            self.settings | {"group.id": f"kquota-share-{plan.client_id}"}
+        ) as consumer:
             consumer.subscribe([plan.topic])
             while not self.over():
                 if not pace.may_go(plan.record_bytes):
@@ -265,8 +264,7 @@ def sending_s(elapsed_s: float, burst: Burst | None) -> float:
 
 
 def _settings(cluster: Cluster, user: str | None, client_id: str) -> dict[str, Any]:
-    # log_level 0: a broker that a test has killed is not worth a line a second.
-    return {**cluster.client_settings(user), "client.id": client_id, "log_level": 0}
+    return {**cluster.client_settings(user), "client.id": client_id}
 
 
 def _producer_settings(plan: ClientPlan) -> dict[str, Any]:

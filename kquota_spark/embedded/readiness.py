@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.embedded.processes import ProcessId, is_running, wait_for
 from kquota_spark.errors import UserError
+from kquota_spark.io import kafka_clients
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -65,13 +66,10 @@ def broker_knows(
 
 def _metadata(address: str, client_settings: Mapping[str, str]) -> tuple[set[int], set[str]]:
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
 
-    # log_level 0: while a server starts, failed connections are not worth a line.
-    settings: dict[str, str | int | float | bool] = {**client_settings, "bootstrap.servers": address}
-    settings |= {"client.id": "kquota-readiness", "log_level": 0}
+    config = {**client_settings, "bootstrap.servers": address, "client.id": "kquota-readiness"}
     try:
-        answer = AdminClient(settings).list_topics(timeout=5)
+        answer = kafka_clients.admin(config).list_topics(timeout=5)
     except KafkaException:
         return set(), set()
     return set(answer.brokers), set(answer.topics)

@@ -9,6 +9,7 @@ from typing import Any
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
+from kquota_spark.io import kafka_clients
 
 _POLL_S = 0.05
 _WITHIN_S = 60.0
@@ -33,10 +34,9 @@ def create_topics(
         UserError: the broker refused, or leaders did not come in time.
     """
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({**cluster.client_settings(), "client.id": "kquota-admin", "log_level": 0})
+    admin = kafka_clients.admin({**cluster.client_settings(), "client.id": "kquota-admin"})
     topics = [NewTopic(name, count, replicas, config=dict(config)) for name, count in partitions.items()]
     for name, answer in admin.create_topics(topics, operation_timeout=_WITHIN_S).items():
         try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kquota_spark.config.settings import Duration, Quotas
 from kquota_spark.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 # An attempt that a busy machine lets time out takes ten seconds: there is time for some.
 _WITHIN_S = 60.0
+_SESSION_TIMEOUT_MS = 10_000
 _quiet = logging.getLogger(__name__)
 _quiet.setLevel(logging.CRITICAL)
 
@@ -25,10 +27,13 @@ def connected(zookeeper_connect: str) -> Iterator[KazooClient]:
     Raises:
         UserError: ZooKeeper does not answer.
     """
-    from kazoo.client import KazooClient
     from kazoo.handlers.threading import KazooTimeoutError
 
-    client = KazooClient(hosts=zookeeper_connect, logger=_quiet)
+    from kquota_spark.io.zookeeper_client import zookeeper_client
+
+    client = zookeeper_client(
+        Quotas(zookeeper_connect=zookeeper_connect, session_timeout=Duration(_SESSION_TIMEOUT_MS)), _quiet
+    )
     try:
         client.start(timeout=_WITHIN_S)
         yield client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kquota_spark.errors import UserError
 
@@ -34,7 +34,26 @@ _OF_LIBRDKAFKA = {
 }  # fmt: skip
 _STORES = {"truststore": "ssl_cafile", "keystore": "ssl_certfile"}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+
+
+class _Mechanism(NamedTuple):
+    """What a SASL mechanism needs of each client."""
+
+    login_module: str
+    """Java's, below `org.apache.kafka.common.security`; empty if it takes no user name and password."""
+
+    @property
+    def has_password(self) -> bool:
+        return bool(self.login_module)
+
+
+_SCRAM = _Mechanism("scram.ScramLoginModule")
+_MECHANISMS = {
+    "PLAIN": _Mechanism("plain.PlainLoginModule"),
+    "SCRAM-SHA-256": _SCRAM,
+    "SCRAM-SHA-512": _SCRAM,
+    "GSSAPI": _Mechanism(""),
+}
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -119,6 +138,11 @@ def connection_options(options: Mapping[str, str]) -> dict[str, str]:
     return known
 
 
+def python_names(options: Mapping[str, str]) -> dict[str, str]:
+    """`connection_options` in the words of kafka-python, none of them checked."""
+    return {PYTHON_NAMES[name]: value for name, value in connection_options(options).items()}
+
+
 def is_for_java_only(options: Mapping[str, str]) -> bool:
     """Whether a login or a store of certificates is in a form that only the Java client reads."""
     has_login = "sasl.jaas.config" not in options or len(jaas_login(options)) == 2
@@ -150,8 +174,9 @@ def java_options(options: Mapping[str, str]) -> dict[str, str]:
         java |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
     user, password = options.get("sasl.username"), options.get("sasl.password")
     if user is not None and password is not None:
-        is_plain = java.get("sasl.mechanism", "PLAIN") == "PLAIN"
-        module = "plain.PlainLoginModule" if is_plain else "scram.ScramLoginModule"
+        module = (
+            _MECHANISMS.get(java.get("sasl.mechanism", "PLAIN"), _SCRAM).login_module or _SCRAM.login_module
+        )
         login = f"username={_quoted(user)} password={_quoted(password)}"
         java["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
     return java
@@ -172,7 +197,10 @@ def _require_login(options: dict[str, Any]) -> None:
     mechanism = options.setdefault("sasl_mechanism", "PLAIN")
     if mechanism not in _MECHANISMS:
         raise UserError(f"sasl.mechanism: {mechanism!r}, expected one of {', '.join(_MECHANISMS)}")
-    if mechanism != "GSSAPI" and not {"sasl_plain_username", "sasl_plain_password"} <= options.keys():
+    if (
+        _MECHANISMS[mechanism].has_password
+        and not {"sasl_plain_username", "sasl_plain_password"} <= options.keys()
+    ):
         raise UserError(
             f"sasl.mechanism {mechanism} needs a login: give sasl.username and sasl.password, or sasl.jaas.config"
         )

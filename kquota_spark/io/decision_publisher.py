@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry
 from kquota_spark.enforce.decided import decided, differences, newest_issue_ms
 from kquota_spark.enforce.decision_messages import Encoded, Heartbeat, encode
 from kquota_spark.errors import UnreachableError
+from kquota_spark.io import kafka_clients
 from kquota_spark.io.decision_topic import ANSWER_WITHIN_S, Connection, TopicReader, ensure_topic
 from kquota_spark.io.stored_rules import stored_rules
 from kquota_spark.model.clock_skew import is_ahead
@@ -44,7 +45,9 @@ class DecisionPublisher:
         self._connection = Connection.of(settings)
         ensure_topic(self._connection)
         self._reader = TopicReader(self._connection)
-        self._producer = Producer({**self._connection.client, "enable.idempotence": True, "acks": "all"})
+        self._producer = kafka_clients.producer(
+            {**self._connection.client, "enable.idempotence": True, "acks": "all"}
+        )
         self._held: dict[bytes, bytes | None] = {}
         self._newest_ms = 0
 

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
-from kquota_spark.io.client_properties import connection_options
+from kquota_spark.io import kafka_clients
 
 ANSWER_WITHIN_S = 15.0
 _MOST_REPLICAS = 3
@@ -28,12 +27,11 @@ _TOPIC_CONFIG = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 _BATCH = 10_000
-_QUIET = {"log_level": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Which topic, where, and how to log in, in librdkafka's words."""
+    """Which topic, where, and how to log in, in Java's or librdkafka's words."""
 
     bootstrap_servers: str
     topic: str
@@ -52,7 +50,7 @@ class Connection:
                 "enforcement.decision_topic: not set, expected the name of a topic, e.g. kquota.decisions"
             )
         kafka = settings.kafka
-        return cls(kafka.bootstrap_servers, topic, connection_options(kafka.options))
+        return cls(kafka.bootstrap_servers, topic, kafka.options)
 
     @property
     def name(self) -> str:
@@ -62,7 +60,7 @@ class Connection:
     @property
     def client(self) -> dict[str, Any]:
         """Properties of every client."""
-        return {**_QUIET, **self.options, "bootstrap.servers": self.bootstrap_servers}
+        return kafka_clients.connection(self.bootstrap_servers, self.options)
 
 
 class Record(NamedTuple):
@@ -87,7 +85,7 @@ class TopicReader:
         self.last_error = ""
         """What the connection complained about last; empty since something was read after it."""
         try:
-            self._consumer = Consumer(
+            self._consumer = kafka_clients.consumer(
                 {
                     **connection.client,
                     "group.id": "kquota-decisions",  # librdkafka wants one; nothing is committed to it
@@ -169,7 +167,7 @@ def ensure_topic(connection: Connection) -> None:
         UserError: it is there and is not like that, or we may not create it.
         UnreachableError: Kafka does not answer.
     """
-    admin = AdminClient(connection.client)
+    admin = kafka_clients.admin(connection.client)
     try:
         cluster = admin.list_topics(timeout=ANSWER_WITHIN_S)
         found = cluster.topics.get(connection.topic)

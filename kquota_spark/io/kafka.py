@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -10,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.log_messages import MessageFormat
-from kquota_spark.io.client_properties import connection_options, is_for_java_only
+from kquota_spark.io import kafka_clients
+from kquota_spark.io.client_properties import is_for_java_only
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _TIMEOUT_S = 15.0
 _OFFSETS_S = 5.0
-SILENT = logging.Logger("kafka", logging.CRITICAL)
-"""librdkafka repeats a refused connection many times; our error says it once."""
 
 
 def require_topics(settings: Settings) -> None:
@@ -84,13 +82,10 @@ def admin_client(settings: Settings) -> AdminClient:
         UserError: the options are none, e.g. a file of certificates is missing.
     """
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
 
-    connection = connection_options(settings.kafka.options)
+    kafka = settings.kafka
     try:
-        return AdminClient(
-            {"bootstrap.servers": settings.kafka.bootstrap_servers, **connection}, logger=SILENT
-        )
+        return kafka_clients.admin(kafka_clients.connection(kafka.bootstrap_servers, kafka.options))
     except KafkaException as error:
         raise UserError(f"kafka.options: {error.args[0].str()}") from error
 
@@ -122,17 +117,15 @@ def first_offsets(settings: Settings, places: Iterable[tuple[str, int]]) -> Mapp
     kafka = settings.kafka
     if is_for_java_only(kafka.options):
         return {}
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import KafkaException, TopicPartition
 
     found: dict[tuple[str, int], int] = {}
     # A group is required; none is joined without a subscription.
-    own = {
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "client.id": kafka.client_id,
-        "group.id": kafka.client_id,
-    }
+    own = {"client.id": kafka.client_id, "group.id": kafka.client_id}
     try:
-        consumer = Consumer({**own, **connection_options(kafka.options)}, logger=SILENT)
+        consumer = kafka_clients.consumer(
+            {**kafka_clients.connection(kafka.bootstrap_servers, kafka.options), **own}
+        )
     except KafkaException as error:
         raise UserError(f"kafka.options: {error.args[0].str()}") from error
     try:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.io.check import Check, fail, ok, warn
-from kquota_spark.io.client_properties import PYTHON_NAMES, connection_options
+from kquota_spark.io.client_properties import python_names
 from kquota_spark.io.kafka import missing_jmx_topic, missing_topics
-from kquota_spark.io.kafka_python import kafka_admin
+from kquota_spark.io.kafka_clients import connection, python_admin
 from kquota_spark.io.log_topic_checks import arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
 
@@ -69,8 +69,8 @@ def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, 
             topics = settings.kafka.log_topics(existing)
             for topic in topics:
                 checks += _log_topic(topic, described(admin, "TOPIC", topic, _TOPIC_KEYS), consumed, now_ms)
-        connection = connection_options(settings.kafka.options)
-        return checks + arrival_checks(settings, topics, connection, brokers, consumed)
+        to_kafka = connection(servers, settings.kafka.options)
+        return checks + arrival_checks(settings, topics, to_kafka, brokers, consumed)
     except (KafkaError, OSError, ValueError, AssertionError) as error:
         # The name of the error only: a message of a client might quote its configuration.
         advice = "check kafka.bootstrap_servers and kafka.options, and that the broker runs"
@@ -82,12 +82,12 @@ def asking(settings: Settings) -> Iterator[Any]:
     """kafka-python's client for questions; its errors are Kafka's own."""
     # The client logs each attempt; our one line says it once.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
-    admin = kafka_admin(
+    admin = python_admin(
         bootstrap_servers=settings.kafka.bootstrap_servers.split(","),
         client_id=settings.kafka.client_id,
         bootstrap_timeout_ms=TIMEOUT_MS,
         request_timeout_ms=TIMEOUT_MS,
-        **{PYTHON_NAMES[name]: value for name, value in connection_options(settings.kafka.options).items()},
+        **python_names(settings.kafka.options),
     )
     try:
         yield admin

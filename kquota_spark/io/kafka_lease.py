@@ -23,8 +23,7 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Holder, Outcome, Written
-from kquota_spark.io.client_properties import connection_options
-from kquota_spark.io.kafka import SILENT
+from kquota_spark.io import kafka_clients
 from kquota_spark.io.lease_topic import LeaseRecord, LeaseTopic
 from kquota_spark.process.clock import now_ms
 
@@ -161,19 +160,16 @@ class KafkaLease:
         return delivered[0].offset(), delivered[0].timestamp()[1]
 
     def _new_producer(self) -> Any:
-        from confluent_kafka import Producer
-
         kafka = self._settings.kafka
         properties = {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            **connection_options(kafka.options),
+            **kafka_clients.connection(kafka.bootstrap_servers, kafka.options),
             "client.id": "kquota-enforcer",
             "transactional.id": f"kquota-enforcer-{self._settings.cluster_id}",
             "transaction.timeout.ms": round(_TIMEOUT_S * 1_000),
             "message.timeout.ms": round(_TIMEOUT_S * 1_000),
             "linger.ms": 0,
         }
-        return Producer(properties, logger=SILENT)
+        return kafka_clients.producer(properties)
 
     def _drop(self) -> None:
         self._ended.set()

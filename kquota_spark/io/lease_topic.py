@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
-from kquota_spark.io.client_properties import connection_options
-from kquota_spark.io.kafka import SILENT, admin_client, asked_topics
+from kquota_spark.io import kafka_clients
+from kquota_spark.io.kafka import admin_client, asked_topics
 
 _TIMEOUT_S = 15.0
 _LAST_RECORDS = 20
@@ -124,13 +124,10 @@ class LeaseTopic:
             ) from error
 
     def _opened(self) -> Any:
-        from confluent_kafka import Consumer
-
         if self._consumer is None:
             kafka = self._settings.kafka
             properties = {
-                "bootstrap.servers": kafka.bootstrap_servers,
-                **connection_options(kafka.options),
+                **kafka_clients.connection(kafka.bootstrap_servers, kafka.options),
                 "group.id": "kquota-enforcer",  # required, but never joined
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -138,7 +135,7 @@ class LeaseTopic:
                 "fetch.wait.max.ms": 10,
                 "isolation.level": "read_committed",
             }
-            self._consumer = Consumer(properties, logger=SILENT)
+            self._consumer = kafka_clients.consumer(properties)
         return self._consumer
 
     def _last(self, consumer: Any, offset: int) -> LeaseRecord | None:

@@ -5,7 +5,6 @@ confluent-kafka reads them: shippers compress, and kafka-python needs a further 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.formats.broker_ids import HEADER
 from kquota_spark.formats.log_messages import HEARTBEAT, LogMessages
 from kquota_spark.formats.request_log import RequestLogParser, Unreadable
+from kquota_spark.io import kafka_clients
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.kafka import message_format
 from kquota_spark.process.clock import now_ms
@@ -52,7 +52,7 @@ class _Range:
 def arrival_checks(
     settings: Settings,
     topics: Sequence[str],
-    options: Mapping[str, str],
+    connection: Mapping[str, Any],
     brokers: Sequence[int],
     consumed: Mapping[Place, Consumed] | None,
 ) -> list[Check]:
@@ -61,23 +61,21 @@ def arrival_checks(
     Args:
         settings: whose topics.
         topics: which, all of them existing.
-        options: connection properties as librdkafka spells them.
+        connection: how a client of librdkafka connects.
         brokers: ids of the cluster's brokers.
         consumed: what the tables hold of the topics, by partition; None before the first run.
     """
-    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import KafkaException
 
     shown = ", ".join(topics)
     try:
-        consumer = Consumer(
+        consumer = kafka_clients.consumer(
             {
-                **options,
-                "bootstrap.servers": settings.kafka.bootstrap_servers,
+                **connection,
                 "client.id": settings.kafka.client_id,
                 "group.id": settings.kafka.client_id,  # required; no group is joined by assigning
                 "enable.auto.commit": False,
-            },
-            logger=logging.Logger("kafka", logging.CRITICAL + 1),
+            }
         )
         try:
             ranges = _ranges(consumer, topics)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io.client_properties import python_options
-from kquota_spark.io.kafka_python import kafka_admin
+from kquota_spark.io.kafka_clients import python_admin
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
@@ -211,7 +211,7 @@ class QuotaAdmin:
 
     def _connected(self) -> Any:
         if self._client is None:
-            self._client = kafka_admin(**self._options)
+            self._client = python_admin(**self._options)
             versions = self._client._manager.broker_version_data
             # A message between brokers that only those with ZooKeeper offer.
             self.has_zookeeper = _UPDATE_METADATA in (versions.api_versions or {})

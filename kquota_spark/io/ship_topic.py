@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from kquota_spark.errors import UserError
+from kquota_spark.io import kafka_clients
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -22,8 +25,6 @@ _DEFAULTS: dict[str, Any] = {
     "queue.buffering.max.messages": 200_000,
     # The same broker id in the same partition as with the Java client.
     "partitioner": "murmur2_random",
-    # librdkafka would write every failed connection to stderr; we say it once a minute.
-    "log_level": 0,
 }
 _FIXED: dict[str, Any] = {
     "acks": "all",
@@ -130,17 +131,17 @@ class KafkaTopic:
         limit = options.get("message.max.bytes", "")
         limit_bytes = int(limit) if limit.isdigit() else _DEFAULT_MESSAGE_MAX_BYTES
         self._line_limit_bytes = max(1, limit_bytes - _MESSAGE_OVERHEAD_BYTES)
-        connection = {
+        config = {
             **_DEFAULTS,
             **options,
             **_FIXED,
-            "bootstrap.servers": bootstrap_servers,
+            **kafka_clients.connection(bootstrap_servers, options),
             "client.id": client_id,
             "error_cb": self._on_error,
         }
         try:
-            self._check(AdminClient(connection), ANSWER_WITHIN_S if timeout_s is None else timeout_s)
-            self._producer = Producer({**connection, "on_delivery": self._on_failed_delivery})
+            self._check(kafka_clients.admin(config), ANSWER_WITHIN_S if timeout_s is None else timeout_s)
+            self._producer = kafka_clients.producer({**config, "on_delivery": self._on_failed_delivery})
         except KafkaException as error:
             msg = f"{options_name}: {error.args[0].str()}"
             raise UserError(msg) from error

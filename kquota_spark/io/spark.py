@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.client_properties import java_options
 from kquota_spark.io.kafka import admin_client, asked_topics
+from kquota_spark.io.kafka_clients import spark_options
 from kquota_spark.store.places import local_path, place_of
 from kquota_spark.store.storage import hadoop_options
 
@@ -145,10 +145,9 @@ def jmx_messages(session: SparkSession, settings: Settings, offsets: Offsets = _
 def _reader(
     session: SparkSession, settings: Settings, subscription: tuple[str, str], starting_offsets: str
 ) -> DataStreamReader:
-    reader = (
+    return (
         session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.kafka.bootstrap_servers)
-        .option("kafka.client.id", settings.kafka.client_id)
+        .options(**spark_options(settings.kafka))
         .option(*subscription)
         .option("startingOffsets", starting_offsets)
         .option("includeHeaders", "true")
@@ -156,9 +155,6 @@ def _reader(
         # A topic of one partition would otherwise keep one core busy and the others idle.
         .option("minPartitions", settings.stream.shuffle_partitions)
     )
-    for name, value in java_options(settings.kafka.options).items():
-        reader = reader.option(f"kafka.{name}", value)
-    return reader
 
 
 def _starting_offsets(

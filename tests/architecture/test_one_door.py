@@ -86,3 +86,50 @@ def test_lines_for_who_runs_a_program_are_printed_in_one_place() -> None:
         if call.startswith("print(")
     ]
     assert [where for where in printed if where.split("/")[1] not in ("cli", "embedded", "config")] == []
+
+
+_CLIENTS = {
+    "kquota_spark/io/kafka_clients.py": {
+        "Producer",
+        "Consumer",
+        "ShareConsumer",
+        "AdminClient",
+        "KafkaAdminClient",
+    },
+    "kquota_spark/io/zookeeper_client.py": {"KazooClient"},
+}
+_LIBRARIES = ("confluent_kafka", "kafka", "kazoo")
+_LOGIN_FILES = (
+    "kquota_spark/io/client_properties.py",
+    # The embedded brokers' own side, and the users that they have.
+    "kquota_spark/embedded/settings.py",
+    "kquota_spark/embedded/cluster.py",
+)
+
+
+def test_clients_of_servers_are_made_in_one_place() -> None:
+    imported = {
+        (where.partition(":")[0], alias.name)
+        for where, node in outside()
+        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in _LIBRARIES
+        for alias in node.names
+    }
+    made = {
+        (file, name)
+        for where, node in outside()
+        if isinstance(node, ast.Call)
+        for file, name in [(where.partition(":")[0], ast.unparse(node.func).rpartition(".")[2])]
+        if any(name in names for names in _CLIENTS.values()) and (file, name) in imported
+    }
+    assert made == {(file, name) for file, names in _CLIENTS.items() for name in names}
+
+
+def test_properties_of_a_login_are_known_in_one_place() -> None:
+    named = [
+        where
+        for where, node in outside(*_LOGIN_FILES)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"(kafka\.)?sasl[._][\w.]+", node.value)
+    ]
+    assert named == []

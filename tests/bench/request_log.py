@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartit
 
 from kquota_spark.embedded.cluster import Broker, Cluster
 from kquota_spark.embedded.topics import create_topics
-from kquota_spark.io.kafka_python import kafka_admin
+from kquota_spark.io.kafka_clients import python_admin
 from tests.bench.job import bench_place
 from tests.bench.processes import process_cpu_s
 from tests.bench.report import Cell, Report, percentile, say, spread
@@ -186,7 +186,7 @@ def _round(traffic: Traffic, broker: Broker) -> Round:
 def _set_logger(cluster: Cluster, level: str) -> None:
     from kafka.admin import ConfigResource
 
-    admin = kafka_admin(bootstrap_servers=cluster.bootstrap_servers)
+    admin = python_admin(bootstrap_servers=cluster.bootstrap_servers)
     try:
         broker = str(cluster.brokers[0].id)
         admin.alter_configs([ConfigResource("BROKER_LOGGER", broker, {"kafka.request.logger": level})])

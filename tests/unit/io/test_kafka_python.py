@@ -8,12 +8,12 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.transport import KafkaTCPTransport
 
-from kquota_spark.io.kafka_python import kafka_admin
+from kquota_spark.io.kafka_clients import python_admin
 
 
 def test_what_came_with_the_end_of_the_connection_is_received_before_it() -> None:
     with pytest.raises(KafkaError):
-        kafka_admin(bootstrap_servers=["127.0.0.1:1"], bootstrap_timeout_ms=1)
+        python_admin(bootstrap_servers=["127.0.0.1:1"], bootstrap_timeout_ms=1)
     ours, brokers = socket.socketpair()
     ours.setblocking(False)
     transport = KafkaTCPTransport(None, ours)
