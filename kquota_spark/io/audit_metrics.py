@@ -18,8 +18,7 @@ from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import END_MS
 from kquota_spark.process.clock import now_s
 from kquota_spark.schema.quota_tables import QUOTA_RULES
-
-_KNOWN_THROUGH = "select epoch_ms(max(known_through)) from quota_rules where level = 0 and cluster_id = ?"
+from kquota_spark.store.quota_rows import KNOWN_THROUGH
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class AuditMetrics:
         # The next look may succeed; what is not known is not shown.
         with suppress(UserError):
             rows = query_tables(
-                self._settings, [QUOTA_RULES.name], _KNOWN_THROUGH, [self._settings.cluster_id]
+                self._settings, [QUOTA_RULES.name], KNOWN_THROUGH, [self._settings.cluster_id]
             ).rows
             self._known_through_ms = rows[0][0]
 

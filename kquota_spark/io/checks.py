@@ -59,7 +59,7 @@ from (
 ) d
 full join (
   select cluster_id, count(*) as sources, epoch_ms(max(known_through)) as known_ms
-  from quota_rules where level = 0 group by cluster_id
+  from quota_sources group by cluster_id
 ) q using (cluster_id) order by 1
 """
 _AGREEMENT = f"""

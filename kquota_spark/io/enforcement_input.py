@@ -32,6 +32,7 @@ from kquota_spark.model.resolve import Bucket
 from kquota_spark.model.rules import RuleBook, RuleStretch
 from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG, LOG_BEFORE_JMX
+from kquota_spark.store.quota_rows import KNOWN_THROUGH
 
 _TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
 _PLACE = "broker_id, quota_type, bucket_user, bucket_client_id"
@@ -42,11 +43,10 @@ _THROUGH = f"""
 select broker_id, epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as through_ms
 from decisions where {_STRETCH} group by broker_id order by broker_id
 """  # noqa: S608 - names of ours
-_KNOWN = "select epoch_ms(max(known_through)) from quota_rules where cluster_id = ? and level = 0"
 _RULES = f"""
 select entity, epoch_ms(valid_from) as valid_from, epoch_ms(valid_to) as valid_to,
        {", ".join(key.value for key in QuotaKey)}
-from quota_rules where cluster_id = ? and level > 0 order by entity, valid_from
+from rules where cluster_id = ? and level is not null order by entity, valid_from
 """  # noqa: S608 - names of ours
 # A second counts for the share of its verdicts that are certain: where a busy bucket is at its limit, most seconds have
 # one that 2 ms could flip. A second of requests that came late is a row without a verdict beside the one that was
@@ -135,7 +135,7 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
             at_ms=now_ms,
             decisions_from_ms=min((row["from_ms"] for row in through), default=None),
             decisions_through_ms=to_ms if through else None,
-            rules_through_ms=tables.query(_KNOWN, [settings.cluster_id]).rows[0][0],
+            rules_through_ms=tables.query(KNOWN_THROUGH, [settings.cluster_id]).rows[0][0],
             broker_through_ms={row["broker_id"]: row["through_ms"] for row in through},
             periods={length: found.period(to_ms - length, to_ms) for length in lengths},
             rates=found.rates(to_ms - DAY_MS, to_ms),

@@ -29,10 +29,9 @@ from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.places import place_of
+from kquota_spark.store.quota_rows import is_of_sources, source_filter
 from kquota_spark.store.storage import arrow_files, delta_table
 
-_KNOWN_THROUGH = "level=0/"
-"""The partition of `quota_rules` that the watcher writes every second; the others change with an edit."""
 Row = dict[str, Any]
 
 
@@ -85,7 +84,7 @@ class _Watched:
 
     def _take(self, table: DeltaTable) -> None:
         paths = frozenset(table.get_add_actions(flatten=True).column("path").to_pylist())
-        others = frozenset(path for path in paths if not path.startswith(_KNOWN_THROUGH))
+        others = frozenset(path for path in paths if not is_of_sources(path))
         if others != self.paths or not self.edition:
             if self._differs(table) or not self.edition:
                 self.edition += 1
@@ -118,7 +117,7 @@ class _WatchedRules(_Watched):
 
     def _take(self, table: DeltaTable) -> None:
         super()._take(table)
-        self.known.take_known_through(self._read(table, [("level", "=", 0)], list(COLUMNS)))
+        self.known.take_known_through(self._read(table, source_filter(), list(COLUMNS)))
 
     def _differs(self, table: DeltaTable) -> bool:
         return self.known.take_rules(self._read(table, [], list(COLUMNS)), self.open_from_ms)

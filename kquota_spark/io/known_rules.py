@@ -14,6 +14,7 @@ from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
 from kquota_spark.model.rules import RuleBook, RuleStretch
 from kquota_spark.pipeline.known import IpLimit
+from kquota_spark.store.quota_rows import known_through_ms, only_rules
 
 _KEYS = (*(key.value for key in QuotaKey), IP_QUOTA_KEY)
 _COMPARED = ("entity", "valid_from", "valid_to", "certain_from", "version", *_KEYS)
@@ -38,8 +39,7 @@ class KnownRules:
 
     def take_known_through(self, rows: pa.Table) -> None:
         """Take over the source's own rows."""
-        known_ms = (row["known_through"] for row in rows_in_ms(rows))
-        self.known_through_ms = max((time_ms for time_ms in known_ms if time_ms is not None), default=None)
+        self.known_through_ms = known_through_ms(rows_in_ms(rows))
 
     def take_rules(self, rows: pa.Table, open_from_ms: int = 0) -> bool:
         """Take over all other rows; whether they differ from those of before.
@@ -48,9 +48,9 @@ class KnownRules:
             rows: of `quota_rules`.
             open_from_ms: what ended long before is left out: the edits of years would fill the memory.
         """
-        level, valid_to = pc.field("level"), pc.field("valid_to")
+        valid_to = pc.field("valid_to")
         earliest = pa.scalar((open_from_ms - _KEPT_MS) * 1_000, pa.timestamp("us", tz="UTC"))
-        is_wanted = (level.is_null() | (level > 0)) & (valid_to.is_null() | (valid_to > earliest))
+        is_wanted = only_rules() & (valid_to.is_null() | (valid_to > earliest))
         rules = rows.filter(is_wanted).select(list(_COMPARED))
         before, self._read = self._read, rules
         if before is None:

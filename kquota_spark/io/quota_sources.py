@@ -19,6 +19,7 @@ from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
 from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, RuleStretch, stretches
 from kquota_spark.store.places import local_place_of, place_of
+from kquota_spark.store.quota_rows import known_through_ms, rules_of_clients
 from kquota_spark.store.storage import storage_options
 
 _KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
@@ -145,12 +146,12 @@ def from_tables(settings: Settings) -> QuotaHistory:
     where = f"table quota_rules under {settings.tables}"
     cluster_id = cluster_in({row["cluster_id"] for row in rows}, settings, where)
     mine = [row for row in rows if row["cluster_id"] == cluster_id]
-    known = [row["known_through"] for row in mine if row["known_through"] is not None]
-    known_through_ms = max(known, default=BEGINNING_MS)
+    known_ms = known_through_ms(mine)
+    known_ms = BEGINNING_MS if known_ms is None else known_ms
     return QuotaHistory(
         where,
-        RuleBook(stretch_of(row) for row in mine if row["level"]),
-        known_through_ms=None if known_through_ms >= END_MS else known_through_ms,
+        RuleBook(map(stretch_of, rules_of_clients(mine))),
+        known_through_ms=None if known_ms >= END_MS else known_ms,
         cluster_id=cluster_id,
         leaders=_leaders(replace(settings, cluster_id=cluster_id)),
     )

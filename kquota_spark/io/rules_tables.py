@@ -24,6 +24,7 @@ from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 from kquota_spark.store.places import place_of
+from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
 from kquota_spark.store.storage import arrow_files
 
 _log = logging.getLogger(__name__)
@@ -126,7 +127,7 @@ class RulesTables:
         if edited is not None and len(edited) <= _MOST_NAMED:
             changes = [change for change in self.changes if change.entity in edited]
             names = ", ".join(_quoted(str(entity)) for entity in edited)
-            predicate += f" AND (level = 0 OR entity IN ({names}))" if edited else " AND level = 0"
+            predicate += f" AND ({OF_SOURCES} OR entity IN ({names}))" if edited else f" AND {OF_SOURCES}"
         rules = stretches(changes, apply_lag_ms=self.apply_lag_ms)
         self._write_rules(rules, known_through_ms, predicate)
         self._edited = set()
@@ -134,7 +135,7 @@ class RulesTables:
     def write_known_through(self, known_through_ms: int) -> None:
         """Write the source's own row only: nothing has changed up to this time."""
         self.known_through_ms = known_through_ms
-        predicate = f"level = 0 AND {self._mine}"
+        predicate = f"{OF_SOURCES} AND {self._mine}"
         self._rules_table = self._commit(
             self._rules_table, QUOTA_RULES, [self._source_row()], predicate=predicate
         )
@@ -216,9 +217,8 @@ class RulesTables:
         return changes, problems
 
     def _read_known_through(self, now_ms: int) -> int | None:
-        mine = [("level", "=", 0), *self._of_source]
-        found = [row["known_through"] for row in _rows(self._rules_table, ["known_through"], mine)]
-        known_ms = max((time_ms for time_ms in found if time_ms is not None), default=None)
+        mine = [*source_filter(), *self._of_source]
+        known_ms = known_through_ms(_rows(self._rules_table, ["known_through"], mine))
         if known_ms is None or known_ms <= now_ms:
             return known_ms
         _log.warning(
@@ -270,7 +270,7 @@ class RulesTables:
     def _source_row(self) -> dict[str, Any]:
         return {
             "cluster_id": self._cluster_id,
-            "level": 0,
+            "level": SOURCE_LEVEL,
             "known_through": self.known_through_ms,
             "version": max((change.version for change in self.changes), default=None),
             "source": self._source,

@@ -35,7 +35,7 @@ select broker_id, heard_ms, used_ms, decided_ms from heard full join used using 
 full join decided using (broker_id) where broker_id >= 0 order by broker_id
 """
 _RULES_KNOWN = """
-select epoch_ms(min(known_through)) from quota_rules where cluster_id = ? and level = 0
+select epoch_ms(min(known_through)) from quota_sources where cluster_id = ?
 """
 _PROBLEMS = """
 select entity, problem from quota_changes where cluster_id = ?

@@ -11,14 +11,14 @@ from kquota_spark.model.entities import parse_entity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
+from kquota_spark.store.quota_rows import KNOWN_THROUGH
 
 _KEYS = (*QuotaKey, *IpQuotaKey)
 _SET = f"""
-select entity, {", ".join(key.value for key in _KEYS)} from quota_rules
-where cluster_id = ? and coalesce(level, 1) > 0
+select entity, {", ".join(key.value for key in _KEYS)} from rules
+where cluster_id = ?
   and epoch_ms(valid_from) <= ? and (valid_to is null or epoch_ms(valid_to) > ?)
 """  # noqa: S608 - names of ours
-_KNOWN = "select epoch_ms(max(known_through)) from quota_rules where cluster_id = ? and level = 0"
 
 
 class StoredQuotas(NamedTuple):
@@ -47,7 +47,7 @@ def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQu
     tables.open("quota_rules")
     where = _where(settings)
     cluster_id = cluster_in(_held(tables), settings, where)
-    [[known_ms]] = tables.query(_KNOWN, [cluster_id]).rows
+    [[known_ms]] = tables.query(KNOWN_THROUGH, [cluster_id]).rows
     quotas = {}
     for row in tables.query(_SET, [cluster_id, at_ms, at_ms]).dicts():
         values = {key: row[key.value] for key in _KEYS if row[key.value] is not None}

@@ -18,6 +18,7 @@ from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.model.rules import RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.places import place_of
+from kquota_spark.store.quota_rows import known_through_ms, rules_of_clients
 from kquota_spark.store.storage import arrow_files, storage_options
 
 
@@ -40,10 +41,7 @@ def stored_rules(settings: Settings) -> StoredRules:
         raise UserError(
             f"{settings.tables}: no table {QUOTA_RULES.name}: run kquota watch or the audit first"
         )
-    known_ms = [
-        row["known_through"] for row in rows if row["level"] == 0 and row["known_through"] is not None
-    ]
-    return StoredRules(tuple(stretch_of(row) for row in rows if row["level"]), max(known_ms, default=None))
+    return StoredRules(tuple(map(stretch_of, rules_of_clients(rows))), known_through_ms(rows))
 
 
 def stored_leaders(settings: Settings) -> list[LeaderChange]:

@@ -19,8 +19,10 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.io import table_files
 from kquota_spark.schema.columns import Table
+from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import TABLES
 from kquota_spark.store.places import local_path, local_place_of, place_of, trimmed
+from kquota_spark.store.quota_rows import VIEWS
 from kquota_spark.store.storage import storage_options
 
 if TYPE_CHECKING:
@@ -165,7 +167,13 @@ class Tables:
             files = [table_files.glob_escaped(table_files.file_path(local, path)) for path in paths]
             self._duckdb.execute(f'set variable "files_{table.name}" = ?', [files])
             source = table_files.files_sql(table)
-        self._executed(f'create or replace view "{table.name}" as {source}')
+        self._define(table.name, source)
+
+    def _define(self, name: str, source: str) -> None:
+        self._executed(f'create or replace view "{name}" as {source}')
+        if name == QUOTA_RULES.name:
+            for view, sql in VIEWS.items():
+                self._executed(f'create or replace view "{view}" as {sql}')
 
     def open_if_there(self, name: str, newer_than_ms: int | None = None) -> bool:
         """`open`, unless it was opened before; without the table an empty view, and False."""
@@ -174,7 +182,7 @@ class Tables:
         if self.location(name) is not None:
             self.open(name, newer_than_ms)
             return True
-        self._duckdb.execute(f'create or replace view "{name}" as {table_files.empty_sql(_DECLARED[name])}')
+        self._define(name, table_files.empty_sql(_DECLARED[name]))
         return False
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> Result:

@@ -19,6 +19,7 @@ from kquota_spark.reports.bucket_looks import Look, look_at
 from kquota_spark.reports.exported_metrics import Sample, bucket_samples, families
 from kquota_spark.reports.judged_places import JudgedPlaces
 from kquota_spark.reports.shown_buckets import CANDIDATES, IDLE_MS, ShownBuckets
+from kquota_spark.store.quota_rows import KNOWN_THROUGH
 
 _TIMES = {
     "requests": "record_time_ms",
@@ -31,7 +32,6 @@ _OPEN = """
 select broker_id, quota_type, count(*) from violations where cluster_id = ? and end_time is null
 group by all order by all
 """
-_KNOWN = "select epoch_ms(max(known_through)) from quota_rules where cluster_id = ? and level = 0"
 _AHEAD_MS = 60_000
 """Times further ahead of this machine are those of a clock that is wrong."""
 
@@ -89,7 +89,7 @@ class ExportedTables:
             self._of_statistics(name, now_ms)
         with Tables(self._settings) as tables:
             tables.open_if_there("quota_rules")
-            self._known_through_ms = tables.query(_KNOWN, [self._cluster_id]).rows[0][0]
+            self._known_through_ms = tables.query(KNOWN_THROUGH, [self._cluster_id]).rows[0][0]
         self._of_violations()
 
     def looked(self, now_ms: int, duration_s: float, *, is_failed: bool) -> None:

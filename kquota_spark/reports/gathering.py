@@ -28,7 +28,7 @@ from kquota_spark.reports.unprotected import unprotected
 
 _IS_LIMITED = """
 select exists(
-  select 1 from quota_rules where cluster_id = ? and level is distinct from 0
+  select 1 from rules where cluster_id = ?
     and coalesce(valid_from < make_timestamptz(?), true) and coalesce(valid_to > make_timestamptz(?), true)
     and coalesce(producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
                  connection_creation_rate) is not null

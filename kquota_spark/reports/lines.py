@@ -34,8 +34,8 @@ from shown join slots using ({BUCKET}, broker_id) where seconds > 0 group by all
 """  # noqa: S608 - names of ours
 _KEYS = {each.value: each.key.value for each in QuotaType} | {CONNECTION: IP_QUOTA_KEY}
 _HELD = f"""
-select entity, epoch_ms(valid_from) as from_ms, {", ".join(_KEYS.values())} from quota_rules
-where cluster_id = ? and level is distinct from 0 and list_contains(?::varchar[], entity) order by entity, valid_from
+select entity, epoch_ms(valid_from) as from_ms, {", ".join(_KEYS.values())} from rules
+where cluster_id = ? and list_contains(?::varchar[], entity) order by entity, valid_from
 """  # noqa: S608 - names of ours
 
 

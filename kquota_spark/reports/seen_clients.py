@@ -34,7 +34,7 @@ group by broker_id, quota_type having not bool_or({FROM_LOG}) limit 1
 """  # noqa: S608 - a condition of ours
 _RULES = f"""
 select entity, epoch_ms(valid_from) as valid_from_ms, {", ".join(key.value for key in QuotaKey)}
-from quota_rules where cluster_id = ? and level > 0 and valid_from < make_timestamptz(?)
+from rules where cluster_id = ? and level is not null and valid_from < make_timestamptz(?)
   and coalesce(valid_to >= make_timestamptz(?), true) order by level, entity
 """  # noqa: S608 - names of ours
 _PROBLEMS = """

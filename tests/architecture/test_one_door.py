@@ -133,3 +133,30 @@ def test_properties_of_a_login_are_known_in_one_place() -> None:
         and re.fullmatch(r"(kafka\.)?sasl[._][\w.]+", node.value)
     ]
     assert named == []
+
+
+_SENTINEL = re.compile(
+    r"\blevel\b\W*(=|==|>|<>|!=|>=|is (not )?distinct from)\W*0|coalesce\(level|\[.level.\]\) (==|!=|>) 0",
+    re.IGNORECASE,
+)
+
+
+def test_only_one_module_tells_the_row_of_a_source_from_rules() -> None:
+    tests = [
+        where
+        for where, node in outside("kquota_spark/store/quota_rows.py")
+        if isinstance(node, ast.Constant | ast.Compare | ast.Tuple) and _SENTINEL.search(ast.unparse(node))
+    ]
+    assert tests == []
+
+
+def test_a_second_test_for_the_row_of_a_source_would_be_found() -> None:
+    tests = (
+        "'select 1 from quota_rules where level is distinct from 0'",
+        "'where coalesce(level, 1) > 0'",
+        "'where cluster_id = ? and level = 0'",
+        "('level', '=', 0)",
+        "row['level'] == 0",
+        "'level=0/'",
+    )
+    assert [test for test in tests if not _SENTINEL.search(ast.unparse(ast.parse(test)))] == []

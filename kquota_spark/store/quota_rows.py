@@ -1,0 +1,60 @@
+"""Rows of `quota_rules`: the rules, and one row per source that says through when the source is known.
+
+They share the table so that one commit writes both. `level` 0 marks the row of a source, and only this module tests for
+it. SQL reads the views `rules` and `quota_sources`, which are there wherever the table was opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kquota_spark.schema.quota_tables import QUOTA_RULES
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+SOURCE_LEVEL = 0
+"""The `level` of a source's row; rules have 1 to 8, and those of ips null."""
+VIEWS = {
+    "rules": f"select * from {QUOTA_RULES.name} where level is distinct from {SOURCE_LEVEL}",  # noqa: S608 - ours
+    "quota_sources": (
+        f"select cluster_id, source, known_through from {QUOTA_RULES.name} where level = {SOURCE_LEVEL}"  # noqa: S608
+    ),
+}
+"""Views of the opened table, by name."""
+KNOWN_THROUGH = "select epoch_ms(max(known_through)) from quota_sources where cluster_id = ?"
+"""SQL: all edits of a cluster up to here have been seen, epoch ms; null if no source ever said so."""
+OF_SOURCES = f"level = {SOURCE_LEVEL}"
+"""The rows of sources, as a predicate of deltalake's writer."""
+_SOURCE_FILTER = ("level", "=", SOURCE_LEVEL)
+_SOURCE_PARTITION = f"level={SOURCE_LEVEL}/"
+
+
+def source_filter() -> list[tuple[str, str, Any]]:
+    """The rows of sources, as a filter of deltalake's reader."""
+    return [_SOURCE_FILTER]
+
+
+def is_of_sources(path: str) -> bool:
+    """Whether a file of the table holds rows of sources; they are written every second, the others with an edit."""
+    return path.startswith(_SOURCE_PARTITION)
+
+
+def only_rules() -> pc.Expression:
+    """All rows but those of sources, as a filter of Arrow."""
+    import pyarrow.compute as pc
+
+    level = pc.field("level")
+    return level.is_null() | (level > SOURCE_LEVEL)
+
+
+def known_through_ms(rows: Iterable[Mapping[str, Any]]) -> int | None:
+    """Through when a cluster's sources are known, from its rows, epoch ms; None if no source ever said so."""
+    known_ms = (row["known_through"] for row in rows)
+    return max((time_ms for time_ms in known_ms if time_ms is not None), default=None)
+
+
+def rules_of_clients(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """The rules of users and client ids among the rows of a cluster, without those of ips."""
+    return (row for row in rows if row["level"])
