@@ -18,6 +18,7 @@ from kquota_spark.io.tables import utc_text
 from kquota_spark.model.entities import AnyEntity, Entity
 from kquota_spark.model.quota_set import QuotaEdit
 from kquota_spark.model.quota_types import AnyKey
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import local_path
 
 _SOON = {"connect_timeout": "1s", "timeout": "2s", "max_retries": "0"}
@@ -38,8 +39,6 @@ def held_steps(settings: Settings | None, entities: Iterable[AnyEntity]) -> Held
     of = {entity for entity in entities if isinstance(entity, Entity)}
     if settings is None or not of:
         return {}
-    from deltalake.exceptions import DeltaError
-
     from kquota_spark.io.enforcement_log import EnforcementLog
 
     if local_path(settings.tables) is None:
@@ -47,8 +46,9 @@ def held_steps(settings: Settings | None, entities: Iterable[AnyEntity]) -> Held
         others = {name: to for name, to in settings.storage_options.items() if name.lower() not in _SOON}
         settings = dataclasses.replace(settings, storage_options={**others, **_SOON})
     try:
-        state = LogState.of(EnforcementLog(settings).entries(of))
-    except (UserError, DeltaError, OSError):
+        with delta_errors("the enforcement log cannot be read"):
+            state = LogState.of(EnforcementLog(settings).entries(of))
+    except UserError:
         return {}  # the edit does not depend on it
     return {(quota.entity, quota.key): steps[-1] for quota, steps in state.live.items() if steps}
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.io import kafka_clients
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
 
 _POLL_S = 0.05
 _WITHIN_S = 60.0
@@ -33,18 +37,14 @@ def create_topics(
     Raises:
         UserError: the broker refused, or leaders did not come in time.
     """
-    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import KafkaError
     from confluent_kafka.cimpl import NewTopic
 
     admin = kafka_clients.admin({**cluster.client_settings(), "client.id": "kquota-admin"})
     topics = [NewTopic(name, count, replicas, config=dict(config)) for name, count in partitions.items()]
     for name, answer in admin.create_topics(topics, operation_timeout=_WITHIN_S).items():
-        try:
+        with kafka_clients.kafka_errors(partial(_not_created, name), unless=KafkaError.TOPIC_ALREADY_EXISTS):
             answer.result(2 * _WITHIN_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                msg = f"topic {name} could not be created: {error.args[0].str()}"
-                raise UserError(msg) from error
     deadline = time.monotonic() + _WITHIN_S
     while not _have_leaders(admin.list_topics(timeout=_WITHIN_S).topics, partitions):
         if time.monotonic() > deadline:
@@ -53,6 +53,10 @@ def create_topics(
                 "look at the brokers' server.log"
             )
         time.sleep(_POLL_S)
+
+
+def _not_created(name: str, reason: KafkaError) -> UserError:
+    return UserError(f"topic {name} could not be created: {reason.str()}")
 
 
 def _have_leaders(topics: Mapping[str, Any], partitions: Mapping[str, int]) -> bool:

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import write_deltalake
-from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
 from kquota_spark.formats.log_messages import MessageFormat
 from kquota_spark.io.checkpoints import LOG
 from kquota_spark.io.delta_tables import ARCHIVED, create_tables
@@ -30,6 +29,7 @@ from kquota_spark.io.tables import query
 from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.process.notices import say
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
 
@@ -104,12 +104,12 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
         REQUESTS.arrow_schema(), _batches(settings, broker_id, path, topic, found)
     )
     try:
-        write_deltalake(delta_table(settings, REQUESTS.name), batches, mode="append")
-    except (DeltaError, OSError) as error:
+        with delta_errors(f"{path}: cannot be written to {table}"):
+            write_deltalake(delta_table(settings, REQUESTS.name), batches, mode="append")
+    except UserError:
         if found.problem is not None:  # it comes back wrapped in the writer's own
             raise found.problem from None
-        reason = one_line(error)
-        raise UserError(f"{path}: cannot be written to {table}: {reason}") from error
+        raise
     return found
 
 

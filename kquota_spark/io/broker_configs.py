@@ -8,14 +8,15 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UnreachableError
 from kquota_spark.io.check import Check, Status, ok, warn
-from kquota_spark.io.kafka_checks import asking, callback_checks, entries
+from kquota_spark.io.kafka_checks import answer_errors, asking, callback_checks, entries
 from kquota_spark.io.polling import Polling
 from kquota_spark.model.broker_config import KAFKA_KEYS, BrokerConfig, described_config
 from kquota_spark.model.sampled_rate import RingVariant
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
-from kquota_spark.store.storage import arrow_files, delta_table
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.storage import arrow_files, delta_table, delta_table_if_there
 
 _log = logging.getLogger(__name__)
 _NAMES = [field.name for field in fields(BrokerConfig)]
@@ -43,12 +44,11 @@ class BrokerConfigs:
         Raises:
             UserError: the table cannot be written.
         """
-        from kafka.errors import KafkaError
-
         try:
-            found = asked_brokers(self._settings)
-        except (KafkaError, OSError, ValueError, AssertionError) as error:
-            return self._not_asked(type(error).__name__)
+            with answer_errors():
+                found = asked_brokers(self._settings)
+        except UnreachableError as error:
+            return self._not_asked(str(error))
         silent = [config.broker_id for config in found if config.quota_window_num is None]
         if silent:
             return self._not_asked(f"broker {silent[0]} does not tell its settings: allow DescribeConfigs")
@@ -97,14 +97,8 @@ class BrokerConfigs:
         return [warn(_WHAT, evidence, f"{used}; compare them with the brokers' server.properties")]
 
     def _write(self, found: Iterable[BrokerConfig]) -> None:
-        from deltalake.exceptions import DeltaError
-
-        try:
+        with delta_errors(f"{self._settings.tables}: {BROKER_CONFIGS.name} cannot be written"):
             _record(self._settings, list(found), self._clock_ms())
-        except (DeltaError, OSError) as error:
-            reason = one_line(error)
-            msg = f"{self._settings.tables}: {BROKER_CONFIGS.name} cannot be written: {reason}"
-            raise UserError(msg) from error
 
 
 def asked_brokers(settings: Settings) -> list[BrokerConfig]:
@@ -173,11 +167,8 @@ def stored_configs(settings: Settings) -> list[BrokerConfig]:
 
 
 def _rows(settings: Settings) -> list[dict[str, Any]]:
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        table = delta_table(settings, BROKER_CONFIGS.name)
-    except TableNotFoundError:
+    table = delta_table_if_there(settings, BROKER_CONFIGS.name)
+    if table is None:
         return []
     return list(
         table.to_pyarrow_table(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
@@ -62,6 +63,17 @@ class Connection:
         """Properties of every client."""
         return kafka_clients.connection(self.bootstrap_servers, self.options)
 
+    def errors(self, use: str, *, unless: int | None = None) -> AbstractContextManager[None]:
+        """Errors of Kafka as `UnreachableError`; see `kafka_errors`.
+
+        Args:
+            use: what the topic cannot be, "read" or "used".
+            unless: the code of a reason that is no error here.
+        """
+        return kafka_clients.kafka_errors(
+            lambda reason: UnreachableError(f"{self.name} cannot be {use}: {reason.str()}"), unless=unless
+        )
+
 
 class Record(NamedTuple):
     """One message as Kafka gives it."""
@@ -84,7 +96,7 @@ class TopicReader:
         self._next = 0
         self.last_error = ""
         """What the connection complained about last; empty since something was read after it."""
-        try:
+        with kafka_clients.bad_options():
             self._consumer = kafka_clients.consumer(
                 {
                     **connection.client,
@@ -95,8 +107,6 @@ class TopicReader:
                     "error_cb": self._hear,
                 }
             )
-        except KafkaException as error:
-            raise UserError(f"kafka.options: {error.args[0].str()}") from error
         self._consumer.assign([self._part])
 
     def read_on(self, timeout_s: float) -> list[Record]:
@@ -107,12 +117,8 @@ class TopicReader:
         """
         records = []
         problem = ""
-        try:
+        with self._connection.errors("read"):
             messages = self._consumer.consume(_BATCH, timeout_s)
-        except KafkaException as error:
-            raise UnreachableError(
-                f"{self._connection.name} cannot be read: {error.args[0].str()}"
-            ) from error
         for message in messages:
             found = message.error()
             if found is None:
@@ -134,10 +140,8 @@ class TopicReader:
             UserError: it is another topic of the same name.
         """
         name = self._connection.name
-        try:
+        with self._connection.errors("read"):
             _, end = self._consumer.get_watermark_offsets(self._part, timeout=ANSWER_WITHIN_S)
-        except KafkaException as error:
-            raise UnreachableError(f"{name} cannot be read: {error.args[0].str()}") from error
         if end < self._next:
             raise UserError(f"{name} was made anew meanwhile: what it held is gone, start again")
         records: list[Record] = []
@@ -168,20 +172,18 @@ def ensure_topic(connection: Connection) -> None:
         UnreachableError: Kafka does not answer.
     """
     admin = kafka_clients.admin(connection.client)
-    try:
+    with connection.errors("used"):
         cluster = admin.list_topics(timeout=ANSWER_WITHIN_S)
-        found = cluster.topics.get(connection.topic)
-        if found is None:
-            replicas = min(_MOST_REPLICAS, len(cluster.brokers))
-            topic = NewTopic(connection.topic, 1, replicas, config=_TOPIC_CONFIG)
+    found = cluster.topics.get(connection.topic)
+    if found is None:
+        replicas = min(_MOST_REPLICAS, len(cluster.brokers))
+        topic = NewTopic(connection.topic, 1, replicas, config=_TOPIC_CONFIG)
+        with connection.errors("used", unless=KafkaError.TOPIC_ALREADY_EXISTS):
             admin.create_topics([topic])[connection.topic].result(ANSWER_WITHIN_S)
-            return
-        resource = ConfigResource(ResourceType.TOPIC, connection.topic)
+        return
+    resource = ConfigResource(ResourceType.TOPIC, connection.topic)
+    with connection.errors("used"):
         config = admin.describe_configs([resource])[resource].result(ANSWER_WITHIN_S)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return
-        raise UnreachableError(f"{connection.name} cannot be used: {error.args[0].str()}") from error
     policy = config["cleanup.policy"].value
     if policy != "compact":
         raise UserError(

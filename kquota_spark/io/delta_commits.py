@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
+from kquota_spark.store.failures import MissingTableError, delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import file_system, storage_options
 
@@ -62,22 +63,20 @@ class DeltaCommits:
         Raises:
             UserError: the log cannot be read.
         """
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
         try:
-            version = self._version()
-            before = self._read_through
-            if before is None or version < before or version - before > _TOO_FAR:
-                return NewCommits((), None, is_fresh=True, version=version)
-            through = min(version, before + _MOST_COMMITS)
-            added = [add for number in range(before + 1, through + 1) for add in self._added(number)]
-        except TableNotFoundError:
+            with delta_errors(f"the log of table {self._name} cannot be read", ValueError):
+                version = self._version()
+                before = self._read_through
+                if before is None or version < before or version - before > _TOO_FAR:
+                    return NewCommits((), None, is_fresh=True, version=version)
+                through = min(version, before + _MOST_COMMITS)
+                added = [add for number in range(before + 1, through + 1) for add in self._added(number)]
+        except MissingTableError:
             self._table = self._read_through = None
             return None
-        except (DeltaError, OSError, ValueError) as error:
+        except UserError:
             self._table = None
-            reason = one_line(error)
-            raise UserError(f"the log of table {self._name} cannot be read: {reason}") from error
+            raise
         times = [time for add in added if (time := newest_ms_of(add, self._time_column)) is not None]
         paths = tuple(str(add["path"]) for add in added)
         return NewCommits(paths, max(times, default=None), is_fresh=False, version=through)
@@ -93,13 +92,13 @@ class DeltaCommits:
 
     def _version(self) -> int:
         from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError
 
         if self._table is not None:
             # One that was made anew is older than what is known of it.
             try:
-                self._table.update_incremental()
-            except DeltaError:
+                with delta_errors(self._name):
+                    self._table.update_incremental()
+            except UserError:
                 self._table = None
         if self._table is None:
             self._table = DeltaTable(self._where, storage_options=storage_options(self._settings))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema, write_deltalake
-from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
 from kquota_spark.io.rules_tables import open_rules_table
 from kquota_spark.io.tables import query
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
@@ -18,6 +17,7 @@ from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import arrow_files, delta_table, storage_options
 
@@ -42,7 +42,7 @@ def create_tables(settings: Settings) -> None:
 def create_table(settings: Settings, declared: Table) -> None:
     """Create or extend one table; see `create_tables`."""
     path = place_of(settings.tables, declared.name)
-    try:
+    with delta_errors(f"table {declared.name} cannot be created at {path}"):
         table = DeltaTable.create(
             path,
             schema=declared.arrow_schema(),
@@ -59,9 +59,6 @@ def create_table(settings: Settings, declared: Table) -> None:
             raise_if_key_not_exists=False,
         )
         _extend(table, declared, path)
-    except (DeltaError, OSError) as error:
-        reason = one_line(error)
-        raise UserError(f"table {declared.name} cannot be created at {path}: {reason}") from error
 
 
 def _extend(table: DeltaTable, declared: Table, path: str) -> None:

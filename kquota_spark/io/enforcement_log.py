@@ -19,11 +19,12 @@ import msgspec
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.schema.enforcement_tables import ENFORCEMENT_LOG
+from kquota_spark.store.failures import committed, delta_errors
 from kquota_spark.store.places import local_place_of, place_of
 from kquota_spark.store.storage import delta_table
 
@@ -56,21 +57,12 @@ class EnforcementLog:
         Raises:
             UserError: the table cannot be written.
         """
-        from deltalake.exceptions import CommitFailedError, DeltaError
-
         if not entries:
             return
         self._create()
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                self._commit(entries)
-            except CommitFailedError as error:
-                if attempt == _ATTEMPTS:
-                    raise self._failed("written", error) from error
-            except (DeltaError, OSError) as error:
-                raise self._failed("written", error) from error
-            else:
-                return
+        where = place_of(self._settings.tables, ENFORCEMENT_LOG.name)
+        with delta_errors(f"{where} cannot be written"):
+            committed(lambda: self._commit(entries), _ATTEMPTS)
 
     def entries(self, of: Collection[Entity] | None = None) -> list[LogEntry]:
         """The rows in the order in which they were written; none where there is no table.
@@ -118,15 +110,14 @@ class EnforcementLog:
         self._tidy(table, entries[-1].at_ms)
 
     def _tidy(self, table: Any, at_ms: int) -> None:
-        from deltalake.exceptions import DeltaError
-
         day = [("event_date", "=", _date(at_ms))]
         try:
-            if len(table.file_uris(file_pruning_predicate=day)) > _MANY_FILES:
-                table.optimize.compact(partition_filters=day)
-        except (DeltaError, OSError) as error:
+            with delta_errors(f"{ENFORCEMENT_LOG.name}: files were not put together"):
+                if len(table.file_uris(file_pruning_predicate=day)) > _MANY_FILES:
+                    table.optimize.compact(partition_filters=day)
+        except UserError as error:
             # Many files are slow and no more; the next append tries again.
-            _log.debug("%s: files were not put together: %s", ENFORCEMENT_LOG.name, error)
+            _log.debug("%s", error)
 
     def _row(self, entry: LogEntry, sequence: int) -> dict[str, Any]:
         from kquota_spark.io.table_rows import entity_columns
@@ -156,11 +147,6 @@ class EnforcementLog:
             "note": entry.note,
             "detail": entry.detail,
         }
-
-    def _failed(self, what: str, error: Exception) -> UserError:
-        reason = one_line(error)[:300]
-        where = place_of(self._settings.tables, ENFORCEMENT_LOG.name)
-        return UserError(f"{where} cannot be {what}: {reason}")
 
 
 def _entry(row: tuple[Any, ...]) -> LogEntry:

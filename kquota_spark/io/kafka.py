@@ -81,13 +81,9 @@ def admin_client(settings: Settings) -> AdminClient:
     Raises:
         UserError: the options are none, e.g. a file of certificates is missing.
     """
-    from confluent_kafka import KafkaException
-
     kafka = settings.kafka
-    try:
+    with kafka_clients.bad_options():
         return kafka_clients.admin(kafka_clients.connection(kafka.bootstrap_servers, kafka.options))
-    except KafkaException as error:
-        raise UserError(f"kafka.options: {error.args[0].str()}") from error
 
 
 def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
@@ -96,15 +92,13 @@ def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
     Raises:
         UserError: Kafka does not answer.
     """
-    from confluent_kafka import KafkaException
-
-    try:
-        found: Mapping[str, Any] = client.list_topics(timeout=_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise UserError(
+    with kafka_clients.kafka_errors(
+        lambda reason: UserError(
             f"Kafka at {settings.kafka.bootstrap_servers} did not answer within {_TIMEOUT_S:.0f} s "
-            f"({error.args[0].str()}): check kafka.bootstrap_servers and kafka.options"
-        ) from error
+            f"({reason.str()}): check kafka.bootstrap_servers and kafka.options"
+        )
+    ):
+        found: Mapping[str, Any] = client.list_topics(timeout=_TIMEOUT_S).topics
     return found
 
 
@@ -122,12 +116,10 @@ def first_offsets(settings: Settings, places: Iterable[tuple[str, int]]) -> Mapp
     found: dict[tuple[str, int], int] = {}
     # A group is required; none is joined without a subscription.
     own = {"client.id": kafka.client_id, "group.id": kafka.client_id}
-    try:
+    with kafka_clients.bad_options():
         consumer = kafka_clients.consumer(
             {**kafka_clients.connection(kafka.bootstrap_servers, kafka.options), **own}
         )
-    except KafkaException as error:
-        raise UserError(f"kafka.options: {error.args[0].str()}") from error
     try:
         with suppress(KafkaException):  # one that does not answer for a partition would not for the next
             for topic, partition in sorted(places):

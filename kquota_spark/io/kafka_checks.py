@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
+from kquota_spark.errors import UnreachableError
 from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.client_properties import python_names
 from kquota_spark.io.kafka import missing_jmx_topic, missing_topics
-from kquota_spark.io.kafka_clients import connection, python_admin
+from kquota_spark.io.kafka_clients import connection, python_admin, python_errors
 from kquota_spark.io.log_topic_checks import arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
 
@@ -47,34 +48,47 @@ def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, 
         consumed: what the tables hold of the log topics, by partition; None before the first run.
         now_ms: this machine's clock.
     """
-    from kafka.errors import KafkaError
-
-    servers = settings.kafka.bootstrap_servers
     try:
-        with asking(settings) as admin:
-            brokers = sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"])
-            checks = [ok("Kafka", f"{servers} answers, brokers {', '.join(map(str, brokers))}")]
-            checks += [_version(admin, broker_id, settings.broker) for broker_id in brokers]
-            for broker_id in brokers:
-                checks += _quota_settings(admin, broker_id, settings)
-            existing = admin.list_topics()
-            if settings.kafka.jmx_topic:
-                checks.append(_jmx_topic(settings, existing))
-            if not settings.kafka.has_log:
-                return checks
-            checks += [_request_logger(admin, broker_id) for broker_id in brokers]
-            missing = missing_topics(settings, existing)
-            if missing is not None:
-                return [*checks, fail("log topic", *missing)]
-            topics = settings.kafka.log_topics(existing)
-            for topic in topics:
-                checks += _log_topic(topic, described(admin, "TOPIC", topic, _TOPIC_KEYS), consumed, now_ms)
-        to_kafka = connection(servers, settings.kafka.options)
-        return checks + arrival_checks(settings, topics, to_kafka, brokers, consumed)
-    except (KafkaError, OSError, ValueError, AssertionError) as error:
-        # The name of the error only: a message of a client might quote its configuration.
+        with answer_errors():
+            return _answered_checks(settings, consumed, now_ms)
+    except UnreachableError as error:
+        servers = settings.kafka.bootstrap_servers
         advice = "check kafka.bootstrap_servers and kafka.options, and that the broker runs"
-        return [fail("Kafka", f"{servers} does not answer as expected ({type(error).__name__})", advice)]
+        return [fail("Kafka", f"{servers} does not answer as expected ({error})", advice)]
+
+
+def answer_errors() -> AbstractContextManager[None]:
+    """What kafka-python raises when brokers do not answer as expected, as `UnreachableError`.
+
+    It has the name of the error only: a message of a client might quote its configuration.
+    """
+    return python_errors(lambda error: UnreachableError(type(error).__name__), ValueError, AssertionError)
+
+
+def _answered_checks(
+    settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int
+) -> list[Check]:
+    servers = settings.kafka.bootstrap_servers
+    with asking(settings) as admin:
+        brokers = sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"])
+        checks = [ok("Kafka", f"{servers} answers, brokers {', '.join(map(str, brokers))}")]
+        checks += [_version(admin, broker_id, settings.broker) for broker_id in brokers]
+        for broker_id in brokers:
+            checks += _quota_settings(admin, broker_id, settings)
+        existing = admin.list_topics()
+        if settings.kafka.jmx_topic:
+            checks.append(_jmx_topic(settings, existing))
+        if not settings.kafka.has_log:
+            return checks
+        checks += [_request_logger(admin, broker_id) for broker_id in brokers]
+        missing = missing_topics(settings, existing)
+        if missing is not None:
+            return [*checks, fail("log topic", *missing)]
+        topics = settings.kafka.log_topics(existing)
+        for topic in topics:
+            checks += _log_topic(topic, described(admin, "TOPIC", topic, _TOPIC_KEYS), consumed, now_ms)
+    to_kafka = connection(servers, settings.kafka.options)
+    return checks + arrival_checks(settings, topics, to_kafka, brokers, consumed)
 
 
 @contextmanager

@@ -6,13 +6,15 @@ How each of the three logs in is worked out in `client_properties`. A new SASL m
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kquota_spark.errors import UserError
 from kquota_spark.io.client_properties import connection_options, java_options
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
 
     from kquota_spark.config.settings import Kafka
@@ -69,6 +71,50 @@ def admin(config: Mapping[str, Any]) -> AdminClient:
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({**_QUIET, **config})
+
+
+@contextmanager
+def kafka_errors(said: Callable[[KafkaError], UserError], *, unless: int | None = None) -> Iterator[None]:
+    """Turn errors of librdkafka into ours.
+
+    Args:
+        said: our error for the reason that librdkafka gives.
+        unless: the code of a reason that is no error here, e.g. `KafkaError.TOPIC_ALREADY_EXISTS`.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        reason = error.args[0]
+        if unless is None or reason.code() != unless:
+            raise said(reason) from error
+
+
+def bad_options(name: str = "kafka.options") -> AbstractContextManager[None]:
+    """`kafka_errors` while a client is made of properties that the user gave.
+
+    Args:
+        name: of the properties in the settings.
+    """
+    return kafka_errors(lambda reason: UserError(f"{name}: {reason.str()}"))
+
+
+@contextmanager
+def python_errors(said: Callable[[Exception], UserError], *also: type[Exception]) -> Iterator[None]:
+    """Turn errors of kafka-python into ours.
+
+    Args:
+        said: our error for that of the library.
+        also: further errors that its answers may raise.
+    """
+    from kafka.errors import KafkaError
+
+    caught: tuple[type[Exception], ...] = (KafkaError, OSError, *also)
+    try:
+        yield
+    except caught as error:
+        raise said(error) from error
 
 
 def spark_options(kafka: Kafka) -> dict[str, str]:

@@ -81,7 +81,7 @@ class KafkaLease:
                 self._drop()
                 if _is_fenced(error):
                     return Written(Outcome.FENCED)
-                return Written(Outcome.REFUSED, f"nothing was sent: {self._topic.unreachable(error)}")
+                return Written(Outcome.REFUSED, f"nothing was sent: {self._topic.unreachable(error.args[0])}")
             return None
 
     @property
@@ -127,7 +127,7 @@ class KafkaLease:
             self._drop()
             if _is_fenced(error):
                 return None
-            raise self._topic.unreachable(error) from error
+            raise self._topic.unreachable(error.args[0]) from error
         self._ended = threading.Event()
         threading.Thread(target=self._beat, args=(self._fencing, self._ended), daemon=True).start()
         return self._fencing

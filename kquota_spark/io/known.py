@@ -9,12 +9,11 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kquota_spark.config.governor import make_governor, static_defaults
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
 from kquota_spark.io.known_rules import COLUMNS, KnownRules
 from kquota_spark.io.pinned import Pinned, pinned
 from kquota_spark.io.stored_rules import leader_changes
@@ -28,6 +27,7 @@ from kquota_spark.pipeline.known import BrokerWindows, Gap, Known, Limits, ToldW
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.failures import MissingTableError, delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.quota_rows import is_of_sources, source_filter
 from kquota_spark.store.storage import arrow_files, delta_table
@@ -62,18 +62,18 @@ class _Watched:
         if self.table is not None and version is not None and version == self.asked:
             return
         try:
-            self.table, self.asked = self._at(version), version
-        except TableNotFoundError:
+            with delta_errors(f"{place_of(self.settings.tables, self.name)}: cannot be read"):
+                self.table, self.asked = self._at(version), version
+        except MissingTableError:
             self.table = None
-        except (DeltaError, OSError) as error:
+        except UserError:
             self.table = None
-            where = place_of(self.settings.tables, self.name)
-            raise UserError(f"{where}: cannot be read: {one_line(error)}") from error
+            raise
 
     def _at(self, version: int | None) -> DeltaTable:
         if version is not None:
             # The files of an old version may be gone: of a micro-batch that runs again after the job stood for long.
-            with suppress(DeltaError, OSError):
+            with suppress(UserError), delta_errors(self.name):
                 table = self.table or delta_table(self.settings, self.name, version)
                 table.load_as_version(version)
                 self._take(table)

@@ -7,12 +7,15 @@ record: its own time), and what an intent is about; the key is the cluster's id.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io import kafka_clients
 from kquota_spark.io.kafka import admin_client, asked_topics
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
 
 _TIMEOUT_S = 15.0
 _LAST_RECORDS = 20
@@ -84,15 +87,12 @@ class LeaseTopic:
         Raises:
             UnreachableError: Kafka does not answer.
         """
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import TopicPartition
 
         consumer = self._opened()
-        try:
+        with kafka_clients.kafka_errors(self._closed_for):
             low, high = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_TIMEOUT_S)
             return self._last(consumer, max(low, high - _LAST_RECORDS)) or self._last(consumer, low)
-        except KafkaException as error:
-            self.close()
-            raise self.unreachable(error) from error
 
     def close(self) -> None:
         """End the connection."""
@@ -100,28 +100,31 @@ class LeaseTopic:
         if consumer is not None:
             consumer.close()
 
-    def unreachable(self, error: Exception) -> UnreachableError:
+    def _closed_for(self, reason: KafkaError) -> UnreachableError:
+        self.close()
+        return self.unreachable(reason)
+
+    def unreachable(self, reason: KafkaError) -> UnreachableError:
         """The error for the user."""
         return UnreachableError(
             f"topic {self.name} on {self._settings.kafka.bootstrap_servers} cannot be used "
-            f"({error.args[0].str()}): check kafka.bootstrap_servers, kafka.options and the rights to the topic"
+            f"({reason.str()}): check kafka.bootstrap_servers, kafka.options and the rights to the topic"
         )
 
     def _create(self, client: Any) -> None:
-        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka import KafkaError
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
-        try:
-            client.create_topics([topic], operation_timeout=_TIMEOUT_S)[self.name].result(_TIMEOUT_S)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return
-            raise UserError(
-                f"topic {self.name} does not exist and cannot be made ({error.args[0].str()}): create it "
+        with kafka_clients.kafka_errors(
+            lambda reason: UserError(
+                f"topic {self.name} does not exist and cannot be made ({reason.str()}): create it "
                 f"(kafka-topics.sh --create --topic {self.name} --partitions 1 --config "
                 "message.timestamp.type=LogAppendTime)"
-            ) from error
+            ),
+            unless=KafkaError.TOPIC_ALREADY_EXISTS,
+        ):
+            client.create_topics([topic], operation_timeout=_TIMEOUT_S)[self.name].result(_TIMEOUT_S)
 
     def _opened(self) -> Any:
         if self._consumer is None:

@@ -15,17 +15,16 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 from deltalake import write_deltalake
-from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
-from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.lost_offsets import looked_through, lost_offsets, note_compared
 from kquota_spark.io.tables import Tables, open_tables, query
 from kquota_spark.io.unseen_requests import Unseen, unseen_requests
 from kquota_spark.model.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import storage_options
 
@@ -99,10 +98,8 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
 def _write(settings: Settings, gaps: list[LogGap]) -> None:
     path = place_of(settings.tables, LOG_GAPS.name)
     rows = pa.Table.from_pylist([_row(settings, gap) for gap in gaps], schema=LOG_GAPS.arrow_schema())
-    try:
+    with delta_errors(f"{path}: cannot be written"):
         write_deltalake(path, rows, mode="append", storage_options=storage_options(settings))
-    except (DeltaError, OSError) as error:
-        raise UserError(f"{path}: cannot be written: {one_line(error)}") from error
 
 
 class Heard(Protocol):

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
 from kquota_spark.io.closed import closed_through_ms, seconds_of
 from kquota_spark.schema.tables import DECISIONS, TABLES, USAGE
+from kquota_spark.store.failures import OvertakenError, delta_errors
 from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import delta_table
+from kquota_spark.store.storage import delta_table_if_there
 
 _HOUR_MS = 3_600_000
 _DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))
@@ -66,13 +66,11 @@ def maintain(
         table = _open(settings, name)
         if table is None or table.version() == 0:
             continue
-        try:
+        with delta_errors(f"table {name}"):
             first_kept = min(closed, _first_kept(settings, name, now_ms))
             yield from _expired(table, name, first_kept, is_dry_run)
             yield from _compacted(table, name, first_kept, closed, is_dry_run)
             yield _vacuumed(settings, table, name, is_dry_run)
-        except (DeltaError, OSError) as error:
-            raise UserError(f"table {name}: {one_line(error)}") from error
 
 
 def _closed(settings: Settings) -> date | None:
@@ -96,13 +94,8 @@ def _roll_up(settings: Settings, closed: date, roll_ups: Sequence[RollUp]) -> No
 
 
 def _open(settings: Settings, name: str) -> DeltaTable | None:
-    path = place_of(settings.tables, name)
-    try:
-        return delta_table(settings, name)
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as error:
-        raise UserError(f"{path}: cannot be opened: {one_line(error)}") from error
+    with delta_errors(f"{place_of(settings.tables, name)}: cannot be opened"):
+        return delta_table_if_there(settings, name)
 
 
 def _first_kept(settings: Settings, name: str, now_ms: int) -> date:
@@ -139,8 +132,9 @@ def _compacted(
             yield Step(name, "compact", day.isoformat(), count)
             continue
         try:
-            made = table.optimize.compact(partition_filters=[("event_date", "=", day.isoformat())])
-        except CommitFailedError:
+            with delta_errors(f"table {name}"):
+                made = table.optimize.compact(partition_filters=[("event_date", "=", day.isoformat())])
+        except OvertakenError:
             table.update_incremental()
             yield Step(name, "compact", day.isoformat(), 0, "another writer was faster: next time")
         else:

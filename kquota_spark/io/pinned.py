@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.checkpoints import Checkpoint
@@ -23,6 +22,7 @@ from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.commits import MicroBatch
+from kquota_spark.store.failures import MissingTableError, delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
 
@@ -78,7 +78,8 @@ class Pins:
 
     def _newest(self, names: Iterable[str]) -> Iterable[tuple[str, int]]:
         for name in names:
-            with suppress(TableNotFoundError):
+            where = place_of(self._settings.tables, name)
+            with suppress(MissingTableError), delta_errors(f"{where}: cannot be read"):
                 if name in self._opened:
                     self._opened[name].update_incremental()
                 else:

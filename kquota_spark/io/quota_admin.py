@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io.client_properties import python_options
-from kquota_spark.io.kafka_clients import python_admin
+from kquota_spark.io.kafka_clients import python_admin, python_errors
 from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
@@ -186,28 +186,33 @@ class QuotaAdmin:
 
     def _ask(self, requests: Sequence[Any]) -> list[Any]:
         """The answers to requests."""
-        from kafka.errors import IncompatibleBrokerVersion, KafkaError, SaslAuthenticationFailedError
+        from kafka.errors import SaslAuthenticationFailedError
 
-        with _overheard(SaslAuthenticationFailedError) as heard:
-            try:
-                client = self._connected()
-                return [client._manager.run(client._manager.send, request) for request in requests]
-            except SaslAuthenticationFailedError as error:
-                raise UserError(f"{self._where} refused the login: check {self._named.login}") from error
-            except IncompatibleBrokerVersion as error:
-                raise UserError(
-                    f"{self._where} is older than 2.6 and has no calls for quotas: use {self._named.instead}"
-                ) from error
-            except ValueError as error:
-                raise UserError(
-                    f"{self._named.servers}: {self._servers!r}: {error}, expected host:port,host:port"
-                ) from error
-            except (KafkaError, OSError) as error:
-                reason = str((heard or [error])[-1]).partition("\n")[0][:200]
-                raise UnreachableError(
-                    f"{self._where} did not answer within {self._timeout_ms / 1_000:g} s: check "
-                    f"{self._named.servers} and {self._named.login} ({reason})"
-                ) from error
+        with (
+            _overheard(SaslAuthenticationFailedError) as heard,
+            python_errors(lambda error: self._unanswered(error, heard), ValueError),
+        ):
+            client = self._connected()
+            return [client._manager.run(client._manager.send, request) for request in requests]
+
+    def _unanswered(self, error: Exception, heard: Sequence[Exception]) -> UserError:
+        from kafka.errors import IncompatibleBrokerVersion, SaslAuthenticationFailedError
+
+        if isinstance(error, SaslAuthenticationFailedError):
+            return UserError(f"{self._where} refused the login: check {self._named.login}")
+        if isinstance(error, IncompatibleBrokerVersion):
+            return UserError(
+                f"{self._where} is older than 2.6 and has no calls for quotas: use {self._named.instead}"
+            )
+        if isinstance(error, ValueError):
+            return UserError(
+                f"{self._named.servers}: {self._servers!r}: {error}, expected host:port,host:port"
+            )
+        reason = str((heard or [error])[-1]).partition("\n")[0][:200]
+        return UnreachableError(
+            f"{self._where} did not answer within {self._timeout_ms / 1_000:g} s: check "
+            f"{self._named.servers} and {self._named.login} ({reason})"
+        )
 
     def _connected(self) -> Any:
         if self._client is None:

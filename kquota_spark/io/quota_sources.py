@@ -85,10 +85,11 @@ def from_zookeeper(
     """
     from kquota_spark.io.zookeeper_once import view_of_client, whole_view
 
-    try:
-        view = whole_view(quotas) if of is None else view_of_client(quotas, of.user, of.client_id)
-    except UserError as error:
-        raise UserError(str(error).replace("quotas.zookeeper_connect", named)) from error
+    view = (
+        whole_view(quotas, named=named)
+        if of is None
+        else view_of_client(quotas, of.user, of.client_id, named=named)
+    )
     where = f"ZooKeeper {quotas.zookeeper_connect}"
     for root in REQUIRED_ROOTS:
         if root in view.unreadable:

@@ -9,20 +9,20 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
 
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
 from kquota_spark.io.table_rows import arrow_rows, entity_columns
 from kquota_spark.model.entities import AnyEntity, parse_entity
 from kquota_spark.model.quota_types import parse_key
 from kquota_spark.model.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
+from kquota_spark.store.failures import committed, delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
 from kquota_spark.store.storage import arrow_files
@@ -155,15 +155,16 @@ class RulesTables:
         """Remove files and log entries of old commits; a replaced file stays for ten minutes."""
         self._tidied_at_s = time.monotonic()
         try:
-            # Without hours, the table's deletedFileRetentionDuration counts; vacuum takes whole hours only.
-            self._rules_table.vacuum(dry_run=False, enforce_retention_duration=False)
-            self._rules_table.cleanup_metadata()
-            self._changes_table.update_incremental()
-            if len(self._changes_table.file_uris()) > _MOST_FILES:
-                self._changes_table.optimize.compact()
-        except (DeltaError, OSError) as error:
+            with delta_errors(f"{QUOTA_RULES.name}: old files were not removed"):
+                # Without hours, the table's deletedFileRetentionDuration counts; vacuum takes whole hours only.
+                self._rules_table.vacuum(dry_run=False, enforce_retention_duration=False)
+                self._rules_table.cleanup_metadata()
+                self._changes_table.update_incremental()
+                if len(self._changes_table.file_uris()) > _MOST_FILES:
+                    self._changes_table.optimize.compact()
+        except UserError as error:
             # Old files do no harm, and the next round takes them too.
-            _log.warning("%s: old files were not removed: %s", QUOTA_RULES.name, error)
+            _log.warning("%s", error)
 
     def _write_rules(
         self, rules: Iterable[RuleStretch], known_through_ms: int | None, predicate: str
@@ -179,19 +180,18 @@ class RulesTables:
     ) -> DeltaTable:
         """Append, or replace the rows of `predicate`; again if another cluster's watcher was faster."""
         data = arrow_rows(declared, rows)
-        for attempt in range(1, _COMMIT_ATTEMPTS + 1):
-            try:
-                if predicate is None:
-                    write_deltalake(table, data, mode="append")
-                else:
-                    write_deltalake(table, data, mode="overwrite", predicate=predicate)
-            except CommitFailedError:
-                if attempt == _COMMIT_ATTEMPTS:
-                    raise
-                table = DeltaTable(table.table_uri, storage_options=self._storage)
+        anew = (DeltaTable(table.table_uri, storage_options=self._storage) for _ in repeat(None))
+        tables = chain([table], anew)
+
+        def write() -> DeltaTable:
+            newest = next(tables)
+            if predicate is None:
+                write_deltalake(newest, data, mode="append")
             else:
-                break
-        return table
+                write_deltalake(newest, data, mode="overwrite", predicate=predicate)
+            return newest
+
+        return committed(write, _COMMIT_ATTEMPTS)
 
     def _read_changes(self) -> tuple[list[QuotaChange], dict[str, tuple[int, str]]]:
         mine = self._of_source
@@ -284,7 +284,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
         UserError: it cannot be opened or created.
     """
     uri = place_of(root, table.name)
-    try:
+    with delta_errors(f"{uri}: cannot be opened as a Delta table"):
         opened = DeltaTable.create(
             uri,
             table.arrow_schema(),
@@ -299,9 +299,6 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
         if added := [field for field in declared if field.name not in held]:
             opened.alter.add_columns(added)
         return opened
-    except (DeltaError, OSError) as error:
-        reason = one_line(error)
-        raise UserError(f"{uri}: cannot be opened as a Delta table: {reason}") from error
 
 
 def _rows(table: DeltaTable, columns: list[str], filters: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:

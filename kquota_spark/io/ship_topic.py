@@ -139,12 +139,9 @@ class KafkaTopic:
             "client.id": client_id,
             "error_cb": self._on_error,
         }
-        try:
+        with kafka_clients.bad_options(options_name):
             self._check(kafka_clients.admin(config), ANSWER_WITHIN_S if timeout_s is None else timeout_s)
             self._producer = kafka_clients.producer({**config, "on_delivery": self._on_failed_delivery})
-        except KafkaException as error:
-            msg = f"{options_name}: {error.args[0].str()}"
-            raise UserError(msg) from error
 
     @property
     def name(self) -> str:
@@ -202,21 +199,23 @@ class KafkaTopic:
     def _check(self, admin: AdminClient, timeout_s: float) -> None:
         """That the topic is there; a producer's own look would create it where brokers allow that."""
         described = admin.describe_topics(TopicCollection([self._topic]), request_timeout=timeout_s)
-        try:
-            described[self._topic].result()
-        except KafkaException as error:
-            reason = error.args[0]
+
+        def refused(reason: KafkaError) -> UserError:
             admin.poll(0)  # fetches what the connection complained about
             if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 create = f"kafka-topics.sh --create --bootstrap-server {self._where} --topic {self._topic}"
-                msg = f"topic {self._topic} does not exist on {self._where}: create it, e.g. {create}"
-                raise UserError(msg) from error
+                return UserError(
+                    f"topic {self._topic} does not exist on {self._where}: create it, e.g. {create}"
+                )
             if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
                 why = f": {self._last_error}" if self._last_error else ""
-                msg = f"Kafka at {self._where} does not answer within {timeout_s:g} s{why}; check the address"
-                raise KafkaUnreachableError(msg) from error
-            msg = f"topic {self._topic} on {self._where} cannot be used: {reason.str()}"
-            raise UserError(msg) from error
+                return KafkaUnreachableError(
+                    f"Kafka at {self._where} does not answer within {timeout_s:g} s{why}; check the address"
+                )
+            return UserError(f"topic {self._topic} on {self._where} cannot be used: {reason.str()}")
+
+        with kafka_clients.kafka_errors(refused):
+            described[self._topic].result()
 
     def _on_error(self, error: KafkaError) -> None:
         # That all brokers are down says less than why.

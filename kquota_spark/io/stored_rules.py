@@ -6,20 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
-
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
 from kquota_spark.io.quota_sources import stretch_of
 from kquota_spark.io.table_rows import rows_in_ms
 from kquota_spark.model.leaders import LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.model.rules import RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.quota_rows import known_through_ms, rules_of_clients
-from kquota_spark.store.storage import arrow_files, storage_options
+from kquota_spark.store.storage import arrow_files, delta_table_if_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +63,10 @@ def leader_changes(rows: Iterable[Mapping[str, Any]]) -> list[LeaderChange]:
 
 def _rows(settings: Settings, name: str) -> list[dict[str, Any]] | None:
     """Rows of this cluster, times in epoch ms; None without the table."""
-    path = place_of(settings.tables, name)
-    try:
-        table = DeltaTable(path, storage_options=storage_options(settings))
-        found = table.to_pyarrow_table(
-            filters=[("cluster_id", "=", settings.cluster_id)], filesystem=arrow_files(table)
-        )
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as error:
-        raise UserError(f"{path}: cannot be read: {one_line(error)}") from error
+    with delta_errors(f"{place_of(settings.tables, name)}: cannot be read"):
+        table = delta_table_if_there(settings, name)
+        if table is None:
+            return None
+        mine = [("cluster_id", "=", settings.cluster_id)]
+        found = table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table))
     return rows_in_ms(found)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.points import CONTROLLER_ID, Point
 from kquota_spark.model.principals import Principal
@@ -17,6 +16,7 @@ from kquota_spark.model.sampled_rate import RateConfig
 from kquota_spark.model.traffic import Gaps, Traffic
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.storage import arrow_files, delta_table
 
 _COLUMNS = ("broker_id", "quota_type", "principal_type", "user", "client_id", "second", "points")
@@ -49,7 +49,6 @@ def stored_usage(
         UserError: the table is missing or cannot be read.
     """
     import pyarrow.dataset as ds
-    from deltalake.exceptions import DeltaError
 
     start, end = (datetime.fromtimestamp(time_ms / 1_000, UTC) for time_ms in (from_ms, to_ms))
     second = ds.field("second")
@@ -62,16 +61,13 @@ def stored_usage(
     )
     if broker_id is not None:
         chosen &= ds.field("broker_id") == broker_id
-    try:
+    with delta_errors(f"table usage under {settings.tables} cannot be read"):
         delta = delta_table(settings, "usage")
         batches = delta.to_pyarrow_dataset(filesystem=arrow_files(delta)).to_batches(
             columns=list(_COLUMNS), filter=chosen
         )
         for batch in batches:
             yield from _traffic(batch)
-    except (DeltaError, OSError) as error:
-        reason = one_line(error)
-        raise UserError(f"table usage under {settings.tables} cannot be read: {reason}") from error
 
 
 def _traffic(batch: Any) -> Iterator[Traffic]:

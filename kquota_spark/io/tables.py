@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from kquota_spark.io import table_files
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import TABLES
+from kquota_spark.store.failures import MissingTableError, delta_errors
 from kquota_spark.store.places import local_path, local_place_of, place_of, trimmed
 from kquota_spark.store.quota_rows import VIEWS
 from kquota_spark.store.storage import storage_options
@@ -113,17 +114,13 @@ class Tables:
         Raises:
             UserError: the table is missing or cannot be read; then `close`, and open it anew.
         """
-        from deltalake.exceptions import DeltaError
-
         delta = self._followed.get(name)
         if delta is None:
             delta = self._followed[name] = self._delta_table(name)
         else:
             before = delta.version()
-            try:
+            with self._opening(name):
                 delta.update_incremental()
-            except (DeltaError, OSError) as error:
-                raise self._unreadable(name, error) from error
             if delta.version() == before:
                 return False
         self._make_visible(name, delta, None, last_ms)
@@ -258,17 +255,15 @@ class Tables:
 
     def _delta_table(self, name: str) -> DeltaTable:
         from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         local = local_path(self._root)
         if local is not None and not local.is_dir():
             raise UserError(f"tables path {self._root} does not exist: {_RUN_FIRST}")
         try:
-            delta = DeltaTable(self._where(name), storage_options=self._storage)
-        except TableNotFoundError as error:
+            with self._opening(name):
+                delta = DeltaTable(self._where(name), storage_options=self._storage)
+        except MissingTableError as error:
             raise UserError(f"table {name} is missing under {self._root}: {_RUN_FIRST}") from error
-        except (DeltaError, OSError) as error:
-            raise self._unreadable(name, error) from error
         features = table_files.unreadable_features(delta)
         if features:
             raise UserError(
@@ -277,8 +272,8 @@ class Tables:
             )
         return delta
 
-    def _unreadable(self, name: str, error: Exception) -> UserError:
-        return UserError(f"table {name} under {self._root} cannot be opened: {one_line(error)}")
+    def _opening(self, name: str) -> AbstractContextManager[None]:
+        return delta_errors(f"table {name} under {self._root} cannot be opened")
 
 
 def open_tables(settings: Settings, *names: str, newer_than_ms: int | None = None) -> Tables:

@@ -8,10 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deltalake.exceptions import DeltaError
-
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UnreachableError, UserError, one_line
+from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.formats.quota_file import read_quotas
 from kquota_spark.io.quota_ledger import NAME_LIMIT, Edits, Ledger
 from kquota_spark.io.rules_tables import RulesTables
@@ -19,6 +17,7 @@ from kquota_spark.io.watch_leaders import LeaderWatcher
 from kquota_spark.io.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
 from kquota_spark.model.rules import END_MS
 from kquota_spark.process.clock import now_ms
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.storage import storage_options
 
 _log = logging.getLogger(__name__)
@@ -186,9 +185,5 @@ class Watcher:
             )  # fmt: skip
 
     def _written(self, write: Callable[[], None]) -> None:
-        try:
+        with delta_errors(f"{self._settings.tables}: the quota tables cannot be written"):
             write()
-        except (DeltaError, OSError) as error:
-            reason = one_line(error)
-            msg = f"{self._settings.tables}: the quota tables cannot be written: {reason}"
-            raise UserError(msg) from error

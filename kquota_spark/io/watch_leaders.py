@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
+from kquota_spark.errors import UserError
 from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.polling import Polling
 from kquota_spark.io.stored_rules import stored_leaders
 from kquota_spark.model.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import storage_options
 
@@ -80,26 +80,19 @@ class LeaderWatcher:
         rows = [self._row(change) for change in leader_changes(self._known, found, observed_at_ms)]
         if rows:
             data = pa.Table.from_pylist(rows, schema=PARTITION_LEADERS.arrow_schema())
-            try:
+            with delta_errors(f"{self._settings.tables}: {PARTITION_LEADERS.name} cannot be written"):
                 write_deltalake(self._table, data, mode="append")
-            except (DeltaError, OSError) as error:
-                reason = one_line(error)
-                msg = f"{self._settings.tables}: {PARTITION_LEADERS.name} cannot be written: {reason}"
-                raise UserError(msg) from error
         self._known = found
 
     def _opened(self) -> DeltaTable:
         uri = place_of(self._settings.tables, PARTITION_LEADERS.name)
-        try:
+        with delta_errors(f"{uri}: cannot be opened as a Delta table"):
             return DeltaTable.create(
                 uri,
                 PARTITION_LEADERS.arrow_schema(),
                 mode="ignore",
                 storage_options=storage_options(self._settings),
             )
-        except (DeltaError, OSError) as error:
-            reason = one_line(error)
-            raise UserError(f"{uri}: cannot be opened as a Delta table: {reason}") from error
 
     def _row(self, change: LeaderChange) -> dict[str, Any]:
         return {

@@ -38,7 +38,7 @@ from kquota_spark.formats.znodes import (
     has_children,
     has_data,
 )
-from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
+from kquota_spark.io.zookeeper_client import ADDRESS, tls_problem, unanswered, zookeeper_client
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +59,11 @@ class QuotaTree:
 
     Args:
         quotas: hosts and ports with an optional chroot, e.g. `zk1:2181,zk2:2181/kafka`, and the login.
+        named: what gave the address, for errors.
     """
 
-    def __init__(self, quotas: Quotas) -> None:
-        self._quotas, self._connect = quotas, quotas.zookeeper_connect
+    def __init__(self, quotas: Quotas, *, named: str = ADDRESS) -> None:
+        self._quotas, self._connect, self._named = quotas, quotas.zookeeper_connect, named
         self._timeout_s = quotas.session_timeout / 1_000
         # kazoo logs every response at DEBUG, SCRAM credentials included: a level of its own keeps that out,
         # whatever the level of the root logger. Its warnings only repeat what `_on_state` says.
@@ -70,7 +71,7 @@ class QuotaTree:
         quiet.setLevel(logging.ERROR)
         # kazoo's own pause between two attempts to connect grows up to an hour.
         pause = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
-        self._client = zookeeper_client(quotas, quiet, connection_retry=pause, read_only=False)
+        self._client = zookeeper_client(quotas, quiet, named=named, connection_retry=pause, read_only=False)
         self._lock = threading.Lock()
         self._dirty: set[str] = set()
         self._epoch = 0
@@ -95,12 +96,8 @@ class QuotaTree:
         if self._client.start_async().wait(connect_timeout_ms / 1_000):
             return
         if problem := tls_problem(self._quotas):
-            raise UserError(f"ZooKeeper {problem}: check quotas.zookeeper_tls and quotas.zookeeper_connect")
-        msg = (
-            f"ZooKeeper {self._connect} did not answer within {connect_timeout_ms / 1_000:g} s: "
-            "check quotas.zookeeper_connect and that the server runs"
-        )
-        raise UnreachableError(msg)
+            raise UserError(f"ZooKeeper {problem}: check quotas.zookeeper_tls and {self._named}")
+        raise UnreachableError(unanswered(self._connect, connect_timeout_ms / 1_000, self._named))
 
     def stop(self) -> None:
         """Close the session."""

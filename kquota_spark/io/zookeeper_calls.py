@@ -28,7 +28,7 @@ from kazoo.security import ACL
 
 from kquota_spark.config.settings import Duration, Quotas
 from kquota_spark.errors import UnreachableError, UserError
-from kquota_spark.io.zookeeper_client import tls_problem, zookeeper_client
+from kquota_spark.io.zookeeper_client import ADDRESS, tls_problem, unanswered, zookeeper_client
 
 _PAUSE_S = 0.05
 _quiet = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class ZooKeeperCalls:
         within_s: the time limit of each call.
     """
 
-    def __init__(self, client: KazooClient, address: str, within_s: float) -> None:
-        self._client, self._address, self._within_s = client, address, within_s
+    def __init__(self, client: KazooClient, address: str, within_s: float, named: str = ADDRESS) -> None:
+        self._client, self._address, self._within_s, self._named = client, address, within_s, named
 
     @property
     def session(self) -> int | None:
@@ -135,29 +135,31 @@ class ZooKeeperCalls:
                 time.sleep(_PAUSE_S)
 
     def _unreachable(self) -> UnreachableError:
-        return UnreachableError(
-            f"ZooKeeper {self._address} did not answer within {self._within_s:g} s: check quotas.zookeeper_connect "
-            "and that the server runs"
-        )
+        return UnreachableError(unanswered(self._address, self._within_s, self._named))
 
 
 @contextmanager
-def zookeeper_calls(quotas: Quotas, *, session_timeout: Duration) -> Iterator[ZooKeeperCalls]:
+def zookeeper_calls(
+    quotas: Quotas, *, session_timeout: Duration, named: str = ADDRESS
+) -> Iterator[ZooKeeperCalls]:
     """Calls over a session of their own, which ends with the block.
+
+    Args:
+        quotas: address, login, TLS and the limit of connecting.
+        session_timeout: of the session.
+        named: what gave the address, for errors.
 
     Raises:
         UserError: the settings are none to connect by, or no server answers within `connect_timeout`.
     """
     within_s = quotas.connect_timeout / 1_000
-    client = zookeeper_client(dataclasses.replace(quotas, session_timeout=session_timeout), _quiet)
+    client = zookeeper_client(
+        dataclasses.replace(quotas, session_timeout=session_timeout), _quiet, named=named
+    )
     try:
         if not client.start_async().wait(within_s):
-            reason = tls_problem(quotas)
-            raise UnreachableError(
-                f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s"
-                f"{f' ({reason})' if reason else ''}: check quotas.zookeeper_connect and that the server runs"
-            )
-        yield ZooKeeperCalls(client, quotas.zookeeper_connect, within_s)
+            raise UnreachableError(unanswered(quotas.zookeeper_connect, within_s, named, tls_problem(quotas)))
+        yield ZooKeeperCalls(client, quotas.zookeeper_connect, within_s, named)
     finally:
         client.stop()
         client.close()

@@ -17,14 +17,32 @@ from kquota_spark.errors import UserError
 
 _MAX_PASSWORD_BYTES = 10_000
 _PROBE_S = 5.0
+ADDRESS = "quotas.zookeeper_connect"
+"""What gives the address, if nothing else is said."""
 
 
-def zookeeper_client(quotas: Quotas, logger: logging.Logger, **options: Any) -> KazooClient:
+def unanswered(connect: str, within_s: float, named: str, reason: str | None = None) -> str:
+    """What an error says when no server answers.
+
+    Args:
+        connect: the address.
+        within_s: how long was waited.
+        named: what gave the address.
+        reason: why, if that is known.
+    """
+    why = f" ({reason})" if reason else ""
+    return f"ZooKeeper {connect} did not answer within {within_s:g} s{why}: check {named} and that the server runs"
+
+
+def zookeeper_client(
+    quotas: Quotas, logger: logging.Logger, *, named: str = ADDRESS, **options: Any
+) -> KazooClient:
     """A client that is not connected yet.
 
     Args:
         quotas: the settings.
         logger: kazoo's own; at DEBUG it would get every payload, credentials included.
+        named: what gave the address, for errors.
         options: further ones of kazoo.
 
     Raises:
@@ -48,9 +66,7 @@ def zookeeper_client(quotas: Quotas, logger: logging.Logger, **options: Any) -> 
     try:
         return KazooClient(connect, timeout=quotas.session_timeout / 1_000, logger=logger, **options)
     except ValueError as error:
-        raise UserError(
-            f"quotas.zookeeper_connect: {connect!r}: {error}, expected host:port,host:port/chroot"
-        ) from error
+        raise UserError(f"{named}: {connect!r}: {error}, expected host:port,host:port/chroot") from error
 
 
 def tls_problem(quotas: Quotas) -> str | None:

@@ -18,7 +18,7 @@ from kquota_spark.config.settings import Quotas
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, Node, View, decode_node, name_nodes
 from kquota_spark.io.zookeeper import QuotaTree
-from kquota_spark.io.zookeeper_client import zookeeper_client
+from kquota_spark.io.zookeeper_client import ADDRESS, unanswered, zookeeper_client
 from kquota_spark.model.entities import DEFAULT, Entity
 from kquota_spark.model.resolve import candidates
 
@@ -29,14 +29,18 @@ _quiet.setLevel(logging.CRITICAL)  # kazoo logs every payload at DEBUG, SCRAM cr
 _RETRY_S = 0.1
 
 
-def whole_view(quotas: Quotas) -> View:
+def whole_view(quotas: Quotas, *, named: str = ADDRESS) -> View:
     """All nodes.
+
+    Args:
+        quotas: address, login, TLS and the limit of connecting.
+        named: what gave the address, for errors.
 
     Raises:
         UserError: the address is none, or ZooKeeper does not answer in time.
     """
     deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
-    tree = QuotaTree(quotas)
+    tree = QuotaTree(quotas, named=named)
     try:
         tree.start(connect_timeout_ms=quotas.connect_timeout)
         while (view := tree.read()) is None:
@@ -51,13 +55,19 @@ def whole_view(quotas: Quotas) -> View:
     return view
 
 
-def view_of_client(quotas: Quotas, user: str, client_id: str) -> View:
+def view_of_client(quotas: Quotas, user: str, client_id: str, *, named: str = ADDRESS) -> View:
     """The nodes of the entities that could govern a client, as brokers find them.
+
+    Args:
+        quotas: address, login, TLS and the limit of connecting.
+        user: of the client.
+        client_id: of the client.
+        named: what gave the address, for errors.
 
     Raises:
         UserError: the address is none, or ZooKeeper does not answer in time.
     """
-    with _connected(quotas) as client:
+    with _connected(quotas, named) as client:
         client.sync("/config")
         unreadable: dict[str, str] = {}
         for root in REQUIRED_ROOTS:
@@ -76,17 +86,15 @@ def view_of_client(quotas: Quotas, user: str, client_id: str) -> View:
 
 
 @contextmanager
-def _connected(quotas: Quotas) -> Iterator[KazooClient]:
-    client = zookeeper_client(quotas, _quiet)
+def _connected(quotas: Quotas, named: str) -> Iterator[KazooClient]:
+    client = zookeeper_client(quotas, _quiet, named=named)
     try:
         if not client.start_async().wait(quotas.connect_timeout / 1_000):
             raise KazooTimeoutError
         yield client
     except (KazooTimeoutError, KazooException) as error:
-        raise UserError(
-            f"ZooKeeper {quotas.zookeeper_connect} did not answer within {quotas.connect_timeout / 1_000:g} s: "
-            "check quotas.zookeeper_connect and that the server runs"
-        ) from error
+        within_s = quotas.connect_timeout / 1_000
+        raise UserError(unanswered(quotas.zookeeper_connect, within_s, named)) from error
     finally:
         client.stop()
         client.close()

@@ -62,11 +62,10 @@ class ZooKeeperQuotas:
             UserError: ZooKeeper does not answer, hides a node, is not that of a Kafka, or a KRaft controller has
                 taken it over.
         """
-        with _named_as(self._named):
-            self._nodes.require_roots()
-            if problem := self._nodes.owned_by_kraft():
-                raise UserError(f"{self.origin}: {problem}")
-            view = whole_view(self._quotas)
+        self._nodes.require_roots()
+        if problem := self._nodes.owned_by_kraft():
+            raise UserError(f"{self.origin}: {problem}")
+        view = whole_view(self._quotas, named=self._named.servers)
         for problem in view.unreadable.values():
             raise UserError(f"{self.origin}: {problem}: check the rights of quotas.zookeeper_login")
         names = name_nodes(view.nodes)
@@ -88,14 +87,13 @@ class ZooKeeperQuotas:
             UserError: ZooKeeper does not answer: it may have been done.
         """
         for _ in range(_ATTEMPTS):
-            with _named_as(self._named):
-                try:
-                    transaction = self._prepared(entity, values)
-                except ValueError as error:  # kazoo's own for a node named . or .., too
-                    return str(error)
-                if transaction is None or validate_only:
-                    return None
-                refused = self._refusal(entity, transaction)
+            try:
+                transaction = self._prepared(entity, values)
+            except ValueError as error:  # kazoo's own for a node named . or .., too
+                return str(error)
+            if transaction is None or validate_only:
+                return None
+            refused = self._refusal(entity, transaction)
             if not isinstance(refused, OVERTAKEN):
                 return None if refused is None else _words(entity, refused)
         return f"{entity}: others change its node all the time: try again"
@@ -166,17 +164,8 @@ def zookeeper_quotas(
     Raises:
         UserError: no server answers in time, or it refuses us.
     """
-    with _named_as(named), zookeeper_calls(quotas, session_timeout=quotas.session_timeout) as calls:
+    with zookeeper_calls(quotas, session_timeout=quotas.session_timeout, named=named.servers) as calls:
         yield ZooKeeperQuotas(quotas, calls, named, on_problem)
-
-
-@contextmanager
-def _named_as(named: Named) -> Iterator[None]:
-    """Errors call the address by what gave it."""
-    try:
-        yield
-    except UserError as error:
-        raise type(error)(str(error).replace("quotas.zookeeper_connect", named.servers)) from error
 
 
 def _words(entity: AnyEntity, refused: Exception) -> str:

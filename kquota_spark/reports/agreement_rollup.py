@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import date
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError, one_line
 from kquota_spark.reports import agreement
 from kquota_spark.schema.agreement_tables import AGREEMENT
 from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import delta_table, storage_options
+from kquota_spark.store.storage import delta_table_if_there, storage_options
 
 
 def roll_up_agreement(settings: Settings, day: date) -> int:
@@ -25,7 +25,6 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
     """
     import pyarrow as pa
     from deltalake import DeltaTable, write_deltalake
-    from deltalake.exceptions import DeltaError
 
     written_ms = _newest_file_ms(settings, AGREEMENT.name, day)
     if written_ms is not None and written_ms > (_newest_file_ms(settings, DECISIONS.name, day) or 0):
@@ -35,7 +34,7 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
         return 0  # its decisions may be gone already: what was kept of them stays
     path = place_of(settings.tables, AGREEMENT.name)
     schema = AGREEMENT.arrow_schema()
-    try:
+    with delta_errors(f"table {AGREEMENT.name} cannot be written at {path}"):
         DeltaTable.create(
             path,
             schema=schema,
@@ -53,20 +52,15 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
             schema_mode="merge",  # an earlier release had fewer columns
             storage_options=storage_options(settings),
         )
-    except (DeltaError, OSError) as error:
-        reason = one_line(error)
-        raise UserError(f"table {AGREEMENT.name} cannot be written at {path}: {reason}") from error
     return len(rows)
 
 
 def _newest_file_ms(settings: Settings, name: str, day: date) -> int | None:
     """When the newest file of a day was written, epoch ms; None without the table, or without any of that day."""
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        actions = delta_table(settings, name).get_add_actions(flatten=True)
-    except TableNotFoundError:
+    table = delta_table_if_there(settings, name)
+    if table is None:
         return None
+    actions = table.get_add_actions(flatten=True)
     if "partition.event_date" not in actions.schema.names:
         return None
     days, times = (

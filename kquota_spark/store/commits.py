@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
+from kquota_spark.store.failures import committed
 from kquota_spark.store.parts import Part, dataset_of
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table, file_system
@@ -128,14 +129,10 @@ def retried(commit: Callable[[], None]) -> None:
     Raises:
         UserError: another writer was faster five times in a row.
     """
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            commit()
-        except CommitFailedError as error:
-            if attempt == _ATTEMPTS:
-                raise UserError(
-                    "another writer changed the same rows of a table five times in a row: is a second kquota maintain "
-                    "or restate running?"
-                ) from error
-        else:
-            return
+    try:
+        committed(commit, _ATTEMPTS)
+    except CommitFailedError as error:
+        raise UserError(
+            "another writer changed the same rows of a table five times in a row: is a second kquota maintain "
+            "or restate running?"
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,15 @@ def delta_table(settings: Settings, name: str, version: int | None = None) -> De
 
     where = place_of(settings.tables, name)
     return DeltaTable(where, version=version, storage_options=storage_options(settings))
+
+
+def delta_table_if_there(settings: Settings, name: str) -> DeltaTable | None:
+    """The same; None where there is no such table."""
+    from deltalake.exceptions import TableNotFoundError
+
+    with suppress(TableNotFoundError):
+        return delta_table(settings, name)
+    return None
 
 
 def s3_file_system(settings: Settings) -> fs.FileSystem:

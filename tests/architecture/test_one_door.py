@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from itertools import pairwise
 
 from tests.support.sources import outside, trees
@@ -160,3 +161,44 @@ def test_a_second_test_for_the_row_of_a_source_would_be_found() -> None:
         "'level=0/'",
     )
     assert [test for test in tests if not _SENTINEL.search(ast.unparse(ast.parse(test)))] == []
+
+
+def _handled(kinds: str) -> list[str]:
+    """Handlers of errors of these names outside of the modules that turn them into ours."""
+    return [
+        where
+        for where, node in outside("kquota_spark/store/failures.py", "kquota_spark/io/kafka_clients.py")
+        if isinstance(node, ast.ExceptHandler) and node.type is not None
+        if re.search(rf"\b({kinds})\b", ast.unparse(node.type))
+    ]
+
+
+def test_errors_of_delta_become_ours_in_one_place() -> None:
+    importing = {
+        where.partition(":")[0]
+        for where, node in outside()
+        if isinstance(node, ast.ImportFrom) and node.module == "deltalake.exceptions"
+    }
+    assert {file.rpartition("/")[0] for file in importing} == {"kquota_spark/store"}
+    handlers = _handled("DeltaError|TableNotFoundError|CommitFailedError")
+    # A commit that came second five times has a message of its own.
+    assert [where.partition(":")[0] for where in handlers] == ["kquota_spark/store/commits.py"]
+
+
+def test_errors_of_kafka_become_ours_in_one_place() -> None:
+    handled = Counter(where.partition(":")[0] for where in _handled("KafkaException|KafkaError"))
+    assert handled == {
+        "kquota_spark/embedded/readiness.py": 1,  # no answer yet: asked again
+        "kquota_spark/io/kafka_lease.py": 2,  # a transaction that was fenced: no error
+        "kquota_spark/io/log_topic_checks.py": 1,  # a finding of the doctor
+        "kquota_spark/io/ship_topic.py": 1,  # kept until the next call
+    }
+
+
+def test_no_error_is_made_of_the_rewritten_text_of_another() -> None:
+    rewritten = [
+        where
+        for where, node in outside()
+        if isinstance(node, ast.Call) and re.match(r"str\(error\)\.replace\(", ast.unparse(node))
+    ]
+    assert rewritten == []
