@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 
+from kquota_spark.cli.filters import Filter
 from kquota_spark.cli.render import Report
 from kquota_spark.io.tables import Tables
 from kquota_spark.reports.agreement import Span, percent, total
 
-_FILTERS = ("user", "client", "broker", "type", "throttled", "open")
 
-
-def with_agreement(report: Report, tables: Tables, options: argparse.Namespace) -> Report:
+def with_agreement(report: Report, tables: Tables, wanted: Filter) -> Report:
     """A report that says how far its numbers can be trusted; as it is where nothing was judged.
 
     The agreement is that of the whole cluster since --since, whatever else the rows are filtered by.
     """
-    since = options.since
-    found = total(tables, Span(None if since is None else since.time_ms))
+    found = total(tables, Span(wanted.newer_than_ms))
     if found is None:
         return report
     share = percent(found)
     envelope = {**report.envelope, "agreement": {"agreement_percent": share, **found}}
     if share is None or not report.rows:
         return replace(report, envelope=envelope)
-    is_filtered = any(getattr(options, name, None) not in (None, False) for name in _FILTERS)
-    whole = " (all clients)" if is_filtered else ""
+    whole = "" if wanted.is_of_all else " (all clients)"
     line = f"agreement {percent_text(share)} of {found['requests_judged']:,} certain verdicts{whole}"
     return replace(report, envelope=envelope, footer=f"{report.footer}\n{line}".lstrip("\n"))
 

@@ -15,7 +15,7 @@ from kquota_spark.cli.explanation import (
     notes,
     validity_words,
 )
-from kquota_spark.cli.options import add_form_option
+from kquota_spark.cli.options import SettingsPlace, add_form_option
 from kquota_spark.cli.page import Page, Tone
 from kquota_spark.cli.question import (
     UNITS,
@@ -78,32 +78,28 @@ def run_explain(options: argparse.Namespace) -> int:
     """Explain one answer."""
     found = _found(options)
     if options.output == "table":
-        _print(found, options, Page())
+        _print(found, Page())
     else:
-        print_answer("kquota explain", _as_json(found, options), options.output)
+        print_answer("kquota explain", _as_json(found), options.output)
     return 0
 
 
-def print_explanation(options: argparse.Namespace, page: Page) -> None:
+def print_explanation(given: Sequence[str], place: SettingsPlace, page: Page) -> None:
     """Explain one answer on a page.
 
     Args:
-        options: as parsed for `explain`.
+        given: options of `explain`.
+        place: the --config and --tables of another command.
         page: where to.
 
     Raises:
         UserError: the quotas cannot be read.
     """
-    _print(_found(options), options, page)
-
-
-def options_of(given: Sequence[str], settings: argparse.Namespace) -> argparse.Namespace:
-    """Options of `explain` as parsed from these, with the --config and --tables of another command."""
     parser = argparse.ArgumentParser()
     add_commands(parser.add_subparsers())
     parsed = parser.parse_args(["explain", *given])
-    parsed.config, parsed.tables = settings.config, settings.tables
-    return parsed
+    parsed.config, parsed.tables = place
+    _print(_found(parsed), page)
 
 
 class _Found(NamedTuple):
@@ -118,13 +114,13 @@ class _Found(NamedTuple):
 def _found(options: argparse.Namespace) -> _Found:
     with asked(options) as question:
         answer = question.answer(QuotaType(options.type))
-        sharers = _sharers(question, answer, options)
+        sharers = _sharers(question, answer)
     config = rate_config(question.settings)
     example = None if answer.limit is None else worked_example(answer.quota_type, answer.limit, config)
     return _Found(question, answer, sharers, example)
 
 
-def _print(found: _Found, options: argparse.Namespace, page: Page) -> None:
+def _print(found: _Found, page: Page) -> None:
     question, answer, sharers, example = found
     config = rate_config(question.settings)
     page.paragraph("", f"{answer.quota_type.value} quota of {who_text(question)}", Tone.TITLE, indent=0)
@@ -139,7 +135,7 @@ def _print(found: _Found, options: argparse.Namespace, page: Page) -> None:
         for line in example_lines(answer.quota_type, example, config):
             page.paragraph(label, line)
             label = ""
-    for note in [*identity_notes(question, options), *notes(answer, example), *_share_notes(sharers)]:
+    for note in [*identity_notes(question), *notes(answer, example), *_share_notes(sharers)]:
         page.paragraph("note", note, Tone.BAD)
 
 
@@ -194,7 +190,7 @@ def _share_notes(sharers: Sharers | None) -> list[str]:
     return [note]
 
 
-def _sharers(question: Question, answer: Answer, options: argparse.Namespace) -> Sharers | None:
+def _sharers(question: Question, answer: Answer) -> Sharers | None:
     """Who was in the bucket lately; None where no table tells it."""
     cluster_id = question.history.cluster_id
     if cluster_id is None or answer.quota_type is QuotaType.CONTROLLER_MUTATION:
@@ -209,7 +205,7 @@ def _sharers(question: Question, answer: Answer, options: argparse.Namespace) ->
         quota_type=answer.quota_type.value if answer.quota_type in BANDWIDTH else None,
         user="" if question.has_callback else bucket.user,
         client_id=bucket.client_id if is_clients else None,
-        before_ms=None if options.at is None else question.at_ms,
+        before_ms=None if question.is_of_now else question.at_ms,
     )
     if seen is None:
         return None
@@ -223,9 +219,9 @@ def _sharers(question: Question, answer: Answer, options: argparse.Namespace) ->
     return Sharers(names, len(inside), seen.from_ms, seen.to_ms, share_fetches)
 
 
-def _as_json(found: _Found, options: argparse.Namespace) -> dict[str, Any]:
+def _as_json(found: _Found) -> dict[str, Any]:
     question, answer, sharers, example = found
-    head = question.as_dict(options)
+    head = question.as_dict()
     head["notes"] = [*head["notes"], *notes(answer, example), *_share_notes(sharers)]
     bucket = answer.governed.bucket
     return {

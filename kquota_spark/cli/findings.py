@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kquota_spark.cli.agreement_line import with_agreement
+from kquota_spark.cli.filters import filter_of
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import (
     add_output_options,
@@ -66,7 +67,7 @@ def run_findings(options: argparse.Namespace) -> int:
         _print(shown, len(found), has_evidence=options.evidence)
         sys.stdout.flush()  # the agreement takes another look at large tables
     with Tables(settings) as tables:
-        report = with_agreement(report, tables, options)
+        report = with_agreement(report, tables, filter_of(options))
     if options.output != "table":
         show(report, options.output)
     elif report.footer:

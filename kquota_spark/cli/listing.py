@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
-from kquota_spark.cli.options import filter_text, limit_of
+from kquota_spark.cli.filters import Filter
 from kquota_spark.cli.render import Row, Shown
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import broker_text, iso_time, type_text
@@ -35,62 +34,53 @@ class Conditions:
         return f" where {' and '.join(self._parts)} " if self._parts else " "
 
 
-def bucket_conditions(options: argparse.Namespace) -> Conditions:
+def bucket_conditions(wanted: Filter) -> Conditions:
     """Conditions on a table of buckets: a user is found by a bucket's tag, or inside another's bucket."""
     conditions = Conditions()
     for value, tag, inside in (
-        (options.user, "bucket_user", "users"),
-        (options.client, "bucket_client_id", "client_ids"),
+        (wanted.user, "bucket_user", "users"),
+        (wanted.client, "bucket_client_id", "client_ids"),
     ):
         if value is not None:
             # An empty tag is no tag: `--client ''` asks for the client that sends an empty id.
             conditions.add(f"(({tag} = ? and {tag} <> '') or list_contains({inside}, ?))", value, value)
-    _add_place(conditions, options)
+    _add_place(conditions, wanted)
     return conditions
 
 
-def client_conditions(options: argparse.Namespace) -> Conditions:
+def client_conditions(wanted: Filter) -> Conditions:
     """Conditions on a table of clients."""
     conditions = Conditions()
-    for value, column in ((options.user, '"user"'), (options.client, "client_id")):
+    for value, column in ((wanted.user, '"user"'), (wanted.client, "client_id")):
         if value is not None:
             conditions.add(f"{column} = ?", value)
-    _add_place(conditions, options)
+    _add_place(conditions, wanted)
     return conditions
 
 
-def _add_place(conditions: Conditions, options: argparse.Namespace) -> None:
-    for value, column in ((options.broker, "broker_id"), (options.type, "quota_type")):
+def _add_place(conditions: Conditions, wanted: Filter) -> None:
+    for value, column in ((wanted.broker, "broker_id"), (wanted.type, "quota_type")):
         if value is not None:
             conditions.add(f"{column} = ?", value)
 
 
-def add_since(conditions: Conditions, options: argparse.Namespace, time: str) -> None:
+def add_since(conditions: Conditions, wanted: Filter, time: str) -> None:
     """Add --since on a timestamp."""
-    if options.since is not None:
-        conditions.add(f"{time} >= ?::timestamptz", iso_time(options.since.time_ms))
+    if wanted.since is not None:
+        conditions.add(f"{time} >= ?::timestamptz", iso_time(wanted.since.time_ms))
 
 
-def newer_than_ms(options: argparse.Namespace) -> int | None:
-    """The --since for `open_tables`, which leaves older files out."""
-    return None if options.since is None else int(options.since.time_ms)
-
-
-def limited(
-    tables: Tables, sql: str, values: Sequence[object], options: argparse.Namespace
-) -> tuple[Result, bool]:
-    """The first rows of a query up to --limit, and whether there are more."""
-    limit = limit_of(options)
+def limited(tables: Tables, sql: str, values: Sequence[object], limit: int | None) -> tuple[Result, bool]:
+    """The first rows of a query up to a limit, and whether there are more; None for all."""
     if limit is None:
         return tables.query(sql, values), False
     found = tables.query(f"{sql} limit ?", [*values, limit + 1])
     return Result(found.columns, found.rows[:limit]), len(found.rows) > limit
 
 
-def empty_text(options: argparse.Namespace, noun: str, newest_ms: int | None, table: str) -> str:
+def empty_text(wanted: Filter, noun: str, newest_ms: int | None, table: str) -> str:
     """Why there are no rows: nothing that matches, or nothing processed yet."""
-    filters = filter_text(options)
-    matching = f"no {noun} match {terminal_text(filters)}" if filters else f"no {noun}"
+    matching = f"no {noun} match {terminal_text(wanted.text)}" if wanted.text else f"no {noun}"
     if newest_ms is None:
         return f"{matching}: the table {table} is empty, has the audit processed anything yet?"
     return f"{matching}; the table {table} reaches {utc_text(newest_ms)}"

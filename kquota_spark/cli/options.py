@@ -47,6 +47,13 @@ def add_config_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class SettingsPlace(NamedTuple):
+    """--config and --tables as given."""
+
+    config: Path | None
+    tables: str | None
+
+
 def settings_of(options: argparse.Namespace) -> Settings:
     """The settings that --config and, of commands that have it, --tables ask for.
 
@@ -107,16 +114,6 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
         help="only from then on: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds",
     )
     parser.add_argument("--throttled", action="store_true", help="only where requests were throttled")
-
-
-def filter_text(options: argparse.Namespace) -> str:
-    """The filters as they were given, for a message; empty without any."""
-    parts = [f"--{name} {getattr(options, name)}" for name in ("user", "client", "broker", "type")
-             if getattr(options, name) is not None]  # fmt: skip
-    if options.since is not None:
-        parts.append(f"--since {options.since.text}")
-    parts += [f"--{name}" for name in ("throttled", "open") if getattr(options, name, False)]
-    return " ".join(parts)
 
 
 def since(text: str, now_ms: int) -> Since:

@@ -88,6 +88,12 @@ class Question:
     settings: Settings
     history: QuotaHistory
     governor: Governor
+    is_anonymous: bool
+    """No user was named."""
+    has_no_client_id: bool
+    """No client id was named, not even an empty one."""
+    is_of_now: bool
+    """No moment was named."""
 
     @property
     def has_callback(self) -> bool:
@@ -106,7 +112,7 @@ class Question:
         principal = Principal("User", user)
         return self.governor.govern(self.broker_id, quota_type, principal, client_id, self.at_ms)
 
-    def as_dict(self, options: argparse.Namespace) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The head of the JSON form."""
         known_through_ms = self.history.known_through_ms
         return {
@@ -117,7 +123,7 @@ class Question:
             "known_through": None if known_through_ms is None else iso_time(known_through_ms),
             "callback": self.settings.quotas.callback or None,
             "broker_id": self.broker_id if self.has_callback else None,
-            "notes": identity_notes(self, options),
+            "notes": identity_notes(self),
         }
 
 
@@ -143,18 +149,29 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
         )
     at_ms = now_ms() if options.at is None else options.at.time_ms
     with governor_of(settings, history) as governor:
-        yield Question(user, client_id, options.broker, at_ms, settings, history, governor)
+        yield Question(
+            user,
+            client_id,
+            options.broker,
+            at_ms,
+            settings,
+            history,
+            governor,
+            is_anonymous=not options.user,
+            has_no_client_id=options.client_id is None,
+            is_of_now=options.at is None,
+        )
 
 
-def identity_notes(question: Question, options: argparse.Namespace) -> list[str]:
+def identity_notes(question: Question) -> list[str]:
     """What has to be said about the question itself."""
     notes = []
-    if not options.user:
+    if question.is_anonymous:
         notes.append(f"no --user: {ANONYMOUS}, as brokers call clients that have not logged in")
     elif question.user.startswith("User:"):
         name = shown_name(question.user.removeprefix("User:"))
         notes.append(f"quotas have names without the principal's type: did you mean --user {name}?")
-    if options.client_id is None:
+    if question.has_no_client_id:
         notes.append("no --client-id: a client that sends none, or an empty one")
     known_through_ms = question.history.known_through_ms
     if known_through_ms is not None and known_through_ms < question.at_ms:

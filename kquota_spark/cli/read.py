@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from kquota_spark.cli import declared_tables, usage
 from kquota_spark.cli.agreement_line import with_agreement
+from kquota_spark.cli.filters import filter_of
 from kquota_spark.cli.listing import (
     add_since,
     bucket_columns,
@@ -18,7 +19,6 @@ from kquota_spark.cli.listing import (
     footer_text,
     legend,
     limited,
-    newer_than_ms,
     spans_days,
     with_cluster,
     with_source,
@@ -27,6 +27,7 @@ from kquota_spark.cli.options import (
     add_filter_options,
     add_output_options,
     add_settings_options,
+    limit_of,
     settings_of,
 )
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
@@ -101,19 +102,20 @@ def _add(
 
 def run_violations(options: argparse.Namespace) -> int:
     """Show episodes, newest first."""
-    where = bucket_conditions(options)
-    add_since(where, options, "coalesce(violations.end_time, violations.last_second)")
-    if options.throttled:
+    wanted = filter_of(options)
+    where = bucket_conditions(wanted)
+    add_since(where, wanted, "coalesce(violations.end_time, violations.last_second)")
+    if wanted.is_throttled:
         where.add(f"{EPISODE_REQUESTS} > 0")
-    if options.open:
+    if wanted.is_open:
         where.add("violations.end_time is null")
     sql = f"{_VIOLATIONS}{where.sql}order by start_time desc, {_BUCKET_ORDER}, episode_id"
     when_empty = ""
     with open_tables(settings_of(options), "violations") as tables:
-        found, has_more = limited(tables, sql, where.values, options)
+        found, has_more = limited(tables, sql, where.values, limit_of(options))
         if not found.rows:
             tables.open("decisions")
-            when_empty = empty_text(options, "violations", tables.newest_ms("decisions"), "decisions")
+            when_empty = empty_text(wanted, "violations", tables.newest_ms("decisions"), "decisions")
         rows = found.dicts()
         report = Report(
             command="kquota violations",
@@ -127,7 +129,7 @@ def run_violations(options: argparse.Namespace) -> int:
             when_empty=when_empty,
             colour=lambda row: Colour.RED if row["is_open"] else None,
         )
-        report = with_agreement(report, tables, options)
+        report = with_agreement(report, tables, wanted)
     show(report, options.output)
     return 0
 
@@ -178,19 +180,20 @@ def _lasted(row: Row) -> str:
 
 def run_decisions(options: argparse.Namespace) -> int:
     """Show seconds of buckets, newest first."""
-    where = bucket_conditions(options)
-    add_since(where, options, "decisions.second")
-    if options.throttled:
+    wanted = filter_of(options)
+    where = bucket_conditions(wanted)
+    add_since(where, wanted, "decisions.second")
+    if wanted.is_throttled:
         where.add(
             "(throttled_requests > 0 or observed_throttled_requests > 0"
             " or (source = 'jmx' and observed_throttle_ms > 0))"
         )
     sql = f"{_DECISIONS}{where.sql}order by decisions.second desc, {_BUCKET_ORDER}, late"
     when_empty = ""
-    with open_tables(settings_of(options), "decisions", newer_than_ms=newer_than_ms(options)) as tables:
-        found, has_more = limited(tables, sql, where.values, options)
+    with open_tables(settings_of(options), "decisions", newer_than_ms=wanted.newer_than_ms) as tables:
+        found, has_more = limited(tables, sql, where.values, limit_of(options))
         if not found.rows:
-            when_empty = empty_text(options, "decisions", tables.newest_ms("decisions"), "decisions")
+            when_empty = empty_text(wanted, "decisions", tables.newest_ms("decisions"), "decisions")
         rows = found.dicts()
         footer = footer_text(rows, "second", "decision", has_more=has_more)
         report = Report(
@@ -203,7 +206,7 @@ def run_decisions(options: argparse.Namespace) -> int:
             when_empty=when_empty,
             colour=_decision_colour,
         )
-        report = with_agreement(report, tables, options)
+        report = with_agreement(report, tables, wanted)
     show(report, options.output)
     return 0
 

@@ -60,9 +60,12 @@ def run_resolve(options: argparse.Namespace) -> int:
     with asked(options) as question:
         answers = [question.answer(quota_type) for quota_type in types]
     if options.output != "table":
-        head = question.as_dict(options)
+        head = question.as_dict()
         head["notes"] += chain.from_iterable(map(hole_notes, answers))
-        rows = [_row(answer, options) for answer in answers]
+        rows = [
+            _row(answer, with_overridden=not options.omit_overridden, with_walk=options.walk)
+            for answer in answers
+        ]
         print_answer("kquota resolve", {**head, "rows": rows}, options.output)
         return 0
     page = Page()
@@ -76,12 +79,12 @@ def run_resolve(options: argparse.Namespace) -> int:
     if has_overrides and any(len(line["overrides"]) > _MOST_OVERRIDES for line in lines):
         footer += "\n+n: so many more values are overridden, see --walk"
     show(Report("kquota resolve", (), lines, shown, footer=footer, colour=_colour), "table")
-    for note in [*identity_notes(question, options), *chain.from_iterable(map(hole_notes, answers))]:
+    for note in [*identity_notes(question), *chain.from_iterable(map(hole_notes, answers))]:
         page.paragraph("note:", note, indent=6)
     return 0
 
 
-def _row(answer: Answer, options: argparse.Namespace) -> dict[str, Any]:
+def _row(answer: Answer, *, with_overridden: bool, with_walk: bool) -> dict[str, Any]:
     governed, governing = answer.governed, answer.governed.governing
     row: dict[str, Any] = {
         "quota_type": answer.quota_type.value,
@@ -97,13 +100,13 @@ def _row(answer: Answer, options: argparse.Namespace) -> dict[str, Any]:
         "bucket_client_id": governed.bucket.client_id,
         "bucket_tags": dict(governed.bucket.custom_tags),
     }
-    if not options.omit_overridden:
+    if with_overridden:
         row["overridden"] = [
             {name: value for name, value in step_row(answer, step).items() if name != "standing"}
             for step in answer.walk
             if step.standing is Standing.OVERRIDDEN
         ]
-    if options.walk:
+    if with_walk:
         row["walk"] = [step_row(answer, step) for step in answer.walk]
     return row
 

@@ -6,6 +6,7 @@ import argparse
 
 from kquota_spark.cli.options import (
     TYPES,
+    Since,
     add_output_options,
     add_settings_options,
     limit_of,
@@ -71,7 +72,7 @@ def run_timeline(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     page = Page()
     with Tables(settings) as tables:
-        stretch = _stretch(tables, options)
+        stretch = _stretch(tables, options.since, options.until)
         who = Identity(options.user, options.client_id, _cluster(tables, settings))
         found = timeline(
             tables,
@@ -85,7 +86,7 @@ def run_timeline(options: argparse.Namespace) -> int:
     if options.output == "table" and found is not None:
         print_timeline(found, limit_of(options), page)
     elif options.output == "table":
-        page.paragraph("", terminal_text(_nobody(who, stretch, options)), indent=0)
+        page.paragraph("", terminal_text(_nobody(who, stretch, options.type, options.broker)), indent=0)
     else:
         rows = [] if found is None else rows_of(found, limit_of(options))
         beside = {} if found is None else envelope(found)
@@ -96,20 +97,21 @@ def run_timeline(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stretch(tables: Tables, options: argparse.Namespace) -> Stretch:
+def _stretch(tables: Tables, since: Since | None, until: Since | None) -> Stretch:
     """As asked for; else up to the newest second, from an hour before on."""
     for name in ("decisions", "usage"):
-        if options.since is None and options.until is None:
-            tables.follow(name, _HOUR_MS)
+        if since is not None:
+            tables.open(name, since.time_ms)
+        elif until is not None:
+            tables.open(name, until.time_ms - _HOUR_MS)
         else:
-            since = options.since or options.until
-            tables.open(name, since.time_ms - (0 if options.since else _HOUR_MS))
+            tables.follow(name, _HOUR_MS)
     newest_ms = [tables.newest_ms(name) for name in ("decisions", "usage")]
     end_ms = max((ms + 1_000 for ms in newest_ms if ms is not None), default=None)
     if end_ms is None:
         raise UserError("the tables decisions and usage are empty: has the audit processed anything yet?")
-    to_ms = end_ms if options.until is None else options.until.time_ms
-    from_ms = to_ms - _HOUR_MS if options.since is None else options.since.time_ms
+    to_ms = end_ms if until is None else until.time_ms
+    from_ms = to_ms - _HOUR_MS if since is None else since.time_ms
     if from_ms >= to_ms:
         raise UserError(
             f"nothing lies between {utc_text(from_ms)} and {utc_text(to_ms)}: the tables reach {utc_text(end_ms)}, "
@@ -131,9 +133,9 @@ def _cluster(tables: Tables, settings: Settings) -> str | None:
     return settings.cluster_id
 
 
-def _nobody(who: Identity, stretch: Stretch, options: argparse.Namespace) -> str:
-    of_type = f" of type {options.type}" if options.type else ""
-    on = f" on broker {options.broker}" if options.broker is not None else ""
+def _nobody(who: Identity, stretch: Stretch, quota_type: str | None, broker_id: int | None) -> str:
+    of_type = f" of type {quota_type}" if quota_type else ""
+    on = f" on broker {broker_id}" if broker_id is not None else ""
     return (
         f"{who_text(who)} was never seen{of_type}{on} from {utc_text(stretch.from_ms)} to {utc_text(stretch.to_ms)}: "
         "no decision and no usage names it; --since looks further back"

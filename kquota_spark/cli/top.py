@@ -11,6 +11,7 @@ from dataclasses import replace
 from kquota_spark.cli.listing import JMX_LEGEND, counted
 from kquota_spark.cli.options import (
     TYPES,
+    SettingsPlace,
     add_output_options,
     add_settings_options,
     length_argument,
@@ -87,31 +88,31 @@ def run_top(options: argparse.Namespace) -> int:
         is_per_broker=options.per_broker,
         limit=limit_of(options),
     )
-    feed = Feed(settings, options)
+    feed = Feed(settings, SettingsPlace(options.config, options.tables))
     try:
         if options.once or options.output != "table":
             show(_report(feed.read(question)), options.output)
         else:
-            _watch(feed, settings, options, question)
+            live = replace(question, limit=question.limit if options.limit else _MOST_LIVE)
+            _watch(feed, settings, live, options.interval)
     finally:
         feed.close()
     return 0
 
 
-def _watch(feed: Feed, settings: Settings, options: argparse.Namespace, question: Question) -> None:
+def _watch(feed: Feed, settings: Settings, question: Question, interval_ms: int) -> None:
     problem = _no_screen(os.environ, sys.stdout.encoding)
     if problem:
         raise UserError(f"{problem}: kquota top --once prints one table")
     from kquota_spark.cli.top_screen import watch
 
     stream = settings.stream
-    limit = question.limit if options.limit else _MOST_LIVE
     view = View(
         cluster_id=settings.cluster_id,
-        interval_ms=options.interval,
+        interval_ms=interval_ms,
         # A second is judged when it can get no more lines, by the micro-batch after the one that has shown it.
         stale_after_ms=stream.allowed_lateness + 6 * stream.trigger + _SLACK_MS,
-        question=replace(question, limit=limit),
+        question=question,
     )
     watch(feed, view)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from kquota_spark.cli import explain
+from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.page import Tone
 from kquota_spark.cli.timeline_chart import LABEL, MOST_SLOTS
 from kquota_spark.cli.top_lines import Line, ScreenPage
@@ -72,12 +72,12 @@ class Sources:
     Attributes:
         tables: `decisions` of the last minute, followed.
         settings: for what is read anew each time.
-        options: --config and --tables, for `explain`.
+        place: the --config and --tables, for `explain`.
     """
 
     tables: Tables
     settings: Settings
-    options: argparse.Namespace
+    place: SettingsPlace
 
 
 def read_near(sources: Sources, key: BucketKey, look: Look, newest_ms: int, columns: int) -> Near:
@@ -100,7 +100,7 @@ def read_near(sources: Sources, key: BucketKey, look: Look, newest_ms: int, colu
     sources.tables.follow("usage", 2 * _WINDOW_MS)
     clients = bucket_clients(sources.tables, key, newest_ms, _MOST_CLIENTS)
     if look is Look.EXPLAIN:
-        return Near(look, newest_ms, explanation=_explanation(sources.options, key, clients, columns))
+        return Near(look, newest_ms, explanation=_explanation(sources.place, key, clients, columns))
     seconds = bucket_seconds(sources.tables, key, newest_ms)
     return Near(look, newest_ms, _timeline(sources.settings, key, newest_ms, columns), clients, seconds)
 
@@ -114,7 +114,7 @@ def _timeline(settings: Settings, key: BucketKey, newest_ms: int, columns: int) 
 
 
 def _explanation(
-    options: argparse.Namespace, key: BucketKey, clients: Sequence[dict[str, Any]], columns: int
+    place: SettingsPlace, key: BucketKey, clients: Sequence[dict[str, Any]], columns: int
 ) -> Sequence[Line]:
     """What `kquota explain` says of the bucket's own names; a name that it lacks is that of its largest client."""
     page = ScreenPage(columns)
@@ -128,7 +128,7 @@ def _explanation(
     given = [f"--user={user}", f"--client-id={client_id}", f"--type={key.quota_type}"]
     given += [f"--broker={key.broker_id}"] if key.broker_id >= 0 else []
     try:
-        explain.print_explanation(explain.options_of(given, options), page)
+        explain.print_explanation(given, place, page)
     except UserError as error:
         page.paragraph("", terminal_text(str(error)), Tone.BAD, indent=0)
     return page.lines

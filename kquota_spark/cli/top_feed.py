@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass, field
 
+from kquota_spark.cli.filters import Filter
 from kquota_spark.cli.listing import bucket_conditions
+from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.top_detail import Look, Near, Sources, read_near
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -68,8 +69,8 @@ class Answer:
 class Feed:
     """The tables, kept open between questions; one question at a time."""
 
-    def __init__(self, settings: Settings, options: argparse.Namespace) -> None:
-        self._settings, self._options = settings, options
+    def __init__(self, settings: Settings, place: SettingsPlace) -> None:
+        self._settings, self._place = settings, place
         self._tables: Tables | None = None
         self._opened_s = 0.0
         self._last: Answer | None = None
@@ -100,7 +101,7 @@ class Feed:
         is_same = (is_frozen and self._tables is not None) or not self._is_newer()
         if self._last is None or not is_same or self._last.question != question:
             assert self._tables is not None
-            self._last = _answer(Sources(self._tables, self._settings, self._options), question)
+            self._last = _answer(Sources(self._tables, self._settings, self._place), question)
         return self._last
 
     def _is_newer(self) -> bool:
@@ -138,9 +139,7 @@ def _answer(sources: Sources, question: Question) -> Answer:
 
 def _where(question: Question) -> Where:
     conditions = bucket_conditions(
-        argparse.Namespace(
-            user=question.user, client=question.client, broker=question.broker, type=question.type
-        )
+        Filter(user=question.user, client=question.client, broker=question.broker, type=question.type)
     )
     if question.text:
         conditions.add(f"contains({_NAMES}, lower(?))", question.text)

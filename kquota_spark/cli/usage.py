@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kquota_spark.cli.agreement_line import with_agreement
+from kquota_spark.cli.filters import Filter, filter_of
 from kquota_spark.cli.listing import (
+    Conditions,
     add_since,
     client_conditions,
     counted,
     empty_text,
     footer_text,
     limited,
-    newer_than_ms,
     spans_days,
     with_cluster,
     with_source,
 )
-from kquota_spark.cli.options import Since, settings_of
+from kquota_spark.cli.options import Since, limit_of, settings_of
 from kquota_spark.cli.render import Report, Row, Shown, show
 from kquota_spark.formats.person_units import (
     amount_text,
@@ -75,15 +77,16 @@ _DELAY = Shown(
 
 def run_usage(options: argparse.Namespace) -> int:
     """Show totals of clients, largest first, or with --by-second every second, newest first."""
-    with open_tables(settings_of(options), "usage", newer_than_ms=newer_than_ms(options)) as tables:
+    wanted, limit = filter_of(options), limit_of(options)
+    with open_tables(settings_of(options), "usage", newer_than_ms=wanted.newer_than_ms) as tables:
         if options.by_second:
-            report = _by_second(tables, options)
+            report = _by_second(tables, wanted, limit)
         else:
-            last_day = _last_day(tables) if options.since is None else None
+            last_day = _last_day(tables) if wanted.since is None else None
             if last_day is not None:
-                options = argparse.Namespace(**{**vars(options), "since": last_day})
-            report = _totals(tables, options, is_cut=last_day is not None)
-        report = with_agreement(report, tables, options)
+                wanted = replace(wanted, since=last_day)
+            report = _totals(tables, wanted, limit, is_cut=last_day is not None)
+        report = with_agreement(report, tables, wanted)
     show(report, options.output)
     return 0
 
@@ -98,11 +101,11 @@ def _last_day(tables: Tables) -> Since | None:
     return Since(iso_time(start_ms), start_ms) if is_longer else None
 
 
-def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
-    seconds, values = _seconds(tables, options)
-    throttled = " where observed_throttle_ms > 0 " if options.throttled else " "
+def _by_second(tables: Tables, wanted: Filter, limit: int | None) -> Report:
+    seconds, values = _seconds(tables, wanted)
+    throttled = " where observed_throttle_ms > 0 " if wanted.is_throttled else " "
     sql = f"select * from ({seconds}){throttled}order by second desc, {_CLIENT}"  # noqa: S608 - names of ours
-    found, has_more = limited(tables, sql, values, options)
+    found, has_more = limited(tables, sql, values, limit)
     rows = found.dicts()
     with_day = spans_days(rows, "second")
     shown = (
@@ -119,16 +122,16 @@ def _by_second(tables: Tables, options: argparse.Namespace) -> Report:
         shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"second"}),
         footer=footer_text(rows, "second", "second", has_more=has_more) + _share_note(rows),
-        when_empty=_when_empty(tables, options),
+        when_empty=_when_empty(tables, wanted),
     )
 
 
-def _totals(tables: Tables, options: argparse.Namespace, *, is_cut: bool) -> Report:
-    seconds, values = _seconds(tables, options)
-    throttled = " having sum(observed_throttle_ms) > 0 " if options.throttled else " "
-    from_ms, to_ms = _span(tables, options)
+def _totals(tables: Tables, wanted: Filter, limit: int | None, *, is_cut: bool) -> Report:
+    seconds, values = _seconds(tables, wanted)
+    throttled = " having sum(observed_throttle_ms) > 0 " if wanted.is_throttled else " "
+    from_ms, to_ms = _span(tables, wanted)
     sql = f"{_TOTALS}from ({seconds}) group by {_CLIENT}{throttled}order by amount desc nulls last, {_CLIENT}"
-    found, has_more = limited(tables, sql, [max(to_ms - from_ms, 1), *values], options)
+    found, has_more = limited(tables, sql, [max(to_ms - from_ms, 1), *values], limit)
     rows = found.dicts()
     shown = (
         *_who(),
@@ -149,13 +152,13 @@ def _totals(tables: Tables, options: argparse.Namespace, *, is_cut: bool) -> Rep
         f"{utc_text(from_ms)}, peak: highest second"
         + ("\nthe last day of the table: --since 7d asks for more" if is_cut else "")
         + _share_note(rows),
-        when_empty=_when_empty(tables, options),
+        when_empty=_when_empty(tables, wanted),
     )
 
 
-def _seconds(tables: Tables, options: argparse.Namespace) -> tuple[str, list[object]]:
-    where = client_conditions(options)
-    add_since(where, options, "usage.second")
+def _seconds(tables: Tables, wanted: Filter) -> tuple[str, list[object]]:
+    where = client_conditions(wanted)
+    add_since(where, wanted, "usage.second")
     if _has(tables, "source = 'jmx'"):
         where.add(_ONE_SOURCE)
     if _has(tables, "tile > 0"):
@@ -168,10 +171,10 @@ def _has(tables: Tables, condition: str) -> bool:
     return bool(tables.query(f"select 1 from usage where {condition} limit 1").rows)  # noqa: S608 - text of ours
 
 
-def _span(tables: Tables, options: argparse.Namespace) -> tuple[int, int]:
+def _span(tables: Tables, wanted: Filter) -> tuple[int, int]:
     """The time that means are taken over, the same for all rows: what the table holds since --since."""
-    where = client_conditions(argparse.Namespace(user=None, client=None, broker=None, type=None))
-    add_since(where, options, "usage.second")
+    where = Conditions()
+    add_since(where, wanted, "usage.second")
     sql = f"select epoch_ms(min(second)), epoch_ms(max(second)) from usage{where.sql}"  # noqa: S608 - names of ours
     first_ms, last_ms = tables.query(sql, where.values).rows[0]
     return (0, 0) if first_ms is None else (first_ms, last_ms + 1_000)
@@ -191,8 +194,8 @@ def _named(row: Row, column: str) -> str:
     return person_name(row[column] or (None if row["source"] == "jmx" else ""))
 
 
-def _when_empty(tables: Tables, options: argparse.Namespace) -> str:
-    return empty_text(options, "usage", tables.newest_ms("usage"), "usage")
+def _when_empty(tables: Tables, wanted: Filter) -> str:
+    return empty_text(wanted, "usage", tables.newest_ms("usage"), "usage")
 
 
 def _amount(row: Row) -> str:

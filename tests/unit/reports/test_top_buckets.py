@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.cli.main import main
+from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.top_feed import Feed, Question
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Tables
@@ -20,7 +20,7 @@ from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
 
 
 def feed_of(root: Path) -> Feed:
-    return Feed(Settings(tables=str(root)), argparse.Namespace(config=None, tables=str(root)))
+    return Feed(Settings(tables=str(root)), SettingsPlace(None, str(root)))
 
 
 def top(root: Path, **asked: Any) -> list[dict[str, Any]]:
