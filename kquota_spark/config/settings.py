@@ -251,6 +251,8 @@ class Enforcement:
     """How often the job looks, at most; where nothing is decided, half as often."""
     lease_time: Duration = Duration(15_000)
     """After so long without a sign of life another enforcer may act; ZooKeeper: the session's time limit."""
+    allow_open_nodes: bool = False
+    """Without quotas.zookeeper_login whoever reaches ZooKeeper may take the lease, or end it: only if asked for."""
     lease_topic: str = "kquota.lease"
     """With quotas.source admin: the topic of one partition that says who may act; made if missing."""
     decision_topic: str = ""

@@ -74,7 +74,7 @@ ship:
   state_dir: {directory}/ship
   options: {login}
 collect: {{jmx: {{brokers: {agents}, interval: 2 s, options: {login}}}}}
-enforcement: {{policy_file: {directory}/policy.yaml, decision_topic: "{decision_topic}"}}
+enforcement: {{policy_file: {directory}/policy.yaml, allow_open_nodes: true, decision_topic: "{decision_topic}"}}
 """
 
 

@@ -49,7 +49,7 @@ def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
 
     quotas = settings.quotas
     with zookeeper_calls(quotas, session_timeout=settings.enforcement.lease_time) as calls:
-        nodes = EnforcementNodes.of(settings.cluster_id, quotas)
+        nodes = EnforcementNodes.of(settings)
         yield ZooKeeperTarget(calls, nodes), ZooKeeperLease(calls, nodes)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kazoo.exceptions import NodeExistsError
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from kquota_spark.config.settings import Quotas
+from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Holder
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.io.zookeeper_calls import ZooKeeperCalls, refusal_of
@@ -28,13 +28,17 @@ class EnforcementNodes:
 
     root: str
     acl: Sequence[ACL]
+    is_refused: bool
+    """Anybody could write them, and nobody has asked for that."""
 
     @classmethod
-    def of(cls, cluster_id: str, quotas: Quotas) -> EnforcementNodes:
+    def of(cls, settings: Settings) -> EnforcementNodes:
         """Those of a cluster; with a login nobody else may write them."""
         # ZooKeeper takes neither "." nor ".." for a name.
-        root = f"/kquota/{sanitise(cluster_id).replace('.', '%2E')}"
-        return cls(root, CREATOR_ALL_ACL if quotas.zookeeper_login.user else OPEN_ACL_UNSAFE)
+        root = f"/kquota/{sanitise(settings.cluster_id).replace('.', '%2E')}"
+        if settings.quotas.zookeeper_login.user:
+            return cls(root, CREATOR_ALL_ACL, False)
+        return cls(root, OPEN_ACL_UNSAFE, not settings.enforcement.allow_open_nodes)
 
     @property
     def enforcer(self) -> str:
@@ -67,8 +71,13 @@ class ZooKeeperLease:
         """The fencing number if the lease is ours, now or already; None while another enforcer holds it.
 
         Raises:
-            UserError: ZooKeeper does not answer, or does not let us make our nodes.
+            UserError: ZooKeeper does not answer, or does not let us make our nodes; or anybody could write them.
         """
+        if self._nodes.is_refused:
+            raise UserError(
+                "quotas.zookeeper_login is not set: whoever reaches ZooKeeper could take the lease and write quotas: "
+                "give a login, or set enforcement.allow_open_nodes: true"
+            )
         for path in (self._nodes.created, self._nodes.fencing):
             self._calls.ensure(path, self._nodes.acl)
         self._calls.sync(self._nodes.root)

@@ -79,7 +79,9 @@ def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
 def enforced(settings: Settings, client: KazooClient) -> Settings:
     """Settings to enforce by, with the node that brokers watch; no pause of a busy machine ends the lease."""
     client.ensure_path("/config/changes")
-    return dataclasses.replace(settings, enforcement=Enforcement(lease_time=Duration(30_000)))
+    return dataclasses.replace(
+        settings, enforcement=Enforcement(lease_time=Duration(30_000), allow_open_nodes=True)
+    )
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def settings_of(cluster: Cluster, tables: Path) -> Settings:
         tables=str(tables),
         kafka=Kafka(bootstrap_servers=cluster.bootstrap_servers, options=cluster.client_settings()),
         quotas=Quotas(zookeeper_connect=cluster.zookeeper_connect),
-        enforcement=Enforcement(lease_time=Duration(30_000)),
+        enforcement=Enforcement(lease_time=Duration(30_000), allow_open_nodes=True),
     )
 
 

@@ -32,7 +32,7 @@ def test_a_holder_that_was_stopped_writes_nothing(
         f"cluster_id: {enforced.cluster_id}\ntables: {enforced.tables}\n"
         f"quotas: {{zookeeper_connect: '{enforced.quotas.zookeeper_connect}'}}\n"
         # It ends while its holder is stopped; until then no pause of a busy machine may end it.
-        "enforcement: {lease_time: 4 s}\n",
+        "enforcement: {lease_time: 4 s, allow_open_nodes: true}\n",
         encoding="utf-8",
     )
     first, second, outcome = taken_over_while_stopped(config, edges)
@@ -51,7 +51,7 @@ def test_a_change_whose_answer_is_lost_was_done_as_a_whole_or_not_at_all(
             zookeeper.pause("zookeeper")
             return super().commit(transaction)
 
-    nodes = EnforcementNodes.of(enforced.cluster_id, enforced.quotas)
+    nodes = EnforcementNodes.of(enforced)
     found, fencing = edges.target.read([QUOTA])[QUOTA], edges.lease.acquire()
     assert fencing is not None
     with connected(enforced.quotas.zookeeper_connect) as cut:

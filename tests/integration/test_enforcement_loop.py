@@ -52,7 +52,7 @@ kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}}}
 quotas: {{zookeeper_connect: "{zookeeper}"}}
 stream: {{allowed_lateness: 5 s}}
 ship: {{files: ["1={log}"], state_dir: {root}/ship}}
-enforcement: {{policy_file: {root}/policy.yaml, lease_time: 30 s, trigger: 1 s}}
+enforcement: {{policy_file: {root}/policy.yaml, allow_open_nodes: true, lease_time: 30 s, trigger: 1 s}}
 """
 _POLICY = """\
 mode: enforce

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import socket
@@ -12,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.quotas import remove_quota, set_quota
 from kquota_spark.enforce.changes import Quota
@@ -229,6 +230,21 @@ def test_a_value_that_brokers_would_not_read_is_refused_before(edges: Edges) -> 
     assert refusal(Quota(ALICE, PRODUCER), 0) == "producer_byte_rate 0: Kafka takes only values above 0"
     assert refusal(Quota(ALICE, PERCENT), 1.5) is None
     assert refusal(Quota(ALICE, PRODUCER), None) is None
+
+
+def test_nodes_that_anybody_may_write_are_made_only_if_asked_for(
+    enforced: Settings, client: KazooClient
+) -> None:
+    refused = dataclasses.replace(enforced, enforcement=Enforcement())
+    with (
+        pytest.raises(UserError, match=r"give a login, or set enforcement\.allow_open_nodes: true"),
+        enforcement_edges(refused) as edges,
+    ):
+        edges.lease.acquire()
+    assert client.exists("/kquota") is None
+    with enforcement_edges(enforced) as edges:
+        assert edges.lease.acquire() == 1
+    assert client.exists("/kquota/test/fencing") is not None
 
 
 def test_without_an_answer_or_a_target_it_is_one_line(tmp_path: Path, zookeeper: Cluster) -> None:

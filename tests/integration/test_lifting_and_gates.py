@@ -60,7 +60,7 @@ def config(cluster: Cluster, tmp_path: Path) -> Path:
         f"kafka: {{bootstrap_servers: '{cluster.bootstrap_servers}'}}\n"
         f"quotas: {{zookeeper_connect: '{cluster.zookeeper_connect}'}}\n"
         # No pause of a busy machine makes a gate stale.
-        f"enforcement: {{decision_topic: decisions-{tmp_path.name}, gate_silence: 5 min}}\n",
+        f"enforcement: {{allow_open_nodes: true, decision_topic: decisions-{tmp_path.name}, gate_silence: 5 min}}\n",
         encoding="utf-8",
     )
     return path
