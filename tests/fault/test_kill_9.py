@@ -1,15 +1,16 @@
 """Streaming, offline replay and restatement give the same decisions, whatever happens on the way.
 
-The input is shuffled within the allowed lateness, a third of it is sent twice, and the whole job is killed (-9) at
-four moments: right after the commit of each table, and some time after one. All tables equal an untroubled run's. The
-decisions equal those of the replay of the log files, before and after all of it has been restated in batch.
+The input is shuffled within the allowed lateness, a third of it is sent twice, and the whole job is killed (-9) before
+and after everything that it leaves behind for its next start: a run for each moment, one after the other. All tables
+equal an untroubled run's. The decisions equal those of the replay of the log files, before and after all of it has been
+restated in batch.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import time
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -17,9 +18,7 @@ from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.io.driver_lock import driver_pid
 from tests.fault.conftest import Run
-from tests.support.chance import drawn
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
     COPIES,
@@ -31,36 +30,45 @@ from tests.support.clusters.audited_topic import (
     finish,
     started,
 )
+from tests.support.places import ROOT
+from tests.support.spark import durable_steps
+from tests.support.spark.durable_steps import AFTER, BEFORE, KILLED, KILLED_AT, STEPS
 from tests.support.spark.queries import rows_of
 from tests.support.spark.replayed_decisions import differences, replayed
 
-KILLED_AFTER = (("requests", 0.05), ("usage", 0.05), ("decisions", 0.05), ("decisions", 2.0))
-"""Commits of tables, in the order of a micro-batch, and at most so long after them: mostly before the next one."""
-
-
-def _kill_after(config: Path, table: str, after_s: float) -> None:
-    """Start the job, which does not end by itself, and kill Python driver and JVM after a commit of a table."""
-    log = config.parent / "tables" / table / "_delta_log"
-    before = _newest(log)
-    process = started(config, job=ENDLESS)
-    driver = None
-    try:
-        give_up_s = time.monotonic() + BEGUN_WITHIN_S
-        while _newest(log) == before and process.poll() is None and time.monotonic() < give_up_s:
-            time.sleep(0.001)
-        time.sleep(after_s)
-        driver = driver_pid(str(config.parent / "checkpoints"), "log")
-        assert driver is not None and process.poll() is None, "the job has failed before it was killed"
-        assert _newest(log) != before, f"no commit of {table}"
-        os.kill(driver, signal.SIGKILL)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _newest(log: Path) -> str:
-    """The newest commit; a table that was only created has none."""
-    return max((file.name for file in log.glob("*[1-9]*.json")), default="")
+BEFORE_SPARK = (
+    "create requests",
+    "create usage",
+    "create decisions",
+    "create violations",
+    "create jmx_samples",
+    "create broker_configs",
+    "create log_gaps",
+    "create quota_rules",
+    "replace log.compared.json",
+    "replace log.lineage.json",
+    "replace jmx.lineage.json",
+    "overwrite broker_configs",
+    "create quota_changes",
+    "append quota_changes",
+    "overwrite quota_rules",
+)
+WITH_SPARK = (
+    "replace N.json",
+    "replace jmx.pinned.json",
+    "add jmx_samples",
+    "replace log.pinned.json",
+    "add requests",
+    "append log_gaps",
+    "add usage",
+    "add decisions",
+    "merge violations",
+)
+"""Of JMX there is one micro-batch, of the log there are twenty."""
+STEPS_OF_AUDIT = BEFORE_SPARK + WITH_SPARK
+"""In the order of the first run, so that each comes in the run after the one that the step before it has ended."""
+SMALL = 600
+"""Lines of a micro-batch: there are more micro-batches than moments in them."""
 
 
 def _log_files(directory: Path) -> list[tuple[int, Path]]:
@@ -74,26 +82,47 @@ def _log_files(directory: Path) -> list[tuple[int, Path]]:
     return [(broker_id, directory / f"broker-{broker_id}.log") for broker_id in sorted(by_broker)]
 
 
+def _killed(config: Path, moment: str) -> int:
+    """Start the job, which does not end by itself, and wait until it has been killed; its exit code."""
+    steps = {KILLED_AT: moment, STEPS: f"{config.parent}/steps"}
+    if moment.partition(" ")[2] in BEFORE_SPARK:
+        # Without spark-submit, whose JVM takes seconds to start.
+        command = [sys.executable, durable_steps.__file__, "jobs/audit.py", "--config", str(config)]
+        environment = {**os.environ, **steps}
+        done = subprocess.run(command, cwd=ROOT, env=environment, timeout=BEGUN_WITHIN_S, check=False)
+        return done.returncode
+    process = started(config, job=ENDLESS, steps=steps)
+    try:
+        return process.wait(BEGUN_WITHIN_S)
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_kills_shuffle_and_copies_change_no_decision(cluster: Cluster, calm: Run, tmp_path: Path) -> None:
-    moments = drawn()
-    killed = configured(tmp_path / "killed", cluster)
+    root = tmp_path / "killed"
+    killed = configured(root, cluster, most_lines=SMALL)
 
-    for table, most_s in KILLED_AFTER:
-        _kill_after(killed, table, moments.uniform(0, most_s))
-    finish(killed)
+    for step in STEPS_OF_AUDIT:
+        for moment in (f"{BEFORE} {step}", f"{AFTER} {step}"):
+            print(moment, flush=True)
+            assert _killed(killed, moment) == KILLED, moment
+    finish(killed, steps={STEPS: f"{root}/steps"})
 
-    assert_equal_tables(calm.root, tmp_path / "killed")
+    came = {moment.partition(" ")[2] for moment in (root / "steps").read_text(encoding="utf-8").splitlines()}
+    assert came == set(STEPS_OF_AUDIT)
+    assert_equal_tables(calm.root, root)
     expected = replayed(_log_files(tmp_path / "logs"), calm.root / "quotas.yaml")
-    tables = Settings(tables=str(tmp_path / "killed" / "tables"))
-    assert differences(expected, rows_of(tables, "decisions")) == []
+    tables = Settings(tables=str(root / "tables"))
+    of_log = [row for row in rows_of(tables, "decisions") if row["source"] == "log"]
+    assert differences(expected, of_log) == []
 
     # All of it again in batch, through the same functions.
     seconds = [row["second"] for row in expected]
     stretch = ("--from", str(min(seconds)), "--to", str(max(seconds) + 1_000))
     finish(killed, job=("restate.py", *stretch))
-    assert_equal_tables(calm.root, tmp_path / "killed")
-    assert differences(expected, rows_of(tables, "decisions")) == []
+    assert_equal_tables(calm.root, root)
     counts = duckdb.connect()
-    counts.register("requests", DeltaTable(str(tmp_path / "killed/tables/requests")).to_pyarrow_dataset())
+    counts.register("requests", DeltaTable(str(root / "tables/requests")).to_pyarrow_dataset())
     kinds = dict(counts.execute("SELECT kind, count(*) FROM requests GROUP BY kind").fetchall())
     assert kinds == {"request": LINES - 1 + COPIES, "unreadable": 1}

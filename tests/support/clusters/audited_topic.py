@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -15,25 +15,32 @@ from deltalake import DeltaTable
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.topics import create_topics
-from tests.bench.lines import QUOTAS, Line, lines
+from tests.bench.lines import START_MS, Line, lines
 from tests.support.chance import drawn
+from tests.support.logs.jmx_messages import telegraf
 from tests.support.places import ROOT
+from tests.support.spark import durable_steps
 from tests.support.spark.quick import QUICK
 
 LINES = 9_000
 COPIES = len(range(0, LINES, 3))
 LINES_PER_S = 300  # 30 s of log time
+_SENT_MS = 1_795_246_000_000
 SHUFFLED_S = 2.0  # of the 5 s of lateness; the micro-batches of two partitions take the rest
 MOST_LINES = 2_400  # five micro-batches: after each of four kills there is one more whose seconds are closed
-TOPIC = "kquota.disturbed"
-TABLES = ("requests", "usage", "decisions", "violations", "quota_changes", "quota_rules")
+TOPIC, JMX_TOPIC = "kquota.disturbed", "kquota.disturbed-jmx"
+TABLES = (
+    *("requests", "usage", "decisions", "violations", "jmx_samples"),
+    *("quota_changes", "quota_rules", "broker_configs", "log_gaps"),
+)
 BEGUN_WITHIN_S, RUN_S = 300.0, 600.0
 """Until the first work of a job, and until its end: many times what they take."""
 _CONFIG = """\
 cluster_id: disturbed
 tables: {root}/tables
 checkpoints: {root}/checkpoints
-kafka: {{bootstrap_servers: "{bootstrap}", topic: {topic}, max_lines_per_trigger: {most_lines}}}
+kafka:
+  {{bootstrap_servers: "{bootstrap}", topic: {topic}, jmx_topic: {jmx_topic}, max_lines_per_trigger: {most_lines}}}
 quotas: {{source: file, file: {root}/quotas.yaml}}
 stream: {{allowed_lateness: 5 s}}
 {further}
@@ -42,8 +49,19 @@ _OF_BATCHES = ("offsets", "state", "commits")
 """Parts of a checkpoint that each micro-batch writes; its metadata are there before the first."""
 ENDLESS = ("audit.py",)
 """The job that goes on until it is stopped: whatever disturbs it finds it at work."""
-_COMMIT_METADATA = {"quota_changes": ("observed_at",)}
-"""When the watcher of a run saw an edit; all other columns of all tables are compared."""
+_COMMIT_METADATA = {"quota_changes": ("observed_at",), "broker_configs": ("observed_at",)}
+"""When a run saw an edit or asked a broker; all other columns of all tables are compared."""
+QUOTAS = """\
+- {user: user-2, client_id: <default>, type: producer_byte_rate, value: 4000}
+- {user: user-3, client_id: null, type: producer_byte_rate, value: 15000}
+- {user: <default>, client_id: app-40, type: producer_byte_rate, value: 3000}
+- {user: <default>, client_id: null, type: producer_byte_rate, value: 12000}
+- {user: null, client_id: app-50, type: consumer_byte_rate, value: 3500}
+- {user: null, client_id: <default>, type: consumer_byte_rate, value: 4000}
+- {user: meter, client_id: null, type: producer_byte_rate, value: 1000}
+"""
+"""About one in ten seconds of these lines is over its limit; `meter` is seen by JMX alone."""
+_JMX_S, _JMX_EVERY_S = 60, 2
 
 
 def as_written() -> list[Line]:
@@ -66,12 +84,23 @@ def _as_sent() -> list[Line]:
 
 def fill(cluster: Cluster) -> None:
     """Send the lines, on two partitions."""
-    create_topics(cluster, {TOPIC: 2})
+    create_topics(cluster, {TOPIC: 2, JMX_TOPIC: 1})
     producer = Producer({**cluster.client_settings(), "queue.buffering.max.messages": 2 * LINES})
     for line in _as_sent():
         key = str(line.broker_id).encode()
-        producer.produce(TOPIC, line.text, key, partition=line.broker_id % 2, timestamp=1_795_246_000_000)
+        producer.produce(TOPIC, line.text, key, partition=line.broker_id % 2, timestamp=_SENT_MS)
+    for message in _metered():
+        producer.produce(JMX_TOPIC, message, timestamp=_SENT_MS)
     producer.flush()
+
+
+def _metered() -> Iterator[bytes]:
+    """Samples of a broker whose log is in no topic: every third one is over the limit."""
+    for index, time_s in enumerate(range(0, _JMX_S, _JMX_EVERY_S)):
+        rate = {"byte-rate": 500.0 * (index % 3 + 1), "throttle-time": 0.0}
+        yield telegraf(
+            "kafka_quota_produce", rate, time=START_MS // 1_000 + time_s, broker="11", user="meter"
+        )
 
 
 def configured(root: Path, cluster: Cluster, further: str = "", *, most_lines: int = MOST_LINES) -> Path:
@@ -79,8 +108,9 @@ def configured(root: Path, cluster: Cluster, further: str = "", *, most_lines: i
     root.mkdir(parents=True)
     (root / "quotas.yaml").write_text(QUOTAS, encoding="utf-8")
     text = _CONFIG.format(
-        root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, most_lines=most_lines, further=further
-    )
+        root=root, bootstrap=cluster.bootstrap_servers, topic=TOPIC, jmx_topic=JMX_TOPIC, most_lines=most_lines,
+        further=further,
+    )  # fmt: skip
     (root / "kquota.yaml").write_text(text, encoding="utf-8")
     return root / "kquota.yaml"
 
@@ -96,12 +126,20 @@ def is_at_work(config: Path, query: str, since_s: float) -> bool:
 
 
 def started(
-    config: Path, *arguments: str, job: Sequence[str] = ("audit.py", "--drain")
+    config: Path,
+    *arguments: str,
+    job: Sequence[str] = ("audit.py", "--drain"),
+    steps: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """`spark-submit` of a job, as a process group of its own; its output is in audit.log."""
+    """`spark-submit` of a job, as a process group of its own; its output is in audit.log.
+
+    With `steps`, which are variables of `tests.support.spark.durable_steps`, it runs through that.
+    """
     name, *options = job
-    command = [str(Path(sys.executable).with_name("spark-submit")), *QUICK, *arguments, f"jobs/{name}"]
+    program = [f"jobs/{name}"] if steps is None else [durable_steps.__file__, f"jobs/{name}"]
+    command = [str(Path(sys.executable).with_name("spark-submit")), *QUICK, *arguments, *program]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    environment.update(steps or {})
     with (config.parent / "audit.log").open("ab") as log:
         return subprocess.Popen(
             [*command, "--config", str(config), *options],
@@ -109,9 +147,14 @@ def started(
         )  # fmt: skip
 
 
-def finish(config: Path, *arguments: str, job: Sequence[str] = ("audit.py", "--drain")) -> None:
+def finish(
+    config: Path,
+    *arguments: str,
+    job: Sequence[str] = ("audit.py", "--drain"),
+    steps: Mapping[str, str] | None = None,
+) -> None:
     """Run a job to its end."""
-    process = started(config, *arguments, job=job)
+    process = started(config, *arguments, job=job, steps=steps)
     try:
         assert process.wait(RUN_S) == 0, (config.parent / "audit.log").read_text(encoding="utf-8")[-3_000:]
     finally:

@@ -1,0 +1,131 @@
+"""All parts at the same time, under every kind of trouble: in the end nothing is lost and nothing is there twice.
+
+Shipper, audit, enforcer and exporter work on a real cluster with clients, while parts and servers are killed and
+paused, the network is cut, the disk fills up, quotas are edited, and tables are maintained and restated.
+`KQUOTA_TROUBLE_S` is how long the trouble lasts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from kquota_spark.embedded.processes import wait_for
+from tests.support.chance import drawn
+from tests.support.clusters.audited_topic import differences
+from tests.support.clusters.pressing import sending
+from tests.support.trouble.parts import kept_running
+from tests.support.trouble.walk import TROUBLES, walk
+from tests.support.trouble.world import LOAD, World, world
+
+TROUBLE_S = float(os.environ.get("KQUOTA_TROUBLE_S", "150"))
+BEGUN_WITHIN_S, HEALED_WITHIN_S = 240.0, 240.0
+HISTORY = ("quota_changes", "quota_rules", "partition_leaders", "broker_configs")
+"""What the audit saw while it happened, and nobody can see again."""
+RESULTS = ("requests", "usage", "decisions", "violations")
+
+pytestmark = [
+    pytest.mark.timeout(TROUBLE_S + 1_500),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk"),
+]
+
+
+def _rows(tables: Path, name: str) -> int:
+    try:
+        return DeltaTable(str(tables / name)).to_pyarrow_dataset().count_rows()
+    except TableNotFoundError:
+        return 0
+
+
+def _is_well(found: World) -> bool:
+    """All parts run and answer, and new decisions come."""
+    found.look()
+    before = _rows(found.tables, "decisions")
+    return all(found.scrape().values()) and wait_for(
+        lambda: _rows(found.tables, "decisions") > before > 0, within_s=10
+    )
+
+
+def _restate_all(found: World, config: Path) -> None:
+    """Every second by the quotas that are known in the end."""
+    connection = duckdb.connect()
+    connection.register("usage", DeltaTable(str(found.tables / "usage")).to_pyarrow_dataset())
+    [bounds] = connection.execute("SELECT epoch_ms(min(second)), epoch_ms(max(second)) FROM usage").fetchall()
+    done = found.run(
+        "jobs/restate.py", "--from", str(bounds[0]), "--to", str(bounds[1] + 1_000), config=config
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path: Path) -> None:
+    chance = drawn("trouble")
+    with world(tmp_path) as found, kept_running([*found.parts.values()]):
+        with sending(found.cluster, LOAD):
+            assert wait_for(lambda: _is_well(found), within_s=BEGUN_WITHIN_S)
+            came = walk(found, chance, TROUBLE_S)
+            assert wait_for(lambda: _is_well(found), within_s=HEALED_WITHIN_S)
+        for part in found.parts.values():
+            assert part.stop() == 0, part.name
+        print("troubles:", came)
+        print("starts:", {name: part.starts for name, part in found.parts.items()})
+        print("ended by themselves with:", {name: part.exits for name, part in found.parts.items()})
+        for name, part in found.parts.items():
+            assert 0 not in part.exits, f"{name} ended as if it were done"
+            assert b"Traceback" not in part.log.read_bytes(), name
+
+        written = found.log_lines()
+        for command in (("ship", "--once", "--end"), ("jobs/audit.py", "--drain")):
+            done = found.run(*command)
+            assert done.returncode == 0, done.stderr
+        _nothing_lost_or_doubled(found, written)
+        _equal_to_an_untroubled_run(found, tmp_path / "untroubled")
+        _changed_once(found)
+    assert TROUBLE_S < 600 or set(came) == {name for name, times in came.items() if times} == set(TROUBLES)
+
+
+def _nothing_lost_or_doubled(found: World, written: list[bytes]) -> None:
+    """Lines of the log = lines in the topic without copies; lines in the topic = rows."""
+    shipped = found.shipped()
+    copies = Counter(shipped.values())
+    print(f"lines {len(written):,}, shipped {len(shipped):,}, copies {len(shipped) - len(copies):,}")
+    assert [line for line in written if line not in copies] == []
+    assert set(copies) <= set(found.log_lines())
+    table = DeltaTable(str(found.tables / "requests")).to_pyarrow_table(columns=["kafka_offset", "kind"])
+    offsets = Counter(
+        row["kafka_offset"] for row in table.to_pylist() if row["kind"] in ("request", "unreadable")
+    )
+    assert offsets == Counter(shipped)
+
+
+def _equal_to_an_untroubled_run(found: World, root: Path) -> None:
+    """All of the topic in one run, with the history of the troubled one, and both restated by all of that."""
+    for name in HISTORY:
+        if (found.tables / name).exists():
+            shutil.copytree(found.tables / name, root / "tables" / name)
+    config = root / "kquota.yaml"
+    text = found.config.read_text(encoding="utf-8").replace(f"{found.disk}/", f"{root}/")
+    config.write_text(text, encoding="utf-8")
+    done = found.run("jobs/audit.py", "--drain", config=config)
+    assert done.returncode == 0, done.stderr
+    for each in (found.config, config):
+        _restate_all(found, each)
+    for name in RESULTS:
+        assert differences(name, found.disk, root) == [], name
+
+
+def _changed_once(found: World) -> None:
+    """Every change that the enforcer made is in its log once."""
+    log = DeltaTable(str(found.tables / "enforcement_log")).to_pyarrow_table().to_pylist()
+    events = Counter((row["plan_id"], row["step"], row["event"]) for row in log)
+    print("enforced:", Counter(event for _, _, event in events))
+    done = {key: count for key, count in events.items() if key[2] in ("applied", "restored")}
+    assert done, json.dumps([row["event"] for row in log])
+    assert set(done.values()) == {1}

@@ -1,0 +1,132 @@
+"""A walk of a hundred steps: lines arrive, the query runs, fails at a durable step, forgets its last commit.
+
+Which step comes when is drawn by chance. In the end all tables are those of one run over all lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kquota_spark.audit.closing import close_all_windows
+from kquota_spark.config.settings import Settings
+from kquota_spark.io.delta_tables import create_tables
+from tests.bench.lines import START_MS, lines
+from tests.support.chance import drawn
+from tests.support.spark.durable_steps import AFTER, BEFORE, install
+from tests.support.spark.queries import (
+    change,
+    forget_last_commit,
+    rows_of,
+    run_topic,
+    settings_at,
+    write_rules,
+    write_topic,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STEPS = 100
+LINES_PER_S, LINES_AT_ONCE = 60, 120
+DURABLE = ("replace log.pinned.json", "add requests", "add usage", "add decisions", "merge violations")
+TABLES = ("requests", "usage", "decisions", "violations")
+WEIGHTS = {"arrive": 5, "run": 2, "fail": 3, "forget": 1}
+RULES = (
+    change("user-2", None, 2_000.0),
+    change("user-3", None, 4_000.0),
+    change("user-3", None, 1_000.0, at_ms=START_MS + 20_000),
+)
+
+
+class Crash(Exception):
+    """What stands for the end of the process."""
+
+
+class Walk:
+    """One set of tables, and what becomes of them.
+
+    Attributes:
+        arrived: lines so far.
+        failed: at which moments the query has failed.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._spark, self._settings = spark, settings
+        self.arrived = 0
+        self.failed: list[str] = []
+        self._fails_at = ""
+        create_tables(settings)
+        write_rules(settings, *RULES)
+
+    def come(self, moment: str) -> None:
+        """Fail here, if it is the moment."""
+        if moment == self._fails_at:
+            self.failed.append(moment)
+            self._fails_at = ""
+            raise Crash(moment)
+
+    def arrive(self) -> None:
+        """The next two seconds of lines are in the topic."""
+        wanted = range(self.arrived, self.arrived + LINES_AT_ONCE)
+        found = [(line.broker_id, line.text) for line in lines(wanted, lines_per_s=LINES_PER_S)]
+        write_topic(self._settings, found, START_MS + 3_600_000, self.arrived)
+        self.arrived = wanted.stop
+
+    def run(self) -> None:
+        """Work through what has arrived."""
+        if self.arrived:
+            run_topic(self._spark, self._settings)
+
+    def fail(self, moment: str) -> None:
+        """Run, and fail at a moment if it comes."""
+        self._fails_at, times = moment, len(self.failed)
+        try:
+            self.run()
+        except AssertionError:
+            if len(self.failed) == times:
+                raise
+        self._fails_at = ""
+
+    def forget(self) -> None:
+        """As if Spark had not noted its last micro-batch."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            forget_last_commit(self._settings)
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        """All tables, with the last seconds closed."""
+        self.run()
+        close_all_windows(self._settings)
+        self.run()
+        return {name: rows_of(self._settings, name) for name in TABLES}
+
+
+def test_after_a_hundred_steps_the_tables_are_those_of_one_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = drawn("walk")
+    walk = Walk(spark, settings_at(tmp_path / "walked"))
+    install(walk.come, monkeypatch.setattr)
+    for _ in range(STEPS):
+        [step] = chance.choices(sorted(WEIGHTS), [WEIGHTS[name] for name in sorted(WEIGHTS)])
+        moment = f"{chance.choice((BEFORE, AFTER))} {chance.choice(DURABLE)}"
+        print(step, moment if step == "fail" else "", flush=True)
+        if step == "fail":
+            walk.fail(moment)
+        else:
+            {"arrive": walk.arrive, "run": walk.run, "forget": walk.forget}[step]()
+    walked = walk.rows()
+    print("failed", walk.failed)
+
+    straight = Walk(spark, settings_at(tmp_path / "straight"))
+    while straight.arrived < walk.arrived:
+        straight.arrive()
+    expected = straight.rows()
+    assert len(expected["requests"]) == walk.arrived
+    assert expected["violations"] != []
+    for name in TABLES:
+        assert walked[name] == expected[name], name
+    assert len(walk.failed) >= STEPS // 20
