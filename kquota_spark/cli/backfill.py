@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 
 if TYPE_CHECKING:
     from kquota_spark.io.backfill import Backfilled
@@ -77,7 +78,7 @@ def _files(texts: Sequence[str]) -> list[tuple[int, Path]]:
 def _told(file: Backfilled) -> str:
     from kquota_spark.io.tables import utc_text
 
-    told = f"{file.path}: {file.lines:,} lines"
+    told = f"{terminal_text(str(file.path))}: {file.lines:,} lines"
     if file.unreadable:
         told += f", {file.unreadable:,} of them unreadable"
     if file.first_ms is not None and file.last_ms is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,12 +17,13 @@ from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.log_messages import MessageFormat
 from kquota_spark.io.checkpoints import LOG
 from kquota_spark.io.delta_tables import ARCHIVED, create_tables
 from kquota_spark.io.driver_lock import driver_lock
+from kquota_spark.io.log_lines import line_parts, log_lines
 from kquota_spark.io.log_text import DamagedGzipError, LogText
-from kquota_spark.io.offline import log_lines
 from kquota_spark.io.parsing import ingest_settings
 from kquota_spark.io.tables import query
 from kquota_spark.pipeline.ingest import MessageReader, parsed
@@ -33,7 +33,6 @@ from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table
 
-_BATCH_LINES = 10_000
 _HASH_LENGTH = 16
 _REPORT_S = 2.0
 _FIRST_BYTES = 1 << 20
@@ -76,23 +75,28 @@ def backfill(
             if identity in known:
                 name, lines = known[identity]
                 raise UserError(
-                    f"{path}: its beginning is that of {name}, of which {lines:,} lines are in requests already: "
-                    "a file is taken once"
+                    f"{_shown(path)}: its beginning is that of {_shown(name)}, of which {lines:,} lines are in "
+                    "requests already: a file is taken once"
                 )
             found = _append(settings, broker_id, path, f"{ARCHIVED}{identity}:{path.name}")
             known[identity] = (path.name, found.lines)
             done(found)
 
 
+def _shown(path: Path | str) -> str:
+    """A name in one line, whatever is in it."""
+    return terminal_text(str(path))
+
+
 def _identity(path: Path) -> str:
     try:
         text = LogText(path)
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise UserError(f"{_shown(path)}: cannot be read: {error.strerror or error}") from error
     try:
         return text.fingerprint(_FIRST_BYTES)[:_HASH_LENGTH]
     except DamagedGzipError as error:
-        raise UserError(f"{path}: the compressed file is damaged: fetch it again") from error
+        raise UserError(f"{_shown(path)}: the compressed file is damaged: fetch it again") from error
     finally:
         text.close()
 
@@ -104,7 +108,7 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
         REQUESTS.arrow_schema(), _batches(settings, broker_id, path, topic, found)
     )
     try:
-        with delta_errors(f"{path}: cannot be written to {table}"):
+        with delta_errors(f"{_shown(path)}: cannot be written to {table}"):
             write_deltalake(delta_table(settings, REQUESTS.name), batches, mode="append")
     except UserError:
         if found.problem is not None:  # it comes back wrapped in the writer's own
@@ -121,7 +125,7 @@ def _batches(
     written_ms = path.stat().st_mtime_ns // 1_000_000
     lines = _noting_problem(log_lines(path), found)
     reported_s = time.monotonic()
-    while chunk := list(islice(lines, _BATCH_LINES)):
+    for chunk in line_parts(lines):
         count = len(chunk)
         messages = pa.RecordBatch.from_pydict(
             {
@@ -138,7 +142,7 @@ def _batches(
         _count(found, rows)
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
-            say(f"{path.name}: {found.lines:,} lines")
+            say(f"{_shown(path.name)}: {found.lines:,} lines")
         yield rows
 
 

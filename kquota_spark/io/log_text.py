@@ -38,11 +38,8 @@ class LogText:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_regular_file(path)
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(descriptor)
-            raise OSError(errno.EINVAL, "not a regular file")
         self._file = os.fdopen(descriptor, "rb", buffering=0)
         self.device, self.inode = status.st_dev, status.st_ino
         self._gzip = gzip.GzipFile(fileobj=self._file) if path.name.endswith(".gz") else None
@@ -103,6 +100,19 @@ class LogText:
         if self._gzip is not None:
             self._gzip.close()
         self._file.close()
+
+
+def open_regular_file(path: Path) -> int:
+    """Descriptor of a file for reading, without waiting for a writer as a named pipe does.
+
+    Raises:
+        OSError: it cannot be opened or is not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return descriptor
 
 
 def fingerprint(start: bytes) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import time
-import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kquota_spark.errors import UserError
+from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
+from kquota_spark.io.log_lines import line_parts, log_lines
 from kquota_spark.model.bucket_replays import replay_of
 from kquota_spark.model.decision import Decision, Stretch, judge_bucket
 from kquota_spark.model.govern import Governed, Governor
@@ -30,9 +29,10 @@ from kquota_spark.pipeline.ingest import request_batch
 from kquota_spark.process.notices import say
 
 _BROKER_IN_NAME = re.compile(r"broker-?(\d+)")
-_MAX_LINE_BYTES = 8 << 20
-_LINES_AT_ONCE = 10_000
 _REPORT_S = 2.0
+_MOST_REASONS = 1_000
+_OTHER_REASONS = "other reasons"
+"""Reasons name versions and places, of which a log may hold millions."""
 _CHARGE_KEYS = ("kafka_offset", *CLIENT_KEYS)
 
 
@@ -70,7 +70,9 @@ def broker_id_of(path: Path, given: int | None) -> int:
         return given
     match = _BROKER_IN_NAME.search(path.name) or _BROKER_IN_NAME.search(path.absolute().parent.name)
     if match is None:
-        raise UserError(f"{path}: no broker-<id> in the name: say which broker with --broker ID")
+        raise UserError(
+            f"{terminal_text(str(path))}: no broker-<id> in the name: say which broker with --broker ID"
+        )
     return int(match.group(1))
 
 
@@ -101,12 +103,12 @@ def replay_files(
     reported_s = time.monotonic()
     for broker_id, path in files:
         parser = RequestLogParser((log_time_zones or {}).get(broker_id, log_time_zone))
-        for lines in _parts(log_lines(path)):
+        for lines in line_parts(log_lines(path)):
             found.lines += len(lines)
             stretches.add(broker_id, _parsed(parser, lines, found.unreadable))
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
-                say(f"{path.name}: {found.lines:,} lines")
+                say(f"{terminal_text(path.name)}: {found.lines:,} lines")
     found.counted, found.duplicates = stretches.counted, stretches.duplicates
     for key, of_bucket in sorted(stretches.by_bucket(config.horizon_ms).items(), key=_order):
         found.stretches[key], found.verdicts[key] = of_bucket, []
@@ -116,18 +118,15 @@ def replay_files(
     return found
 
 
-def _parts(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
-    while part := list(islice(lines, _LINES_AT_ONCE)):
-        yield part
-
-
 def _parsed(parser: RequestLogParser, lines: Sequence[bytes], unreadable: dict[str, int]) -> list[Request]:
     requests = []
     for line in lines:
         try:
             requests.append(parser.parse(line))
         except Unreadable as reason:
-            unreadable[str(reason)] += 1
+            text = str(reason)
+            is_counted_alone = text in unreadable or len(unreadable) < _MOST_REASONS
+            unreadable[text if is_counted_alone else _OTHER_REASONS] += 1
     return requests
 
 
@@ -200,18 +199,3 @@ class _Stretches:
             if begins.complete_from_ms is not None and not begins.is_broker_start
         }
         return {**gaps, CONTROLLER_ID: tuple(gap for (gap,) in gaps.values())}
-
-
-def log_lines(path: Path) -> Iterator[bytes]:
-    """Lines without their ends; a line beyond all measure comes in pieces, each refused by the parser."""
-    try:
-        opened: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115
-        with opened as file:
-            while line := file.readline(_MAX_LINE_BYTES):
-                yield line.rstrip(b"\r\n")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except EOFError as error:
-        raise UserError(f"{path}: the compressed file ends in the middle: fetch it again") from error
-    except zlib.error as error:
-        raise UserError(f"{path}: the compressed file is damaged: fetch it again") from error

@@ -8,7 +8,8 @@ import pytest
 
 from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.request_log import RequestLogParser
-from kquota_spark.io.offline import log_lines, replay_files
+from kquota_spark.io.log_lines import log_lines
+from kquota_spark.io.offline import replay_files
 from kquota_spark.model.decision import judge_bucket
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.log_beginning import LogBeginning
