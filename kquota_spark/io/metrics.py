@@ -36,6 +36,7 @@ class Family:
     samples: Sequence[tuple[Mapping[str, str], float]]
 
 
+# prometheus_client writes 1795319541 as 1.795319541e+09 and sorts labels by name: people read `exporter --once`.
 def exposition(families: Sequence[Family]) -> str:
     """The text of a scrape; a metric without a value is left out."""
     lines: list[str] = []
@@ -90,6 +91,7 @@ def metrics_endpoint(
         server.server_close()
 
 
+# The server of prometheus_client sets no bound: 250 silent clients held every file descriptor of the job.
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -122,3 +123,22 @@ def test_16_clients_that_send_a_byte_at_a_time_do_not_keep_a_scrape_out() -> Non
             until.set()
     for client in slow:
         client.close()
+
+
+def test_40_clients_that_say_nothing_hold_at_most_16_descriptors_of_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kquota_spark.io.metrics._Handler.timeout", 0.5)
+    [port] = free_ports(1)
+    with metrics_endpoint("127.0.0.1", port, lambda: "kquota_up 1\n"):
+        before = _descriptors()
+        silent = _silent_clients(port, 40)
+        # Connections are taken in their order: all 40 were before this one.
+        assert _get(port)[1] == "kquota_up 1\n"
+        assert _descriptors() - before - len(silent) <= 16
+    for client in silent:
+        client.close()
+
+
+def _descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
