@@ -150,19 +150,11 @@ def jaas_line(users: Mapping[str, str], broker_password: str) -> str:
 
 def java_properties(properties: Mapping[str, str]) -> str:
     """The text of a properties file; Java reads Latin-1, so what is not ASCII is escaped in values."""
-    return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+    import javaproperties
+
+    return javaproperties.dumps(properties, timestamp=False)
 
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _escaped(value: str) -> str:
-    units = value.encode("utf-16-be")
-    characters = [int.from_bytes(units[i : i + 2]) for i in range(0, len(units), 2)]
-    text = "".join(
-        chr(unit) if 0x20 <= unit < 0x7F and chr(unit) != "\\" else f"\\u{unit:04x}" for unit in characters
-    )
-    # Java drops blanks in front of a value.
-    return "\\" + text if text.startswith(" ") else text

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kquota_spark.errors import UserError
 
 _MAX_BYTES = 1_000_000
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 _LOGIN = re.compile(r'(username|password)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;]+))')
 PYTHON_NAMES = {
     "security.protocol": "security_protocol",
@@ -62,40 +59,18 @@ def read_properties(path: Path) -> dict[str, str]:
     Raises:
         UserError: the file cannot be read.
     """
+    import javaproperties
+
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected client properties")
-        text = path.read_text(encoding="utf-8")
+        return dict(javaproperties.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text, expected client properties") from error
-    return dict(_pairs(text))
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values; Java's rules: comments, a backslash at the end goes on, `=`, `:` or a blank between."""
-    begun = ""
-    for line in text.splitlines():
-        part = line.lstrip()
-        if not begun and (not part or part[0] in "#!"):
-            continue
-        begun += part
-        if (len(begun) - len(begun.rstrip("\\"))) % 2:
-            begun = begun[:-1]
-            continue
-        match = _PAIR.fullmatch(begun)
-        if match is not None:
-            yield _unescaped(match.group(1)), _unescaped(match.group(2))
-        begun = ""
-
-
-def _unescaped(text: str) -> str:
-    def replace(match: re.Match[str]) -> str:
-        code = match.group(1)
-        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
-
-    return _ESCAPE.sub(replace, text)
+    except javaproperties.InvalidUEscapeError as error:
+        raise UserError(f"{path}: {error}, expected four hexadecimal digits after \\u") from error
 
 
 def python_options(properties: Mapping[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from kquota_spark.embedded.jars import Jars, cache_dir, ensure_jars, find_jars
 from kquota_spark.embedded.servers import Server, prepare
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
+from kquota_spark.io.client_properties import read_properties
 
 IVY_XML = """\
 <ivy-module version="2.0">
@@ -78,8 +79,7 @@ def test_a_declaration_of_nothing_is_refused(registry: Path) -> None:
 
 
 def properties(server: Server) -> dict[str, str]:
-    lines = (server.directory / "server.properties").read_text(encoding="ascii").splitlines()
-    return dict(line.split("=", 1) for line in lines)
+    return read_properties(server.directory / "server.properties")
 
 
 def test_a_kraft_cluster_is_one_node_that_has_to_be_formatted(tmp_path: Path) -> None:

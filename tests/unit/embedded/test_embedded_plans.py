@@ -37,4 +37,4 @@ def test_names_and_passwords_are_quoted_in_the_jaas_line() -> None:
 
 def test_properties_are_ascii_and_keep_what_java_would_drop() -> None:
     # U+1F600 is two UTF-16 units, as Java counts.
-    assert java_properties({"key": " ü\\😀=:#"}) == "key=\\ \\u00fc\\u005c\\ud83d\\ude00=:#\n"
+    assert java_properties({"key": " ü\\😀=:#"}) == "key=\\ \\u00fc\\\\\\ud83d\\ude00\\=\\:\\#\n"

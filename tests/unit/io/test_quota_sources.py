@@ -193,6 +193,22 @@ def test_properties_are_read_as_java_reads_them(tmp_path: Path) -> None:
     }
 
 
+def test_a_line_ends_where_java_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("a=1\\n\u2028\x85b=2\rc = 3\nd\\=e:\\ud83d\\ude00\n", encoding="utf-8")
+    assert read_properties(path) == {"a": "1\n\u2028\x85b=2", "c": "3", "d=e": "\U0001f600"}
+
+
+def test_an_escape_that_java_refuses_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("sasl.password=C:\\users", encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        read_properties(path)
+    assert str(refused.value) == (
+        f"{path}: Invalid \\u escape sequence: \\users, expected four hexadecimal digits after \\u"
+    )
+
+
 def test_librdkafkas_spelling_is_understood_too() -> None:
     assert python_options(
         {
