@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Never
 
+# python-hcl2 keeps the last of two equal keys without a word, resolves no escape, and takes 38 s for 5,000 resources.
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r]+|(?:\#|//)[^\n]*|/\*.*?\*/)|(?P<line>\n)|"(?P<string>(?:[^"\\\n]|\\.)*+)"
     |(?P<open>"(?:[^"\\\n]|\\.)*+|/\*.*)
