@@ -17,6 +17,7 @@ import yaml
 from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.errors import UserError
 
+# ruamel.yaml drops comments inside brackets, and writes the name no (YAML 1.2) so that PyYAML (1.1) reads false.
 KINDS = ("users", "client_ids", "patterns")
 """The lists below `exempt`."""
 _PLAIN = re.compile(r"[A-Za-z][\w.-]*")
