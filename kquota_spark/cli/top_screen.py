@@ -14,7 +14,6 @@ from dataclasses import replace
 from types import FrameType
 from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App, ComposeResult
@@ -28,7 +27,7 @@ from kquota_spark.cli.top_keys import Room, after_key, at_width, with_answer
 from kquota_spark.cli.top_lines import Line, Tone
 from kquota_spark.cli.top_page import View, most_scroll, screen
 from kquota_spark.errors import UserError
-from kquota_spark.formats.escape import width
+from kquota_spark.formats.escape import character_width
 from kquota_spark.process.clock import now_ms
 
 _STYLES = {
@@ -66,15 +65,10 @@ class Board(Widget):
         """One line of the screen, as Textual asks for it."""
         line = self._lines[y] if y < len(self._lines) else Line()
         chosen = Style(reverse=line.is_chosen)
-        segments = [Segment(_agreed(text), _STYLES[tone] + chosen) for text, tone in line.pieces]
+        # Terminals do not agree on where a mark without a width stands.
+        pieces = (("".join(filter(character_width, text)), tone) for text, tone in line.pieces)
+        segments = [Segment(text, _STYLES[tone] + chosen) for text, tone in pieces]
         return Strip(segments).adjust_cell_length(self.size.width, chosen)
-
-
-def _agreed(text: str) -> str:
-    """Text of which all that draw it think the same width, or the line would break where they differ."""
-    if text.isascii():
-        return text
-    return "".join(char if cell_len(char) == width(char) > 0 else "?" * width(char) for char in text)
 
 
 class TopApp(App[None]):

@@ -69,16 +69,16 @@ def _is_hidden(char: str) -> bool:
 
 def width(text: str) -> int:
     """Columns that a terminal uses for escaped text: wide East Asian characters 2, combining marks 0."""
-    if text.isascii():
-        return len(text)
-    return sum(character_width(char) for char in text)
+    return len(text) if text.isascii() else sum(map(character_width, text))
 
 
 def character_width(char: str) -> int:
     """As `width`, of one character."""
-    if unicodedata.category(char) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+    if char.isascii():
+        return 1
+    from rich.cells import get_character_cell_size
+
+    return get_character_cell_size(char)
 
 
 def cut(text: str, columns: int) -> str:

@@ -47,7 +47,7 @@ OURS = {
 """Rooms that a room may import, besides itself."""
 ALSO = {"kquota_spark/config/policies.py": {"enforce"}}
 """The loader of a file reads into the dataclasses of whom the file is for."""
-THIRD_PARTY = {"model": set[str](), "formats": {"msgspec", "yaml"}}
+THIRD_PARTY = {"model": set[str](), "formats": {"msgspec", "rich", "yaml"}}
 """Libraries of the rooms that have to run anywhere."""
 
 

@@ -60,7 +60,9 @@ def test_json_is_readable_exact_and_free_of_controls() -> None:
     assert json.loads(text) == value
 
 
-@pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("", 0)])
+@pytest.mark.parametrize(
+    ("text", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("\u0915\u093f", 1), ("", 0)]
+)
 def test_width_is_what_a_terminal_uses(text: str, columns: int) -> None:
     assert width(text) == columns
 
