@@ -12,6 +12,7 @@ import re
 import typing
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
+from datetime import date
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -37,6 +38,10 @@ _MOST_UNKNOWN = 20
 _PLURALS: dict[Any, str] = {
     str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"
 }  # fmt: skip
+_KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", date: "a date"}
+_SECRETS = {"options", "storage_options", "callback_options", "password", "key_password"}
+"""Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
+_TEXT = "tag:yaml.org,2002:str"
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "controller_quota_window_num", "controller_quota_window_size_seconds",
@@ -47,12 +52,18 @@ _POSITIVE = {
 
 
 class _Loader(BoundedLoader):
-    """Bounded YAML without duplicate keys and aliases."""
+    """Bounded YAML without duplicate keys, aliases and tags."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event: Any = self.peek_event()
+        event: Any = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
+        if event.tag not in (
+            None,
+            _TEXT,
+        ):  # YAML's own error names the tag: it may be a password without quotes
+            problem = "a value that begins with ! is a tag, expected it in quotes"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -148,7 +159,7 @@ def _read_one_of(kinds: tuple[Any, ...], value: Any, where: str, problems: list[
     kind = value.get("kind") if isinstance(value, dict) else None
     if isinstance(kind, str) and kind in by_kind:
         return _read_dataclass(by_kind[kind], value, where, problems)
-    given = _shown(kind) if isinstance(value, dict) else _shown(value)
+    given = _shown(kind, where) if isinstance(value, dict) else _shown(value, where)
     problems.append(f"{where}.kind: {given}, expected one of {', '.join(by_kind)}")
     return None
 
@@ -159,7 +170,7 @@ def _read_enum(wanted: type[Enum], value: Any, where: str, problems: list[str]) 
     if value is False:  # what YAML 1.1 takes an unquoted `off` for
         value = "off"
     if not isinstance(value, str) or value not in members:
-        problems.append(f"{where}: {_shown(value)}, expected one of {', '.join(members)}")
+        problems.append(f"{where}: {_shown(value, where)}, expected one of {', '.join(members)}")
         return None
     return members[value]
 
@@ -170,7 +181,7 @@ def _read_float(value: Any, where: str, problems: list[str]) -> float | None:
     except (TypeError, OverflowError):  # no number, or a whole one beyond all doubles
         is_finite = False
     if not is_finite:
-        problems.append(f"{where}: {_shown(value)}, expected a number, e.g. 5000000")
+        problems.append(f"{where}: {_shown(value, where)}, expected a number, e.g. 5000000")
         return None
     return float(value)
 
@@ -185,14 +196,14 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
         return value
     if origin is tuple:
         if not isinstance(value, list):
-            problems.append(f"{where}: {_shown(value)}, expected a list")
+            problems.append(f"{where}: {_shown(value, where)}, expected a list")
             return ()
         inner = typing.get_args(wanted)[0]
         return tuple(_read(inner, item, f"{where}[{i}]", problems) for i, item in enumerate(value))
     inner = typing.get_args(wanted)[1]
     if not isinstance(value, dict):
         problems.append(
-            f"{where}: {_shown(value)}, expected a mapping of names to {_PLURALS.get(inner, 'mappings')}"
+            f"{where}: {_shown(value, where)}, expected a mapping of names to {_PLURALS.get(inner, 'mappings')}"
         )
         return {}
     if inner is not str:
@@ -211,7 +222,7 @@ def _read_scalar(wanted: Any, value: Any, where: str, problems: list[str]) -> An
     right = isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))
     if not right:
         expected = {int: "a whole number", str: "a text", bool: "true or false"}[wanted]
-        problems.append(f"{where}: {_shown(value)}, expected {expected}")
+        problems.append(f"{where}: {_shown(value, where)}, expected {expected}")
         return None
     name = where.rpartition(".")[2]
     if name in _POSITIVE and value < 1:
@@ -246,18 +257,18 @@ def _read_duration(value: Any, where: str, problems: list[str]) -> int | None:
     match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or match.group(2) not in _UNITS_MS:
         expected = f"a number with a unit ({', '.join(_UNITS_MS)}), e.g. 10 s"
-        problems.append(f"{where}: {_shown(value)}, expected {expected}")
+        problems.append(f"{where}: {_shown(value, where)}, expected {expected}")
         return None
     milliseconds = round(float(match.group(1)) * _UNITS_MS[match.group(2)])
     if where.rpartition(".")[2] in _POSITIVE and milliseconds < 1:
-        problems.append(f"{where}: {_shown(value)}, expected 1 ms or more")
+        problems.append(f"{where}: {_shown(value, where)}, expected 1 ms or more")
     return milliseconds
 
 
 def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
     if not isinstance(value, dict):
         # A file that is one text is of another kind, such as client properties: it may begin with a password.
-        found = "a text" if not where and isinstance(value, str) else _shown(value)
+        found = "a text" if not where and isinstance(value, str) else _shown(value, where)
         problems.append(f"{where or 'file'}: {found}, expected a mapping of keys")
         return None
     hints = typing.get_type_hints(wanted)
@@ -300,8 +311,10 @@ def _has_no_default(field: Any) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
 
 
-def _shown(value: Any) -> str:
-    """A value for a message: short, and never a nested structure."""
+def _shown(value: Any, where: str) -> str:
+    """A value for a message: short, never a nested structure, and never a secret."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
+    if value is not None and not _SECRETS.isdisjoint(where.split(".")):
+        return _KINDS.get(type(value), "another value")
     return "nothing" if value is None else repr(value)[:60]

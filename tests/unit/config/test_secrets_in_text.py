@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 from kafka.errors import KafkaError
 
+from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import (
     Collect,
     CollectJmx,
@@ -46,6 +50,76 @@ def test_settings_show_no_secret() -> None:
     parts = [SETTINGS, SETTINGS.kafka, SETTINGS.ship, SETTINGS.quotas, SETTINGS.collect.jmx]
     for part in parts:
         assert SECRET not in f"{part!r} {part}"
+
+
+def secret_keys(kind: Any, path: str = "") -> Iterator[str]:
+    """Where the settings hold secrets: each field that no `repr` shows, and one value of each mapping."""
+    for field in fields(kind):
+        wanted = get_type_hints(kind)[field.name]
+        if is_dataclass(wanted):
+            yield from secret_keys(wanted, f"{path}{field.name}.")
+        elif not field.repr:
+            yield f"{path}{field.name}" + (".x" if wanted is not str else "")
+
+
+KEYS = sorted(secret_keys(Settings))
+
+
+def test_there_are_eight_places_for_secrets() -> None:
+    assert KEYS == [
+        "collect.jmx.options.x",
+        "collect.jmx.password",
+        "kafka.options.x",
+        "quotas.callback_options.x",
+        "quotas.zookeeper_login.password",
+        "quotas.zookeeper_tls.key_password",
+        "ship.options.x",
+        "storage_options.x",
+    ]
+
+
+NO_QUOTES = [
+    ("!8042-canary", "line {line}: a value that begins with ! is a tag, expected it in quotes"),
+    ("!!int 8042-canary", "line {line}: a value that begins with ! is a tag, expected it in quotes"),
+    ("*8042-canary", "line {line}: aliases are not allowed"),
+    ("8042-11-23", "{key}: a date, expected a text"),
+    ("{8042-canary: 1}", "{key}: a mapping, expected a text"),
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(("secret", "problem"), NO_QUOTES)
+def test_a_password_without_quotes_is_refused_and_not_shown(
+    tmp_path: Path, key: str, secret: str, problem: str
+) -> None:
+    parts = key.split(".")
+    text = "\n".join("  " * depth + f"{part}:" for depth, part in enumerate(parts))
+    path = tmp_path / "kquota.yaml"
+    path.write_text(f"{text} {secret}\n", encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        load_settings(path)
+    assert str(refused.value) == f"{path}: {problem.format(line=len(parts), key=key)}"
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if not key.endswith(".x")])
+def test_a_password_of_digits_is_refused_and_not_shown(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "kquota.yaml"
+    for secret in ("80421234", "8042.1234"):
+        text = "".join(f"{{{part}: " for part in key.split("."))
+        path.write_text(text + secret + "}" * len(key.split(".")), encoding="utf-8")
+        with pytest.raises(UserError) as refused:
+            load_settings(path)
+        assert str(refused.value) == f"{path}: {key}: a number, expected a text"
+
+
+@pytest.mark.parametrize("key", [key.removesuffix(".x") for key in KEYS if key.endswith(".x")])
+def test_a_text_in_place_of_options_is_not_shown(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "kquota.yaml"
+    text = "".join(f"{{{part}: " for part in key.split("."))
+    path.write_text(text + "sasl.password=8042-canary" + "}" * len(key.split(".")), encoding="utf-8")
+    with pytest.raises(UserError) as refused:
+        load_settings(path)
+    assert str(refused.value) == f"{path}: {key}: a text, expected a mapping of names to texts"
 
 
 def test_what_is_made_of_settings_shows_no_secret() -> None:
