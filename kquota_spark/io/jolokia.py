@@ -96,7 +96,7 @@ def agents_of(brokers: dict[str, str], user: str, password: str) -> list[Agent]:
     """The agents that the settings name.
 
     Raises:
-        UserError: there is none, an id is no number, or an address is none of HTTP.
+        UserError: there is none, an id is no number, or an address is none of HTTP, or holds a login.
     """
     if not brokers:
         raise UserError(
@@ -106,6 +106,11 @@ def agents_of(brokers: dict[str, str], user: str, password: str) -> list[Agent]:
     for broker, url in brokers.items():
         if not (broker.isascii() and broker.isdigit()):
             raise UserError(f"collect.jmx.brokers: {broker!r}, expected the id of a broker, a number")
+        if "@" in url:  # every message about the agent shows its address
+            raise UserError(
+                f"collect.jmx.brokers.{broker}: an address with a login, expected e.g. "
+                "http://kafka1:8778/jolokia; the login goes into collect.jmx.user and password"
+            )
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise UserError(
                 f"collect.jmx.brokers.{broker}: {url!r}, expected e.g. http://kafka1:8778/jolokia"

@@ -181,6 +181,10 @@ def test_an_agent_answers_to_its_login(jolokia: str) -> None:
             "kafka: {jmx_topic: j}\ncollect: {jmx: {brokers: {1: http://k:1/j}, options: {acks: '0'}}}",
             "collect.jmx.options.acks: '0' could lose lines, expected -1: remove it",
         ),
+        (
+            "kafka: {jmx_topic: j}\ncollect: {jmx: {brokers: {1: 'http://me:canary@k:1/jolokia'}}}",
+            "collect.jmx.brokers.1: an address with a login, expected e.g. http://kafka1:8778/jolokia",
+        ),
     ],
 )
 def test_a_wrong_setting_is_one_line(
@@ -189,8 +193,9 @@ def test_a_wrong_setting_is_one_line(
     config = tmp_path / "kquota.yaml"
     config.write_text(settings)
     assert kquota(["collect", "jmx", "--config", str(config)]) == 1
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith(f"kquota: {problem}")
+    told = capsys.readouterr()
+    assert told.err.splitlines()[-1].startswith(f"kquota: {problem}")
+    assert "canary" not in told.out + told.err
 
 
 class _Elsewhere(BaseHTTPRequestHandler):
