@@ -1,0 +1,228 @@
+"""Every command and program with a dozen secrets in its settings, all logs at DEBUG: none of them shows anywhere.
+
+Tables are on S3, whose keys are in use. ZooKeeper and the brokers take connections and never answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import CONF, DATA, ROOT
+from tests.support.programs.canaries import (
+    AT_DEBUG,
+    SECRETS,
+    Planted,
+    Way,
+    forms,
+    hits,
+)
+from tests.support.programs.s3_server import keys, s3_server
+from tests.support.tables.audited_tables import tables
+
+CAPTURE = DATA / "zk39-plain" / "broker-7.kafka-request.log.gz"
+WITHIN_S = 120.0
+_HEAD = """\
+cluster_id: demo
+tables: s3a://lake/tables
+checkpoints: {root}/checkpoints
+enforcement: {{policy_file: {root}/policy.yaml}}
+"""
+_KAFKA = """\
+  bootstrap_servers: {servers}
+  topic: lines
+  jmx_topic: samples
+  options:
+    security.protocol: SASL_PLAINTEXT
+    sasl.mechanism: PLAIN
+"""
+_QUOTAS = "  source: {source}\n  zookeeper_connect: {servers}\n  connect_timeout: 500 ms\n"
+_STORE = "  AWS_ENDPOINT_URL: {endpoint}\n  AWS_REGION: us-east-1\n  AWS_ALLOW_HTTP: 'true'\n"
+
+# Arguments, and the exit code.
+FIRST = ("backfill --file 7={root}/broker-7.log", 0)
+THEN = [
+    # With the tables on S3, which only that command has filled.
+    ("doctor", 2),
+    ("usage --since 3650d", 0),
+    ("tables requests", 0),
+    ("maintain", 1),
+    ("enforcement status", 0),
+    # With tables on this disk that have decisions.
+    ("violations --since 3650d --tables {root}/tables", 0),
+    ("decisions --since 3650d --tables {root}/tables", 0),
+    ("report --period last:2h --to {root}/report.html --tables {root}/tables", 1),
+    ("report --period 2026-11-21..2026-11-22 --to {root}/report.html --tables {root}/tables", 0),
+    ("exporter --once --tables {root}/tables", 0),
+    ("completion bash", 0),
+    # With servers that do not answer.
+    ("doctor --before", 2),
+    ("watch --once", 1),
+    ("ship --once --file 7={root}/broker-7.log", 1),
+    ("collect jmx", 1),
+    ("enforce plan", 1),
+    ("describe", 1),
+    ("jobs/enforce.py --once", 1),
+    ("jobs/maintain.py", 1),
+    ("jobs/report.py --folder {root}/reports", 1),
+]
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """An address that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture(params=["environment", "file"])
+def planted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Planted, str]]:
+    """A folder with settings, and the endpoint of its tables."""
+    way: Way = request.param
+    with silent() as servers, s3_server() as endpoint:
+        made = Planted(tmp_path, way)
+        made.write(_HEAD, _KAFKA.format(servers=servers), _QUOTAS.format(source="zookeeper", servers=servers))
+        text = made.config.read_text(encoding="utf-8")
+        store = "storage_options:\n"
+        made.config.write_text(
+            text.replace(store, store + _STORE.format(endpoint=endpoint)), encoding="utf-8"
+        )
+        (tmp_path / "policy.yaml").write_bytes((CONF / "policy.yaml").read_bytes())
+        with gzip.open(CAPTURE) as file:
+            (tmp_path / "broker-7.log").write_bytes(b"".join(file.readlines()[:300]))
+        yield made, endpoint
+
+
+def command(made: Planted, arguments: str, *program: str) -> subprocess.CompletedProcess[bytes]:
+    words = arguments.format(root=made.root).split()
+    takes_settings = "completion" not in words
+    return subprocess.run(
+        [sys.executable, *program, *words, *(("--config", str(made.config)) if takes_settings else ())],
+        cwd=made.root, env=made.environment(), capture_output=True, timeout=WITHIN_S, check=False,
+    )  # fmt: skip
+
+
+def done(made: Planted, arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """A command of `kquota`, or one of the jobs that need no Spark."""
+    if not arguments.startswith("jobs/"):
+        return command(made, arguments, "-m", "kquota_spark.cli.main")
+    name, _, rest = arguments.partition(" ")
+    return command(made, rest, str(ROOT / name))
+
+
+@pytest.mark.timeout(600)  # some 20 processes, some of which wait for a server as long as they do
+def test_no_command_or_program_shows_a_secret(planted: tuple[Planted, str]) -> None:
+    made, endpoint = planted
+    tables(made.root / "tables")
+    kinds = ("cmdline", "environ") if made.way == "file" else ("cmdline",)
+    seen: dict[str, bytes] = {}
+    with made.watched(seen, kinds), ThreadPoolExecutor(4) as pool:
+        ended = [done(made, FIRST[0])]
+        ended += pool.map(lambda each: done(made, each[0]), THEN)
+    asked = [FIRST, *THEN]
+    assert [(arguments, one.returncode) for (arguments, _), one in zip(asked, ended, strict=True)] == asked
+    said = {arguments: one.stdout + one.stderr for (arguments, _), one in zip(asked, ended, strict=True)}
+    assert [name for name, text in said.items() if AT_DEBUG.encode() not in text] == []
+    assert any(b"kquota_spark.cli.main\0ship" in text for text in seen.values())
+    objects = {key: _object(endpoint, key) for key in keys(endpoint, "lake")}
+    assert any("tables/requests/_delta_log/" in key for key in objects)
+    written = made.written()
+    assert {"report.html", "rows of tables/decisions"} <= written.keys()
+    assert hits({**said, **seen, **objects, **written}, SECRETS.values()) == []
+
+
+def _object(endpoint: str, key: str) -> bytes:
+    with urllib.request.urlopen(f"{endpoint}/lake/{key}") as answer:
+        return bytes(answer.read())
+
+
+# What breaks, and the command that does so with the secrets in its hands.
+BROKEN = [
+    ("kquota_spark.io.zookeeper_client", "KazooClient", "watch --once"),
+    ("kquota_spark.io.ship_topic", "AdminClient", "ship --once --file 7={root}/broker-7.log"),
+    ("kquota_spark.io.ship_topic", "AdminClient", "collect jmx"),
+    ("deltalake", "DeltaTable", "doctor"),
+]
+_BREAK = """\
+import importlib, sys
+from kquota_spark.cli.main import main
+def broken(*given, **named):
+    raise RuntimeError("broken by the test")
+setattr(importlib.import_module(sys.argv[1]), sys.argv[2], broken)
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.parametrize(("module", "name", "arguments"), BROKEN)
+def test_a_crash_by_exception_shows_no_secret(
+    planted: tuple[Planted, str], module: str, name: str, arguments: str
+) -> None:
+    made, _ = planted
+    (made.root / "broken.py").write_text(_BREAK, encoding="utf-8")
+    done = command(made, arguments, str(made.root / "broken.py"), module, name)
+    assert done.returncode == 1
+    assert b"Traceback (most recent call last):" in done.stderr
+    assert b"RuntimeError: broken by the test" in done.stderr
+    assert hits({"said": done.stdout + done.stderr, **made.written()}, SECRETS.values()) == []
+
+
+@pytest.mark.parametrize("arguments", ["watch", "ship --file 7={root}/broker-7.log", "collect jmx"])
+def test_a_crash_by_signal_shows_no_secret(planted: tuple[Planted, str], arguments: str) -> None:
+    made, _ = planted
+    words = arguments.format(root=made.root).split()
+    with (made.root / "said").open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kquota_spark.cli.main", *words, "--config", str(made.config)],
+            cwd=made.root, env=made.environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+        )  # fmt: skip
+    _until(lambda: _is_connected(process.pid))
+    process.send_signal(signal.SIGABRT)
+    assert process.wait(WITHIN_S) == -signal.SIGABRT
+    assert b"Fatal Python error: Aborted" in (made.root / "said").read_bytes()
+    assert hits(made.written(), SECRETS.values()) == []
+
+
+def _is_connected(pid: int) -> bool:
+    """Whether a process has an open socket: it is in the middle of asking."""
+    found = Path(f"/proc/{pid}/fd").iterdir()
+    return any(str(link.readlink()).startswith("socket:") for link in found if link.is_symlink())
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WITHIN_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it did not come to that in time"
+        time.sleep(0.05)
+
+
+def test_each_form_of_a_secret_is_found_wherever_it_is_planted(tmp_path: Path) -> None:
+    made = Planted(tmp_path, "file")
+    made.write(_HEAD, _KAFKA.format(servers="127.0.0.1:1"), _QUOTAS.format(source="file", servers="none:1"))
+    assert hits(made.written(), SECRETS.values()) == []
+    secret = SECRETS["jolokia"]
+    login = base64.b64encode(f"monitor:{secret}".encode())
+    for number, form in enumerate([*forms(secret), login]):
+        (tmp_path / "planted").write_bytes(b"\x00before " + form + b" after")
+        assert hits(made.written(), SECRETS.values()) == [("planted", secret)], number
+    seen: dict[str, bytes] = {}
+    with made.watched(seen):
+        sleeping = [sys.executable, "-c", "import time; time.sleep(2)"]
+        subprocess.run(
+            [*sleeping, SECRETS["sasl"]],
+            env={"HELD": SECRETS["key"], "TMPDIR": f"{tmp_path}/tmp"},
+            check=True,
+        )
+    found = {(name.partition(" ")[0], secret) for name, secret in hits(seen, SECRETS.values())}
+    assert found == {("cmdline", SECRETS["sasl"]), ("environ", SECRETS["key"])}
