@@ -7,12 +7,19 @@ from pathlib import Path
 
 from kquota_spark.errors import UserError
 
+_FOR_GROUP = 0o640
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside the one of that name and put it in its place; its mode is what the umask leaves.
+
+def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a file beside the one of that name and put it in its place.
 
     It is still there after the machine has stopped. Until it is whole its name begins with a dot, which Spark takes for
     no input.
+
+    Args:
+        path: its name.
+        data: what it holds.
+        mode: its rights, of which the umask takes away.
 
     Raises:
         OSError: it cannot be written; the one of that name is as it was.
@@ -20,7 +27,7 @@ def write_whole(path: Path, data: bytes) -> None:
     target = path.resolve()  # a link stays a link
     new = target.with_name(f".{target.name[:200]}.{os.getpid()}")
     try:
-        with new.open("wb") as file:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -35,13 +42,18 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """`write_whole` for a file that the user named.
+    """`write_whole` for a file that the user named: a page or a list about clients, which not every user may read.
+
+    A file that is there keeps its rights: its owner may have opened it to others, or closed it.
 
     Raises:
         UserError: it cannot be written.
     """
     try:
-        write_whole(path, data)
+        before = path.stat().st_mode & 0o777 if path.is_file() else None
+        write_whole(path, data, _FOR_GROUP)
+        if before is not None:
+            path.chmod(before)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be written: {error.strerror}: give another file or folder"
