@@ -5,13 +5,13 @@ How each of the three logs in is worked out in `client_properties`. A new SASL m
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.errors import UserError
 from kquota_spark.io.client_properties import connection_options, java_options
+from kquota_spark.io.quiet_logs import without_debug
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -139,9 +139,7 @@ def python_admin(**options: Any) -> Any:
     for kind in (transport.KafkaTCPTransport, transport.KafkaSSLTransport):
         if not hasattr(kind._sock_recv, "is_mended"):
             kind._sock_recv = _mended(kind._sock_recv)
-    log = logging.getLogger("kafka")
-    if log.getEffectiveLevel() < logging.INFO:
-        log.setLevel(logging.INFO)  # at DEBUG it shows all options, the password too
+    without_debug("kafka")  # there it shows all options, the password too
     return KafkaAdminClient(**options)
 
 

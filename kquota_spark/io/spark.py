@@ -13,6 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.kafka import admin_client, asked_topics
 from kquota_spark.io.kafka_clients import spark_options
+from kquota_spark.io.quiet_logs import without_debug
 from kquota_spark.store.places import local_path, place_of
 from kquota_spark.store.storage import hadoop_options
 
@@ -38,6 +39,10 @@ _LOCAL = {
     "spark.ui.enabled": "false",
 }
 """Of a local master, unless the user says otherwise."""
+_HIDDEN = (
+    "(?i)secret|password|token|credential|jaas|[.]sas[.]|(access|account|private|encryption|keystore)[.]?key"
+)
+"""What Spark hides; its default does not know the keys of accounts, of encryption and of stores in PEM."""
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -50,45 +55,52 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    without_debug("py4j")  # there it shows all calls, those that set the options of Kafka and S3 too
     SparkContext._ensure_initialized()  # before the JVM is there a SparkConf knows nothing of spark-submit's options
-    builder = SparkSession.builder.appName(app_name)
-    for name, value in (_storage_options(settings) | _local_options(SparkConf())).items():
-        builder = builder.config(name, value)
-    session = (
-        builder.config("spark.log.level", "ERROR")
-        .config("spark.ui.showConsoleProgress", "false")
-        # The default does not know Azure's account keys, which storage_options may hold.
-        .config("spark.redaction.regex", "(?i)secret|password|token|access[.]?key|account[.]?key|jaas")
-        .config("spark.scheduler.mode", "FAIR")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.shuffle.partitions", settings.stream.shuffle_partitions)
-        # transformWithState needs RocksDB.
-        .config("spark.sql.streaming.stateStore.providerClass", _ROCKSDB)
-        # A kill while the first offsets are written leaves a file, for which Spark would refuse every later start.
-        .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
-        # The default uploads whole files of RocksDB with each micro-batch; this way only what has changed.
-        .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
-        # Counting the rows of the state costs a look-up at every write.
-        .config("spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows", "false")
-        # The plans make some 200 classes. The default of 100 forgets each before the next micro-batch needs it:
-        # all would be compiled anew every time, by Spark and then by the JVM, which takes most of a core.
-        .config("spark.sql.codegen.cache.maxEntries", "2000")
-        # Asked once a value in uncompiled code; the default is worked out from the environment each time.
-        .config("spark.sql.types.framework.enabled", "false")
-        # The default sorts all rows of a task as soon as it has seen 128 groups.
-        .config("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "250000")
-        # The default, INT96, is slow to read and foreign to other readers.
-        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        # The default of 50 makes every micro-batch of a small table 2 s longer.
-        .config("spark.databricks.delta.snapshotPartitions", "2")
-        # Other readers of the tables (deltalake, DuckDB) cannot all read deletion vectors.
-        .config("spark.databricks.delta.properties.defaults.enableDeletionVectors", "false")
-        .getOrCreate()
-    )
+    conf = SparkConf().setAppName(app_name)
+    options = _pipeline_options(settings) | _local_options(conf)
+    for name, value in (options | _storage_options(settings)).items():
+        conf.set(name, value)
+    # The context alone gets the keys of S3: the log of a session shows its own options at DEBUG.
+    SparkContext.getOrCreate(conf)
+    session = SparkSession.builder.config(map=dict(options)).getOrCreate()
     _require_jars(session)
     return session
+
+
+def _pipeline_options(settings: Settings) -> dict[str, str]:
+    """What the pipeline relies on; no secret is in it."""
+    return {
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": _HIDDEN,
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.shuffle.partitions": str(settings.stream.shuffle_partitions),
+        # transformWithState needs RocksDB.
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        # A kill while the first offsets are written leaves a file, for which Spark would refuse every later start.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+        # The default uploads whole files of RocksDB with each micro-batch; this way only what has changed.
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Counting the rows of the state costs a look-up at every write.
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        # The plans make some 200 classes. The default of 100 forgets each before the next micro-batch needs it:
+        # all would be compiled anew every time, by Spark and then by the JVM, which takes most of a core.
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # Asked once a value in uncompiled code; the default is worked out from the environment each time.
+        "spark.sql.types.framework.enabled": "false",
+        # The default sorts all rows of a task as soon as it has seen 128 groups.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "250000",
+        # The default, INT96, is slow to read and foreign to other readers.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # The default of 50 makes every micro-batch of a small table 2 s longer.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # Other readers of the tables (deltalake, DuckDB) cannot all read deletion vectors.
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+    }
 
 
 def _local_options(given: SparkConf) -> dict[str, str]:
