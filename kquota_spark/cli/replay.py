@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from importlib.resources import as_file, files
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from kquota_spark.cli.options import add_form_option, limit_of, settings_of, whole_number
+from kquota_spark.cli.options import add_form_option, limit_of, settings_from, settings_of, whole_number
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_source import (
     add_broker_options,
@@ -41,7 +42,12 @@ def add_commands(commands: Any) -> None:
     """Add `replay`."""
     about = "judge request-log files without Spark, and compare with the broker"
     parser = commands.add_parser("replay", help=about, description=about)
-    parser.add_argument("logs", nargs="+", type=Path, metavar="LOG", help="request log, plain or .gz")
+    parser.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="request log, plain or .gz")
+    parser.add_argument(
+        "--sample",
+        action="store_true",
+        help="instead of LOG: the bundled log of a Kafka 4.1.1 broker, with its quotas",
+    )
     parser.add_argument(
         "--broker", type=whole_number, metavar="ID", help="broker of the logs, if no broker-<id> in the name"
     )
@@ -75,17 +81,43 @@ def add_commands(commands: Any) -> None:
 
 def run_replay(options: argparse.Namespace) -> int:
     """Replay the logs and show what is asked for."""
+    if options.sample:
+        with as_file(files("kquota_spark").joinpath("samples")) as folder:
+            return _replay(_with_sample(options, folder))
+    if not options.logs:
+        raise UserError("name a LOG, or add --sample to replay the bundled one")
+    return _replay(options)
+
+
+def _with_sample(options: argparse.Namespace, folder: Path) -> argparse.Namespace:
+    """The options with the log and the quotas of the sample in them.
+
+    Raises:
+        UserError: an option names another log or other quotas.
+    """
+    sources = ("quotas", "zookeeper", "bootstrap_server", "context", "tables", "config")
+    given = [f"--{name.replace('_', '-')}" for name in sources if getattr(options, name) is not None]
+    refused = [*("LOG" for _ in options.logs[:1]), *given]
+    if refused:
+        raise UserError(f"--sample: not with {' and '.join(refused)}, the sample has its own log and quotas")
+    values = {**vars(options), "logs": sorted(folder.glob("*.gz")), "quotas": folder / "quotas.yaml"}
+    return argparse.Namespace(**values)
+
+
+def _replay(options: argparse.Namespace) -> int:
     if options.apply_lag_ms and options.quotas is None:
         raise UserError("--apply-lag-ms: only with --quotas")
-    settings = with_broker_options(settings_of(options), options)
+    # The sample is replayed alike everywhere: settings that lie in the working directory are of another cluster.
+    own = settings_from(None, None) if options.sample else settings_of(options)
+    settings = with_broker_options(own, options)
     config = rate_config(settings)
     time_zone = options.log_time_zone or settings.broker.log_time_zone
     _check_time_zone(time_zone)
     history = read_quotas(settings, options, apply_lag_ms=options.apply_lag_ms)
-    files = [(broker_id_of(path, options.broker), path) for path in options.logs]
+    logs = [(broker_id_of(path, options.broker), path) for path in options.logs]
     with governor_of(settings, history) as governor:
         of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker
-        found = replay_files(files, governor, config, time_zone, of_brokers, mutation_config(settings))
+        found = replay_files(logs, governor, config, time_zone, of_brokers, mutation_config(settings))
     answer: dict[str, Any] = {
         **summary_of(found),
         "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),
