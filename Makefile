@@ -6,7 +6,7 @@ STAMP := $(VENV)/.setup-done
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all lint types bench clean
+.PHONY: help setup demo check test test-all lint types docs bench clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -37,6 +37,9 @@ lint: setup ## ruff: style and format
 
 types: setup ## mypy, strict
 	@$(BIN)/mypy
+
+docs: setup ## the pages as a site in .kquota/site/index.html; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: setup ## tables of throughput, scale, growth, latency and more, in about 75 minutes (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench

@@ -21,12 +21,16 @@ from kquota_spark.schema.tables import TABLES
 from tests.support.places import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "kquota_spark" / "docs").glob("*.md"))]
+DOCS = ROOT / "kquota_spark" / "docs"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted(DOCS.glob("*.md")),
+]
 EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 _BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(
     r"(?<![\w./-])(?:(?:conf|jobs|kquota_spark|notebooks|tests|\.ci)/[\w./*-]*[\w*]"
-    r"|README\.md|CHANGELOG\.md|LICENSE|Makefile|pyproject\.toml|requirements\.lock)(?![\w/])"
+    r"|README\.md|CHANGELOG\.md|CONTRIBUTING\.md|SECURITY\.md|LICENSE|Makefile|pyproject\.toml|requirements\.lock)(?![\w/])"
 )
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
 # On the machine of a broker or in a home directory, made by a run, or shown to be made by the reader.
@@ -89,7 +93,8 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 
 
 def test_the_readme_leads_to_every_page() -> None:
-    assert {f"kquota_spark/docs/{page.name}" for page in PAGES[1:]} <= {*_LINK.findall(README)}
+    pages = {page.relative_to(ROOT).as_posix() for page in PAGES[1:]}
+    assert len(pages) > 35 and pages <= {*_LINK.findall(README)}
 
 
 def test_every_make_target_of_the_readme_exists() -> None:
@@ -103,8 +108,9 @@ def test_every_make_target_of_the_readme_exists() -> None:
     assert {"demo", "test", "bench"} <= named <= set(targets)
 
 
-def test_the_readme_names_every_table() -> None:
-    assert [name for name in (table.name for table in TABLES) if f"`{name}`" not in README] == []
+def test_the_page_of_tables_names_every_table() -> None:
+    page = (DOCS / "tables.md").read_text(encoding="utf-8")
+    assert [name for name in (table.name for table in TABLES) if f"| `{name}` |" not in page] == []
 
 
 def test_no_address_of_a_machine_is_in_the_readme() -> None:
