@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from kquota_spark.cli.cluster_choice import add_cluster_options
-from kquota_spark.cli.diff_page import print_diff
+from kquota_spark.cli.diff_page import Found, print_diff
 from kquota_spark.cli.options import add_output_options, limit_of, settings_of, time_argument
-from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, named_side
+from kquota_spark.cli.quota_sides import chosen_side, has_cluster_option, named_side
 from kquota_spark.cli.render import Report, Row, show
 from kquota_spark.errors import UserError
 from kquota_spark.formats.person_units import iso_time
-from kquota_spark.model.mangled_names import Mangled, mangled_names
+from kquota_spark.model.mangled_names import mangled_names
 from kquota_spark.model.observed_clients import ANY_NAME
 from kquota_spark.model.quota_diff import EffectChange, Governs, effect_changes, one_spelling, text_edits
 from kquota_spark.model.quota_set import QuotaEdit
@@ -28,17 +28,6 @@ _ABOUT = (
     "two sets of quotas: which values differ, and who gets another limit or bucket by them. With one FILE the cluster "
     "is before and the file after"
 )
-
-
-class Found(NamedTuple):
-    """What differs between two sides; by text or by effect only, the other is empty."""
-
-    before: Side
-    after: Side
-    edits: Sequence[QuotaEdit]
-    changes: Sequence[EffectChange]
-    mangled: Sequence[Mangled]
-    use: RecentUse
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

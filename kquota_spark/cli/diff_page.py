@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from kquota_spark.cli.listing import counted, rule_text
 from kquota_spark.cli.page import Page, Tone
 from kquota_spark.cli.quota_edits import exact_text
+from kquota_spark.cli.quota_sides import Side
 from kquota_spark.cli.render import Report, Row, Shown, show
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import amount_text, iso_time, person_name, rate_text, type_text
 from kquota_spark.model.entities import IpEntity
+from kquota_spark.model.mangled_names import Mangled
 from kquota_spark.model.quota_diff import EffectChange, Governs, Identity
 from kquota_spark.model.quota_set import QuotaEdit
-
-if TYPE_CHECKING:
-    from kquota_spark.cli.diff import Found
+from kquota_spark.reports.recent_use import RecentUse
 
 _LEGEND = (
     "(any): one that no rule names; rule: u/ user, c/ client id, * the default; limits hold per broker; "
     "bucket: where it changes, whether a user, a client id or a pair shares the limit"
 )
+
+
+class Found(NamedTuple):
+    """What differs between two sides; by text or by effect only, the other is empty."""
+
+    before: Side
+    after: Side
+    edits: Sequence[QuotaEdit]
+    changes: Sequence[EffectChange]
+    mangled: Sequence[Mangled]
+    use: RecentUse
 
 
 def print_diff(found: Found, limit: int | None, *, by: str) -> None:

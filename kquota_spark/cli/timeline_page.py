@@ -22,10 +22,10 @@ from kquota_spark.formats.person_units import (
     type_text,
 )
 from kquota_spark.io.tables import utc_text
+from kquota_spark.reports.bucket_key import BucketKey
 from kquota_spark.reports.timeline import Timeline
 from kquota_spark.reports.timeline_events import Event
 from kquota_spark.reports.timeline_slots import Identity, Place
-from kquota_spark.reports.top_buckets import BucketKey
 
 TIMELINE_COLUMNS = (
     "row", "time", "until", "letter", "rate_per_s", "limit_per_s", "rule", "quota_used_percent", "throttled_ms",

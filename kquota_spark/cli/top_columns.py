@@ -18,7 +18,8 @@ from kquota_spark.formats.person_units import (
     rate_text,
     type_text,
 )
-from kquota_spark.reports.top_buckets import BucketKey, SortBy
+from kquota_spark.reports.bucket_key import BucketKey
+from kquota_spark.reports.top_buckets import SortBy
 
 GAP = "  "
 SPARK_TITLE = "last 60 s"

@@ -17,15 +17,10 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.reports.bucket_key import BucketKey
 from kquota_spark.reports.timeline import Timeline, bucket_timeline
 from kquota_spark.reports.timeline_slots import Stretch
-from kquota_spark.reports.top_buckets import (
-    WINDOW_S,
-    BucketKey,
-    bucket_clients,
-    bucket_episodes,
-    bucket_seconds,
-)
+from kquota_spark.reports.top_buckets import WINDOW_S, bucket_clients, bucket_episodes, bucket_seconds
 
 _WINDOW_MS = WINDOW_S * 1_000
 _CHART_MS = 15 * 60_000

@@ -12,14 +12,8 @@ from kquota_spark.cli.top_detail import Look, Near, Sources, read_near
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.tables import Tables
-from kquota_spark.reports.top_buckets import (
-    WINDOW_S,
-    BucketKey,
-    SortBy,
-    TopBuckets,
-    Where,
-    top_buckets,
-)
+from kquota_spark.reports.bucket_key import BucketKey
+from kquota_spark.reports.top_buckets import WINDOW_S, SortBy, TopBuckets, Where, top_buckets
 
 _WINDOW_MS = WINDOW_S * 1_000
 _OPEN_ANEW_S = 30.0

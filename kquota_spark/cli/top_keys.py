@@ -11,7 +11,7 @@ from kquota_spark.cli.top_detail import Look
 from kquota_spark.cli.top_feed import Answer, Question
 from kquota_spark.cli.top_help import SORT_KEYS
 from kquota_spark.cli.top_page import View
-from kquota_spark.reports.top_buckets import BucketKey
+from kquota_spark.reports.bucket_key import BucketKey
 
 _MOST_TYPED = 100
 _BACK = ("escape", "backspace", "left")

@@ -23,7 +23,8 @@ from kquota_spark.formats.person_units import (
     rate_text,
     type_text,
 )
-from kquota_spark.reports.top_buckets import WINDOW_S, BucketKey, time_throttled_s
+from kquota_spark.reports.bucket_key import BucketKey
+from kquota_spark.reports.top_buckets import WINDOW_S, time_throttled_s
 
 _BAR_CELLS = 24
 _MOST_EVENTS = 20

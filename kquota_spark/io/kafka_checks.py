@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.errors import UnreachableError
@@ -17,7 +17,7 @@ from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.client_properties import python_names
 from kquota_spark.io.kafka import missing_jmx_topic, missing_topics
 from kquota_spark.io.kafka_clients import connection, python_admin, python_errors
-from kquota_spark.io.log_topic_checks import arrival_checks
+from kquota_spark.io.log_topic_checks import Consumed, Place, arrival_checks
 from kquota_spark.model.sampled_rate import RingVariant
 
 TIMEOUT_MS = 5_000
@@ -27,17 +27,6 @@ _CALLBACK = "client.quota.callback.class"
 _QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", _CALLBACK)
 _STAMP = "message.timestamp.type"
 _TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy", _STAMP)
-
-
-Place = tuple[str, int]
-"""A topic and the number of a partition of it."""
-
-
-class Consumed(NamedTuple):
-    """How far INGEST has read one partition."""
-
-    last_offset: int
-    last_timestamp_ms: int
 
 
 def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> list[Check]:

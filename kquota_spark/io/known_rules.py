@@ -8,13 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.io.quota_sources import stretch_of
 from kquota_spark.io.table_rows import rows_in_ms
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey
 from kquota_spark.model.rules import RuleBook, RuleStretch
 from kquota_spark.pipeline.known import IpLimit
-from kquota_spark.store.quota_rows import known_through_ms, only_rules
+from kquota_spark.store.quota_rows import known_through_ms, only_rules, stretch_of
 
 _KEYS = (*(key.value for key in QuotaKey), IP_QUOTA_KEY)
 _COMPARED = ("entity", "valid_from", "valid_to", "certain_from", "version", *_KEYS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.formats.broker_ids import HEADER
@@ -19,9 +19,6 @@ from kquota_spark.io.check import Check, fail, ok, warn
 from kquota_spark.io.kafka import message_format
 from kquota_spark.process.clock import now_ms
 
-if TYPE_CHECKING:
-    from kquota_spark.io.kafka_checks import Consumed, Place
-
 _TIMEOUT_S = 5.0
 _LOOK_BACK_MS = 5_000
 _MOST_MESSAGES = 20_000
@@ -29,6 +26,15 @@ _FRESH_MS = 60_000
 _CLOCK_MS = 2_000
 _ZONE_MS = 900_000
 """Time zones differ by quarters of an hour; anything less is delay."""
+Place = tuple[str, int]
+"""A topic and the number of a partition of it."""
+
+
+class Consumed(NamedTuple):
+    """How far INGEST has read one partition."""
+
+    last_offset: int
+    last_timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)

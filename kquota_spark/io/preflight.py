@@ -18,7 +18,8 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, fail, ok, warn
-from kquota_spark.io.kafka_checks import Consumed, Place, kafka_checks
+from kquota_spark.io.kafka_checks import kafka_checks
+from kquota_spark.io.log_topic_checks import Consumed, Place
 from kquota_spark.io.tables import open_tables
 from kquota_spark.store.places import local_path
 

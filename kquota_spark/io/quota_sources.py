@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
@@ -13,13 +13,13 @@ from kquota_spark.formats.quota_file import read_quota_file
 from kquota_spark.formats.znodes import REQUIRED_ROOTS, name_nodes
 from kquota_spark.io.quota_admin import Named, QuotaAdmin
 from kquota_spark.io.tables import query
-from kquota_spark.model.entities import AnyEntity, Entity
+from kquota_spark.model.entities import AnyEntity
 from kquota_spark.model.leaders import LeaderBook
 from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.resolve import candidates
-from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, RuleStretch, stretches
+from kquota_spark.model.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, stretches
 from kquota_spark.store.places import local_place_of, place_of
-from kquota_spark.store.quota_rows import known_through_ms, rules_of_clients
+from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rules_of_clients, stretch_of
 from kquota_spark.store.storage import storage_options
 
 _KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
@@ -158,23 +158,6 @@ def from_tables(settings: Settings) -> QuotaHistory:
     )
 
 
-def cluster_in(clusters: Iterable[str], settings: Settings, where: str) -> str:
-    """Which of the clusters of a table is meant: the only one, else that of the settings.
-
-    Raises:
-        UserError: there is none, or not that one.
-    """
-    held = sorted(set(clusters))
-    if not held:
-        raise UserError(f"{where} is empty: start the audit or kquota watch, or name another source")
-    cluster_id = held[0] if len(held) == 1 else settings.cluster_id
-    if cluster_id not in held:
-        raise UserError(
-            f"{where} has nothing of cluster {cluster_id}, only {', '.join(held)}: set cluster_id (--config)"
-        )
-    return cluster_id
-
-
 def _leaders(settings: Settings) -> LeaderBook:
     """The leaders that the watcher has polled; only a callback asks for them."""
     if not settings.quotas.callback:
@@ -232,14 +215,6 @@ def _in_force(entity: AnyEntity, key: AnyKey, value: float, version: int | None)
 def _of_now(origin: str, changes: Iterable[QuotaChange], problems: Mapping[str, str]) -> QuotaHistory:
     shown = tuple(f"{path}: {problem}" for path, problem in sorted(problems.items()))
     return QuotaHistory(origin, RuleBook(stretches(changes)), has_history=False, problems=shown)
-
-
-def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
-    """The stretch in a row of `quota_rules`, times in epoch ms."""
-    values: dict[AnyKey, float] = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
-    entity = Entity.parse(row["entity"])
-    times_ms = row["valid_from"], row["valid_to"]
-    return RuleStretch(entity, values, *times_ms, row["version"], row["certain_from"])
 
 
 def _has_rules(settings: Settings) -> bool:

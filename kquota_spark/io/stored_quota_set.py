@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.quota_sources import cluster_in
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.entities import parse_entity
 from kquota_spark.model.quota_set import QuotaSet
 from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.rules import BEGINNING_MS, END_MS
-from kquota_spark.store.quota_rows import KNOWN_THROUGH
+from kquota_spark.store.quota_rows import KNOWN_THROUGH, cluster_in
 
 _KEYS = (*QuotaKey, *IpQuotaKey)
 _SET = f"""

@@ -8,7 +8,6 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.quota_sources import stretch_of
 from kquota_spark.io.table_rows import rows_in_ms
 from kquota_spark.model.leaders import LeaderChange
 from kquota_spark.model.quota_callback import TopicPartition
@@ -16,7 +15,7 @@ from kquota_spark.model.rules import RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
-from kquota_spark.store.quota_rows import known_through_ms, rules_of_clients
+from kquota_spark.store.quota_rows import known_through_ms, rules_of_clients, stretch_of
 from kquota_spark.store.storage import arrow_files, delta_table_if_there
 
 

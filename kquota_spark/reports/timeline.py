@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.quota_types import CONNECTION, IP_QUOTA_KEY, QuotaType
+from kquota_spark.reports.bucket_key import BucketKey
 from kquota_spark.reports.timeline_events import Event, events_of
 from kquota_spark.reports.timeline_slots import (
     Found,
@@ -19,7 +20,7 @@ from kquota_spark.reports.timeline_slots import (
     slots_of,
     used_at,
 )
-from kquota_spark.reports.top_buckets import BucketKey, bucket_first_ms
+from kquota_spark.reports.top_buckets import bucket_first_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Any
 from kquota_spark.formats.person_units import person_ms, person_span
 from kquota_spark.io.tables import Tables
 from kquota_spark.model.resolve import candidates
+from kquota_spark.reports.bucket_key import BucketKey
 from kquota_spark.reports.timeline_slots import Identity, Stretch, seconds_sql
-from kquota_spark.reports.top_buckets import BucketKey
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.io.tables import Tables
 from kquota_spark.reports.amount_rates import rate_of
-from kquota_spark.reports.top_buckets import BucketKey
+from kquota_spark.reports.bucket_key import BucketKey
 from kquota_spark.schema.harm import DELAY_MS, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.io.tables import Tables
 from kquota_spark.reports.amount_rates import amount_per_rate
+from kquota_spark.reports.bucket_key import BucketKey
 from kquota_spark.schema.harm import (
     DELAY_MS,
     EPISODE_DELAY_MS,
@@ -150,29 +151,6 @@ _ORDER = {
     SortBy.BROKER: (("broker_id", False), ("quota_type", False)),
 }
 """Expressions, and whether the largest comes first."""
-
-
-class BucketKey(NamedTuple):
-    """Which bucket of which broker; `tags` are a callback's as JSON, empty without one."""
-
-    cluster_id: str
-    broker_id: int
-    quota_type: str
-    user: str
-    client_id: str
-    tags: str
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> BucketKey:
-        """The key of a row of buckets."""
-        return cls(
-            row["cluster_id"],
-            row["broker_id"],
-            row["quota_type"],
-            row["bucket_user"],
-            row["bucket_client_id"],
-            row["bucket_tags"] or "",
-        )
 
 
 class Where(NamedTuple):

@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.model.entities import Entity
+from kquota_spark.model.quota_types import AnyKey, QuotaKey
+from kquota_spark.model.rules import RuleStretch
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 
 if TYPE_CHECKING:
@@ -58,3 +63,28 @@ def known_through_ms(rows: Iterable[Mapping[str, Any]]) -> int | None:
 def rules_of_clients(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
     """The rules of users and client ids among the rows of a cluster, without those of ips."""
     return (row for row in rows if row["level"])
+
+
+def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
+    """The stretch in a row of `quota_rules`, times in epoch ms."""
+    values: dict[AnyKey, float] = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
+    entity = Entity.parse(row["entity"])
+    times_ms = row["valid_from"], row["valid_to"]
+    return RuleStretch(entity, values, *times_ms, row["version"], row["certain_from"])
+
+
+def cluster_in(clusters: Iterable[str], settings: Settings, where: str) -> str:
+    """Which of the clusters of a table is meant: the only one, else that of the settings.
+
+    Raises:
+        UserError: there is none, or not that one.
+    """
+    held = sorted(set(clusters))
+    if not held:
+        raise UserError(f"{where} is empty: start the audit or kquota watch, or name another source")
+    cluster_id = held[0] if len(held) == 1 else settings.cluster_id
+    if cluster_id not in held:
+        raise UserError(
+            f"{where} has nothing of cluster {cluster_id}, only {', '.join(held)}: set cluster_id (--config)"
+        )
+    return cluster_id

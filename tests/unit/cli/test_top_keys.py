@@ -10,7 +10,8 @@ from kquota_spark.cli.top_detail import Look
 from kquota_spark.cli.top_feed import Answer, Question
 from kquota_spark.cli.top_keys import Room, after_key
 from kquota_spark.cli.top_page import View
-from kquota_spark.reports.top_buckets import BucketKey, SortBy, TopBuckets
+from kquota_spark.reports.bucket_key import BucketKey
+from kquota_spark.reports.top_buckets import SortBy, TopBuckets
 
 KEY = BucketKey("demo", 2, "produce", "u3", "", "")
 

@@ -13,7 +13,8 @@ from kquota_spark.cli.top_lines import Line
 from kquota_spark.cli.top_near import harm_text
 from kquota_spark.cli.top_page import View, most_scroll, screen
 from kquota_spark.formats.escape import width
-from kquota_spark.reports.top_buckets import BucketKey, TopBuckets, time_throttled_s
+from kquota_spark.reports.bucket_key import BucketKey
+from kquota_spark.reports.top_buckets import TopBuckets, time_throttled_s
 
 KEY = BucketKey("demo", 2, "produce", "alice", "etl", "")
 

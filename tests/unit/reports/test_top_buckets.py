@@ -15,7 +15,8 @@ from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.top_feed import Feed, Question
 from kquota_spark.config.settings import Settings
 from kquota_spark.io.tables import Tables
-from kquota_spark.reports.top_buckets import BucketKey, SortBy
+from kquota_spark.reports.bucket_key import BucketKey
+from kquota_spark.reports.top_buckets import SortBy
 from tests.support.tables.table_rows import T0_MS, decision, usage, write_table
 
 
