@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain, count
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -107,11 +107,14 @@ class RulesTables:
         """Add edits and problems to `quota_changes`; `write_rules` must follow."""
         if not changes and not problems:
             return
-        rows = chain(
-            (self._change_row(change, observed_at_ms) for change in changes),
-            (self._problem_row(problem, observed_at_ms) for problem in problems),
-        )
-        self._changes_table = self._commit(self._changes_table, QUOTA_CHANGES, rows, predicate=None)
+        attempts = count(1)
+
+        def write() -> None:
+            rows = self._unrecorded(changes, problems, observed_at_ms, is_first=next(attempts) == 1)
+            if rows:
+                write_deltalake(self._changes_table, arrow_rows(QUOTA_CHANGES, rows), mode="append")
+
+        committed(write, _COMMIT_ATTEMPTS)
         self.changes.extend(changes)
         if self._edited is not None:
             self._edited.update(change.entity for change in changes)
@@ -136,9 +139,7 @@ class RulesTables:
         """Write the source's own row only: nothing has changed up to this time."""
         self.known_through_ms = known_through_ms
         predicate = f"{OF_SOURCES} AND {self._mine}"
-        self._rules_table = self._commit(
-            self._rules_table, QUOTA_RULES, [self._source_row()], predicate=predicate
-        )
+        self._replace_rules([self._source_row()], predicate)
         if time.monotonic() - self._tidied_at_s >= _TIDY_INTERVAL_S:
             self.tidy()
 
@@ -173,25 +174,38 @@ class RulesTables:
             # The newest word counts, also where it is an earlier time: the clock was ahead before.
             self.known_through_ms = known_through_ms
         rows = chain([self._source_row()], map(self._rule_row, rules))
-        self._rules_table = self._commit(self._rules_table, QUOTA_RULES, rows, predicate=predicate)
+        self._replace_rules(rows, predicate)
 
-    def _commit(
-        self, table: DeltaTable, declared: Table, rows: Iterable[dict[str, Any]], *, predicate: str | None
-    ) -> DeltaTable:
-        """Append, or replace the rows of `predicate`; again if another cluster's watcher was faster."""
-        data = arrow_rows(declared, rows)
-        anew = (DeltaTable(table.table_uri, storage_options=self._storage) for _ in repeat(None))
-        tables = chain([table], anew)
+    def _unrecorded(
+        self, changes: Sequence[QuotaChange], problems: Sequence[NodeProblem], at_ms: int, *, is_first: bool
+    ) -> list[dict[str, Any]]:
+        """Rows to append. A commit that failed may have been made, and only its answer lost: so the table is asked."""
+        recorded: set[QuotaChange] = set()
+        told: Mapping[str, tuple[int, str]] = {}
+        if not is_first:
+            self._changes_table = self._opened(self._changes_table)
+            found, told = self._read_changes()
+            recorded.update(found)
+        edits = [self._change_row(change, at_ms) for change in changes if change not in recorded]
+        return edits + [
+            self._problem_row(problem, at_ms)
+            for problem in problems
+            if told.get(problem.node) != (problem.version, problem.problem)
+        ]
 
-        def write() -> DeltaTable:
-            newest = next(tables)
-            if predicate is None:
-                write_deltalake(newest, data, mode="append")
-            else:
-                write_deltalake(newest, data, mode="overwrite", predicate=predicate)
-            return newest
+    def _replace_rules(self, rows: Iterable[dict[str, Any]], predicate: str) -> None:
+        """Replace the rows of `predicate`; again if another cluster's watcher was faster."""
+        data, attempts = arrow_rows(QUOTA_RULES, rows), count(1)
 
-        return committed(write, _COMMIT_ATTEMPTS)
+        def write() -> None:
+            if next(attempts) > 1:
+                self._rules_table = self._opened(self._rules_table)
+            write_deltalake(self._rules_table, data, mode="overwrite", predicate=predicate)
+
+        committed(write, _COMMIT_ATTEMPTS)
+
+    def _opened(self, table: DeltaTable) -> DeltaTable:
+        return DeltaTable(table.table_uri, storage_options=self._storage)
 
     def _read_changes(self) -> tuple[list[QuotaChange], dict[str, tuple[int, str]]]:
         mine = self._of_source

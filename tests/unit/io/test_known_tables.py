@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.io import rules_tables
 from kquota_spark.io.known import KnownLoader, LimitsLoader
 from kquota_spark.io.known_rules import KnownRules
-from kquota_spark.io.rules_tables import RulesTables
+from kquota_spark.io.rules_tables import NodeProblem, RulesTables
 from kquota_spark.model.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.points import CONTROLLER_ID
 from kquota_spark.model.principals import Principal
@@ -55,6 +58,29 @@ def test_quotas_are_those_of_the_cluster_and_kept_until_one_changes(settings: Se
     rules.write_rules(T0_MS + 1_000)
     third = load()
     assert (limit_of_alice(third), third.known_through_ms) == (5.0, T0_MS + 1_000)
+
+
+def test_edits_whose_commit_was_made_and_its_answer_lost_are_recorded_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = RulesTables(settings.tables, CLUSTER, source="zookeeper", apply_lag_ms=0)
+    written = write_deltalake
+    lost = [CommitFailedError("the answer is lost")]
+
+    def writes_and_loses_the_answer(*args: Any, **options: Any) -> None:
+        written(*args, **options)
+        if lost:
+            raise lost.pop()
+
+    monkeypatch.setattr(rules_tables, "write_deltalake", writes_and_loses_the_answer)
+    edits = [change("alice", None, 1.0, T0_MS), change("bob", None, 2.0, T0_MS)]
+    broken = NodeProblem("users/%zz", None, "malformed name", T0_MS, 7)
+    rules.append(edits, [broken], T0_MS)
+    assert lost == []
+    found = DeltaTable(f"{settings.tables}/quota_changes").to_pyarrow_table().to_pylist()
+    assert sorted(row["entity"] for row in found) == ["users/%zz", "users/alice", "users/bob"]
+    again = RulesTables(settings.tables, CLUSTER, source="zookeeper", apply_lag_ms=0)
+    assert again.changes == edits
 
 
 def test_windows_and_gaps_come_from_their_tables_as_soon_as_they_are_there(settings: Settings) -> None:
