@@ -50,8 +50,8 @@ class _Status:
 
 def run_status(options: argparse.Namespace) -> int:
     """Show it; what cannot be asked is said in its place."""
-    from kquota_spark.config.policies import load_policies
     from kquota_spark.io.freeze_switch import FreezeSwitch
+    from kquota_spark.io.policies import load_policies
 
     settings, time_ms = settings_of(options), now_ms()
     policies = load_policies(Path(settings.enforcement.policy_file))

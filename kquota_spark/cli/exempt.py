@@ -82,7 +82,7 @@ def run_remove(options: argparse.Namespace) -> int:
 
 def run_list(options: argparse.Namespace) -> int:
     """Show the list."""
-    from kquota_spark.config.policies import load_policies
+    from kquota_spark.io.policies import load_policies
 
     path = Path(settings_of(options).enforcement.policy_file)
     exempt = load_policies(path).exempt

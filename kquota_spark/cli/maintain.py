@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
+from functools import partial
 
 from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.render import Report, Row, Shown, show
@@ -33,13 +34,13 @@ def run_maintain(options: argparse.Namespace) -> int:
     Raises:
         UserError: a table cannot be read or written.
     """
+    from kquota_spark.io.agreement_rollup import roll_up_agreement
     from kquota_spark.io.maintain import maintain
-    from kquota_spark.reports.agreement_rollup import roll_up_agreement
+    from kquota_spark.reports import agreement
 
     rows: list[Row] = []
-    for step in maintain(
-        settings_of(options), now_ms(), is_dry_run=options.dry_run, roll_ups=(roll_up_agreement,)
-    ):
+    roll_ups = (partial(roll_up_agreement, rows_of=agreement.of_day),)
+    for step in maintain(settings_of(options), now_ms(), is_dry_run=options.dry_run, roll_ups=roll_ups):
         rows.append(asdict(step))
         if sys.stderr.isatty():
             print(f"{step.table}: {step.action} {step.date}", file=sys.stderr)

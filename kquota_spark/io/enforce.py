@@ -17,7 +17,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.config.policies import load_policies
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.enforcer import Report
@@ -29,6 +28,7 @@ from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.enforcing import Enforcing
 from kquota_spark.io.known_names import unknown_exemptions
+from kquota_spark.io.policies import load_policies
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import say
 from kquota_spark.store.places import place_of

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kquota_spark.config.policies import load_policies
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Proposal
 from kquota_spark.enforce.enforcer import Enforcer
@@ -19,6 +18,7 @@ from kquota_spark.enforce.situation import Situation
 from kquota_spark.errors import UserError
 from kquota_spark.io.enforcement_input import observations
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
+from kquota_spark.io.policies import load_policies
 from kquota_spark.io.situation import situation
 
 _LEASE_POLL_S = 0.2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kquota_spark.config.policies import unknown_exempt
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.policy import Policies
+from kquota_spark.io.policies import unknown_exempt
 from kquota_spark.io.tables import Tables
 
 _NAMES = """

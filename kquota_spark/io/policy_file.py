@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from kquota_spark.config.policies import load_policies
 from kquota_spark.errors import UserError
+from kquota_spark.io.policies import load_policies
 
 
 def edit_policy_file(path: Path, edit: Callable[[str], str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tests.support.places import ROOT
@@ -45,8 +46,6 @@ OURS = {
     },
 }
 """Rooms that a room may import, besides itself."""
-ALSO = {"kquota_spark/config/policies.py": {"enforce"}}
-"""The loader of a file reads into the dataclasses of whom the file is for."""
 THIRD_PARTY = {"model": set[str](), "formats": {"msgspec", "rich", "yaml"}}
 """Libraries of the rooms that have to run anywhere."""
 
@@ -103,12 +102,36 @@ def test_imports_go_down_only() -> None:
         room = _room(file)
         if room not in OURS:
             continue
-        allowed = OURS[room] | ALSO.get(_name(file), set()) | {room, "__version__"}
+        allowed = OURS[room] | {room, "__version__"}
         parts = [name.split(".") for name in _imports(ast.walk(_tree(file)))]
         rooms = {part[1] for part in parts if part[0] == "kquota_spark" and len(part) > 1}
         if upwards := rooms - allowed:
             offenders[_name(file)] = upwards
     assert offenders == {}
+
+
+def test_no_two_rooms_import_each_other() -> None:
+    rooms: dict[str, set[str]] = {}
+    for file in FILES:
+        parts = [name.split(".") for name in _imports(ast.walk(_tree(file)))]
+        imported = {part[1] for part in parts if part[0] == "kquota_spark" and len(part) > 1}
+        rooms.setdefault(_room(file), set()).update(imported - {_room(file)})
+    circle: list[str] = []
+    try:
+        TopologicalSorter(rooms).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+    assert circle == []
+
+
+def test_only_the_edges_know_deltalake() -> None:
+    knowing = {
+        _room(file)
+        for file in FILES
+        for name in _imports(ast.walk(_tree(file)))
+        if name.partition(".")[0] == "deltalake"
+    }
+    assert knowing == {"io", "store"}
 
 
 def test_model_and_formats_run_anywhere() -> None:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.reports.agreement_rollup import roll_up_agreement
+from kquota_spark.io.agreement_rollup import roll_up_agreement
+from kquota_spark.reports.agreement import of_day
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
@@ -90,7 +91,7 @@ def write_big_tables(root: Path, decisions: int) -> Settings:
     _write_rules(root)
     settings = Settings(tables=str(root), cluster_id="big")
     for day in range(DAYS - 1):
-        roll_up_agreement(settings, FIRST_DAY + timedelta(days=day))
+        roll_up_agreement(settings, FIRST_DAY + timedelta(days=day), rows_of=of_day)
     return settings
 
 

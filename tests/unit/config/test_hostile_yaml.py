@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.policies import load_policies
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange.documents import read_yaml
 from kquota_spark.formats.quota_file import read_quotas
+from kquota_spark.io.policies import load_policies
 
 _SIZE = 400_000
 _NUMBERS = {

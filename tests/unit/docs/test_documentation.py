@@ -14,8 +14,8 @@ import yaml
 
 from kquota_spark.cli.main import parser
 from kquota_spark.config.loader import load_settings
-from kquota_spark.config.policies import load_policies
 from kquota_spark.formats.quota_file import read_quota_file
+from kquota_spark.io.policies import load_policies
 from kquota_spark.model.entities import Entity
 from kquota_spark.schema.tables import TABLES
 from tests.support.places import ROOT

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.config.policies import load_policies
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
 from kquota_spark.errors import UserError
+from kquota_spark.io.policies import load_policies
 from kquota_spark.model.entities import Entity
 
 _CATASTROPHIC = r"(\w+-?)*svc"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kquota_spark.config.policies import load_policies, unknown_exempt
 from kquota_spark.config.settings import Duration
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.policy import ClusterQuota, DefaultQuota, Lower, Penalty, Policies, Raise
 from kquota_spark.errors import UserError
+from kquota_spark.io.policies import load_policies, unknown_exempt
 from tests.support.places import CONF
 
 CONF = CONF / "policy.yaml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.io import agreement_rollup
 from kquota_spark.io.tables import query
-from kquota_spark.reports.agreement_rollup import roll_up_agreement
+from kquota_spark.reports.agreement import of_day
 from tests.support.programs.command_output import as_json, run, shown
 from tests.support.tables.table_rows import DAY, decision, write_table
 
+roll_up_agreement = partial(agreement_rollup.roll_up_agreement, rows_of=of_day)
 BEFORE = DAY - timedelta(days=1)
 _DAY_S = 86_400
 

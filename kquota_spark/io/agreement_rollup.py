@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
+from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.reports import agreement
 from kquota_spark.schema.agreement_tables import AGREEMENT
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.failures import delta_errors
@@ -13,12 +14,19 @@ from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table_if_there, storage_options
 
 
-def roll_up_agreement(settings: Settings, day: date) -> int:
+def roll_up_agreement(
+    settings: Settings, day: date, *, rows_of: Callable[[Settings, date], list[dict[str, Any]]]
+) -> int:
     """Write the rows of one closed UTC day in place of those that are there; how many were written.
 
     The same decisions give the same rows. Nothing is done while no file of the day's decisions is newer than what is
     there, so this may be called for every day again and again, and a restatement counts at the next call. The caller
     sees to it that the day is closed: decisions that come later are not counted until then.
+
+    Args:
+        settings: where the tables are.
+        day: the closed day.
+        rows_of: counts the decisions of a day, `reports.agreement.of_day`.
 
     Raises:
         UserError: the decisions cannot be read, or the table cannot be written.
@@ -29,7 +37,7 @@ def roll_up_agreement(settings: Settings, day: date) -> int:
     written_ms = _newest_file_ms(settings, AGREEMENT.name, day)
     if written_ms is not None and written_ms > (_newest_file_ms(settings, DECISIONS.name, day) or 0):
         return 0
-    rows = agreement.of_day(settings, day)
+    rows = rows_of(settings, day)
     if not rows:
         return 0  # its decisions may be gone already: what was kept of them stays
     path = place_of(settings.tables, AGREEMENT.name)
