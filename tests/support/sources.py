@@ -16,13 +16,16 @@ def trees() -> dict[str, ast.Module]:
     return {str(file.relative_to(ROOT)): ast.parse(file.read_bytes()) for file in files}
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Each node of each file, with the file's path and line for a message."""
-    for name, tree in trees().items():
-        for node in ast.walk(tree):
-            yield f"{name}:{getattr(node, 'lineno', 0)}", node
+@cache
+def _nodes() -> list[tuple[str, ast.AST]]:
+    return [
+        (f"{name}:{node.lineno}", node)
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.expr | ast.stmt | ast.ExceptHandler)
+    ]
 
 
 def outside(*allowed: str) -> Iterator[tuple[str, ast.AST]]:
-    """`nodes` of all files but some."""
-    return ((where, node) for where, node in nodes() if where.partition(":")[0] not in allowed)
+    """Each expression, statement and handler with its path and line, of all files but some."""
+    return ((where, node) for where, node in _nodes() if where.partition(":")[0] not in allowed)
