@@ -24,7 +24,7 @@ from kquota_spark.cli.cluster_choice import (
 )
 from kquota_spark.cli.entity_options import require_name
 from kquota_spark.cli.held_quotas import held_notes, held_steps
-from kquota_spark.cli.kfk_selection import chosen, given_kinds, only_one, queried
+from kquota_spark.cli.kfk_selection import chosen, only_one, selection_of
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import exact_text, show_results
 from kquota_spark.cli.render import FORMATS, Report, Shown, show
@@ -112,7 +112,8 @@ def run_query(options: argparse.Namespace) -> int:
     Raises:
         UserError: no cluster, or it does not answer.
     """
-    _, *ignored = [f"--{kind.replace('_', '-')}" for kind in given_kinds(options)] or [""]
+    selection = selection_of(options)
+    _, *ignored = [f"--{kind.replace('_', '-')}" for kind in selection.kinds] or [""]
     if ignored:
         say(
             f"kquota: note: {', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT",
@@ -120,7 +121,7 @@ def run_query(options: argparse.Namespace) -> int:
         )
     with _cluster(options) as cluster:
         quotas, origin = cluster.read(), cluster.origin
-    entities = queried(quotas, options)
+    entities = selection.found_in(quotas)
     if options.output is None:
         _print_array(quotas, entities)
     else:

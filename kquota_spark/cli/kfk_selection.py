@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 from kquota_spark.errors import UserError
@@ -30,52 +31,69 @@ _WHOLE: dict[str, _Whole] = {
 """Every entity that has such a part: pairs are of a user and of a client id."""
 
 
-def queried(quotas: QuotaSet, options: argparse.Namespace) -> list[AnyEntity]:
-    """The entities with quotas that a query asks for; a default behind those that are named.
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The options of a query."""
 
-    Raises:
-        UserError: an option that names nothing.
-    """
-    kinds = given_kinds(options)
-    if not kinds:
-        return in_order(quotas)
-    if kinds[0] in _WHOLE:
-        return list(filter(_WHOLE[kinds[0]], in_order(quotas)))
-    wanted = [*_named(kinds[0], options), *_defaults(kinds[0], options)]
-    return [entity for entity in dict.fromkeys(wanted) if entity in quotas]
+    whole: frozenset[str]
+    """Kinds of which all are wanted: all_users, all_clients, all_ips."""
+    named: Mapping[str, Sequence[str]]
+    """What was given of user_clients, user, client and ip."""
+    defaults: frozenset[str]
+    """Kinds whose default is asked for: user, client, ip."""
+    is_only: bool
+    """Defaults that are not asked for are left out."""
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of options that were given, in the order in which they count; only the first does.
 
-def given_kinds(options: argparse.Namespace) -> list[str]:
-    """The kinds of options of a query that were given, in the order in which they count; only the first does.
+        --client-default beside --user-clients belongs to that.
+        """
+        given = [kind for kind in _KINDS if kind in self.whole | self.defaults or self.named.get(kind)]
+        if "user_clients" in given and not self.named["client"]:
+            given = [kind for kind in given if kind != "client"]
+        return given
 
-    --client-default beside --user-clients belongs to that.
-    """
-    given = [
-        kind
-        for kind in _KINDS
-        if getattr(options, kind) or (kind in _WITH_DEFAULT and getattr(options, _WITH_DEFAULT[kind]))
-    ]
-    if "user_clients" in given and not options.client:
-        given = [kind for kind in given if kind != "client"]
-    return given
+    def found_in(self, quotas: QuotaSet) -> list[AnyEntity]:
+        """The entities with quotas that are asked for; a default behind those that are named.
 
+        Raises:
+            UserError: an option that names nothing.
+        """
+        if not self.kinds:
+            return in_order(quotas)
+        kind = self.kinds[0]
+        if kind in _WHOLE:
+            return list(filter(_WHOLE[kind], in_order(quotas)))
+        wanted = [*self._named(kind), *self._defaults(kind)]
+        return [entity for entity in dict.fromkeys(wanted) if entity in quotas]
 
-def _named(kind: str, options: argparse.Namespace) -> Iterator[AnyEntity]:
-    for text in getattr(options, kind):
+    def _named(self, kind: str) -> Iterator[AnyEntity]:
+        for text in self.named[kind]:
+            if kind == "user_clients":
+                user, client_ids = user_and_clients(text)
+                yield from (Entity(user, client_id) for client_id in client_ids)
+            else:
+                yield _entity_of(kind, text)
+
+    def _defaults(self, kind: str) -> Iterator[AnyEntity]:
+        """What is appended: without --only always, with it where the default is asked for."""
         if kind == "user_clients":
-            user, client_ids = user_and_clients(text)
-            yield from (Entity(user, client_id) for client_id in client_ids)
-        else:
-            yield _entity_of(kind, text)
+            if "client" in self.defaults or not self.is_only:
+                yield from (Entity(user_and_clients(text)[0], DEFAULT) for text in self.named[kind])
+        elif kind in self.defaults or not self.is_only:
+            yield _entity_of(kind, DEFAULT)
 
 
-def _defaults(kind: str, options: argparse.Namespace) -> Iterator[AnyEntity]:
-    """What is appended: without --only always, with it where the default is asked for."""
-    if kind == "user_clients":
-        if options.client_default or not options.only:
-            yield from (Entity(user_and_clients(text)[0], DEFAULT) for text in options.user_clients)
-    elif getattr(options, _WITH_DEFAULT[kind]) or not options.only:
-        yield _entity_of(kind, DEFAULT)
+def selection_of(options: argparse.Namespace) -> Selection:
+    """What the options of a query ask for."""
+    return Selection(
+        whole=frozenset(kind for kind in _WHOLE if getattr(options, kind)),
+        named={kind: getattr(options, kind) for kind in _KINDS if kind not in _WHOLE},
+        defaults=frozenset(kind for kind, default in _WITH_DEFAULT.items() if getattr(options, default)),
+        is_only=options.only,
+    )
 
 
 def user_and_clients(text: str) -> tuple[str, list[str]]:

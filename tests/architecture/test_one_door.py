@@ -126,14 +126,14 @@ def test_clients_of_servers_are_made_in_one_place() -> None:
 
 
 def test_properties_of_a_login_are_known_in_one_place() -> None:
-    named = [
-        where
-        for where, node in outside(*_LOGIN_FILES)
+    named = {
+        where.partition(":")[0]
+        for where, node in outside()
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and re.fullmatch(r"(kafka\.)?sasl[._][\w.]+", node.value)
-    ]
-    assert named == []
+    }
+    assert named == set(_LOGIN_FILES)
 
 
 _SENTINEL = re.compile(
@@ -203,3 +203,29 @@ def test_no_error_is_made_of_the_rewritten_text_of_another() -> None:
         if isinstance(node, ast.Call) and re.match(r"str\(error\)\.replace\(", ast.unparse(node))
     ]
     assert rewritten == []
+
+
+_PARSERS = (
+    "kquota_spark/cli/completion.py",  # argcomplete hands over what was typed so far
+    "kquota_spark/cli/entity_options.py",  # actions of argparse
+)
+
+
+def test_parsed_arguments_go_no_further_than_a_command() -> None:
+    """A command gets them, and functions that make one typed value of them and of nothing else."""
+    further = [
+        where
+        for where, node in outside(*_PARSERS)
+        if isinstance(node, ast.FunctionDef)
+        for given in [[*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
+        if any(each.annotation and ast.unparse(each.annotation) == "argparse.Namespace" for each in given)
+        if len(given) != 1
+    ]
+    assert further == []
+    kept = [
+        where
+        for where, node in outside()
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "argparse.Namespace"
+    ]
+    assert kept == []
+    assert [name for name in trees() if "cli" not in name and "Namespace" in ast.unparse(trees()[name])] == []
