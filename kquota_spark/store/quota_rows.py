@@ -14,7 +14,6 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.entities import Entity
 from kquota_spark.model.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.rules import RuleStretch
-from kquota_spark.schema.quota_tables import QUOTA_RULES
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -22,10 +21,8 @@ if TYPE_CHECKING:
 SOURCE_LEVEL = 0
 """The `level` of a source's row; rules have 1 to 8, and those of ips null."""
 VIEWS = {
-    "rules": f"select * from {QUOTA_RULES.name} where level is distinct from {SOURCE_LEVEL}",  # noqa: S608 - ours
-    "quota_sources": (
-        f"select cluster_id, source, known_through from {QUOTA_RULES.name} where level = {SOURCE_LEVEL}"  # noqa: S608
-    ),
+    "rules": "select * from quota_rules where level is distinct from 0",
+    "quota_sources": "select cluster_id, source, known_through from quota_rules where level = 0",
 }
 """Views of the opened table, by name."""
 KNOWN_THROUGH = "select epoch_ms(max(known_through)) from quota_sources where cluster_id = ?"
