@@ -26,8 +26,7 @@ from kquota_spark.reports.agreement_evidence import Drop, drops
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `agreement`."""
-    about = "how well verdicts agree with the throttle and the JMX of the brokers, and why not"
-    parser = subparsers.add_parser("agreement", help=about, description=about)
+    parser = subparsers.add_parser("agreement")
     add_settings_options(parser)
     parser.add_argument(
         "--by", choices=[name for name in GROUPS if name != "cluster"], default="broker",

@@ -26,11 +26,9 @@ _Values = Mapping[AnyKey, float | None]
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `alter`."""
-    about = "set and remove quotas of one entity in place; its other quotas stay"
     parser = subparsers.add_parser(
         "alter",
-        help=about,
-        description=f"{about}. Values are checked before anything is sent, and shown before and after. Exit codes: "
+        description="{about}. Values are checked before anything is sent, and shown before and after. Exit codes: "
         "0 done, 1 an error or refused by the cluster, 2 wrong usage.",
     )
     add_entity_options(parser, is_filter=False)

@@ -23,7 +23,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `backfill`."""
     parser = subparsers.add_parser(
         "backfill",
-        help="archived request logs into the tables",
         description="Parses archived request logs (plain or .gz) as the job does and appends them to the table"
         " requests, each file once. Stop the job first. Afterwards run kquota restate for the period of the files:"
         " it measures and judges them.",

@@ -20,7 +20,7 @@ _MOST_BROKERS = 9
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `cluster up`, `down` and `status`."""
-    group = subparsers.add_parser("cluster", help="run a real ZooKeeper and Kafka on this machine")
+    group = subparsers.add_parser("cluster", description=None)
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start it, and leave it running")
     up.add_argument("--brokers", type=_broker_count, metavar="N", help="how many (default 1, or as before)")

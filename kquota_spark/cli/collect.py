@@ -17,7 +17,7 @@ _say = said_by("collect")
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `collect jmx`."""
-    group = subparsers.add_parser("collect", help="collect metrics of brokers into Kafka")
+    group = subparsers.add_parser("collect", description=None)
     commands = group.add_subparsers(required=True, metavar="WHAT")
     jmx = commands.add_parser(
         "jmx",

@@ -1,13 +1,13 @@
 """Every command: under which heading `kquota --help` names it, and which module has it.
 
-A command imports its own module alone; the other ones are names and a line of help, which is why the lines stand here
-as well. A test compares them with what the modules say of themselves.
+A command imports its own module alone; the other ones are names and a line of help, which is why all lines stand here.
 """
 
 from __future__ import annotations
 
+import argparse
 import textwrap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.cli.terminal_width import columns_of
 
@@ -161,6 +161,30 @@ GROUPS: dict[str, tuple[Command, ...]] = {
 def all_commands() -> list[Command]:
     """The commands of all groups."""
     return [command for commands in GROUPS.values() for command in commands]
+
+
+if TYPE_CHECKING:
+    _Added = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    _Added = argparse._SubParsersAction  # generic for type checkers alone
+
+
+class Commands(_Added):
+    """Adds commands, each with its line of help."""
+
+    def add_parser(
+        self, name: str, *, description: str | None = "{about}", **options: Any
+    ) -> argparse.ArgumentParser:
+        """A command.
+
+        Args:
+            name: of the command.
+            description: what its own help says, with `{about}` for the line of help; None for nothing.
+            **options: of the parser.
+        """
+        about = next(command.about for command in all_commands() if command.name == name)
+        whole = description and description.replace("{about}", about)
+        return super().add_parser(name, help=about, description=whole, **options)
 
 
 def module_of(name: str) -> str | None:

@@ -26,11 +26,9 @@ _MOST_NAMES = 200
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `completion`."""
-    about = "a script for the shell that completes kquota by the tab key"
     parser = subparsers.add_parser(
         "completion",
-        help=about,
-        description=f"Prints {about}: commands, options, their choices, and names that the tables know. "
+        description="Prints {about}: commands, options, their choices, and names that the tables know. "
         'bash: eval "$(kquota completion bash)" in ~/.bashrc. zsh: the same in ~/.zshrc, after compinit. '
         "fish: kquota completion fish > ~/.config/fish/completions/kquota.fish",
     )

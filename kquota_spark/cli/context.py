@@ -22,11 +22,9 @@ _COLUMNS = ("name", "is_in_use", "bootstrap_server", "command_config", "zookeepe
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `context`."""
-    about = "saved connections to clusters: addresses and paths, never a secret"
     group = subparsers.add_parser(
         "context",
-        help=about,
-        description=f"{about}. Kept in $KQUOTA_CONTEXTS or ~/.config/kquota/contexts.yaml.",
+        description="{about}. Kept in $KQUOTA_CONTEXTS or ~/.config/kquota/contexts.yaml.",
     )
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="save a connection by a name")

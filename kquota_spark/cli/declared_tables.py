@@ -38,8 +38,7 @@ _FIELDS = re.compile(r"struct<.*?>")
 
 def add_command(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `tables`."""
-    about = "the tables and their columns: name, type, meaning"
-    parser = subparsers.add_parser("tables", help=about, description=about)
+    parser = subparsers.add_parser("tables")
     names = [table.name for table in TABLES]
     parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"one of {', '.join(names)}")
     add_form_option(parser)

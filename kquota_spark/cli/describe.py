@@ -25,11 +25,9 @@ _SENTENCES = "kafka-configs"
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `describe`."""
-    about = "the quotas of a running cluster that match, all without a name"
     parser = subparsers.add_parser(
         "describe",
-        help=about,
-        description=f"{about}. Exit codes: 0 done, also if nothing matches, 1 an error, 2 wrong usage.",
+        description="{about}. Exit codes: 0 done, also if nothing matches, 1 an error, 2 wrong usage.",
     )
     add_entity_options(parser, is_filter=True)
     add_cluster_options(parser)

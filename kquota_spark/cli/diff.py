@@ -32,11 +32,8 @@ _ABOUT = (
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `diff`."""
-    about = "what differs between two sets of quotas, by text and by effect"
     parser = subparsers.add_parser(
-        "diff",
-        help=about,
-        description=f"{_ABOUT}. Exit codes: 0 no difference, 1 an error, 2 a difference.",
+        "diff", description=f"{_ABOUT}. Exit codes: 0 no difference, 1 an error, 2 a difference."
     )
     parser.add_argument(
         "sides", nargs="+", metavar="FILE", help="a file of quotas in any format, or a saved context; two of them: "

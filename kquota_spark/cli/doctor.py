@@ -19,8 +19,7 @@ _COLOURS = {Status.FAIL.value: Colour.RED, Status.WARN.value: Colour.YELLOW}
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `doctor`."""
-    about = "check that every line is counted and every table is up to date; exit 2 if a check fails"
-    parser = subparsers.add_parser("doctor", help=about, description=about)
+    parser = subparsers.add_parser("doctor")
     add_settings_options(parser)
     parser.add_argument(
         "--before",

@@ -33,11 +33,9 @@ _COLUMNS = (
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `drift`."""
-    about = "whether a cluster is still what a file declares; if not, since when, and who edited it"
     parser = subparsers.add_parser(
         "drift",
-        help=about,
-        description=f"{about}. Exit codes: 0 as declared, 1 an error, or tables that do not know the quotas of now, "
+        description="{about}. Exit codes: 0 as declared, 1 an error, or tables that do not know the quotas of now, "
         "2 drift.",
     )
     parser.add_argument("file", metavar="FILE", help="what is declared: a file of quotas in any format")

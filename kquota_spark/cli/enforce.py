@@ -32,9 +32,8 @@ _NEXT = {
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `enforce` and what is below it."""
-    about = "decisions become quotas: plan, approve, apply, roll back; nothing is sent without --yes"
     enforce = subparsers.add_parser(
-        "enforce", help=about, description=f"{about}. Exit codes: 0 done, 1 an error, 3 refused by a guard."
+        "enforce", description="{about}. Exit codes: 0 done, 1 an error, 3 refused by a guard."
     )
     commands = enforce.add_subparsers(required=True, metavar="COMMAND")
     _add(commands, "plan", "what the policies want now, and what the guards say to it", run_plan)

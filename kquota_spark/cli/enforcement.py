@@ -47,8 +47,7 @@ _REASON_LENGTH = 500
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `enforcement` and what is below it."""
-    about = "lift the brokers' quotas, and put back exactly what was there"
-    group = subparsers.add_parser("enforcement", help=about, description=about)
+    group = subparsers.add_parser("enforcement")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     disable = _add(
         commands, "disable", "remove quotas, of the whole cluster or of some entities", run_disable

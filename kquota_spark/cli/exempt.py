@@ -24,8 +24,7 @@ _SEEN = 'select 1 from {table} where cluster_id = ? and {column} = ? limit 1'  #
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `exempt`."""
-    about = "names that enforcement never touches: edits exempt: of the policy file"
-    exempt = subparsers.add_parser("exempt", help=about, description=about)
+    exempt = subparsers.add_parser("exempt")
     commands = exempt.add_subparsers(required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="one name more, or a pattern for names")
     remove = commands.add_parser("remove", help="a name or pattern that is on the list")

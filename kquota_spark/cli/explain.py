@@ -59,10 +59,7 @@ class Sharers:
 
 def add_commands(commands: Any) -> None:
     """Add `explain`."""
-    about = (
-        "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means"
-    )
-    parser = commands.add_parser("explain", help=about, description=about)
+    parser = commands.add_parser("explain")
     parser.add_argument(
         "--type",
         choices=[quota_type.value for quota_type in QuotaType],

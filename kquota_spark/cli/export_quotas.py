@@ -29,11 +29,9 @@ _MOST_TOLD = 20
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `export`."""
-    about = "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another tool's"
     parser = subparsers.add_parser(
         "export",
-        help=about,
-        description=f"{about}. Exit codes: 0 done, 1 an error, or quotas that the format cannot say, 2 wrong usage.",
+        description="{about}. Exit codes: 0 done, 1 an error, or quotas that the format cannot say, 2 wrong usage.",
     )
     parser.add_argument(
         "--format",

@@ -26,7 +26,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `exporter`."""
     parser = subparsers.add_parser(
         "exporter",
-        help="usage, limits and throttles of quota buckets for Prometheus, from the tables",
         description="Answers /metrics with what the tables say of each quota bucket, until stopped. Needs no Spark;"
         " the audit job has an endpoint of its own about itself (metrics.port).",
     )

@@ -35,8 +35,7 @@ _PATIENCE_S = 1.0
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `findings`."""
-    about = "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ..."
-    parser = subparsers.add_parser("findings", help=about, description=about)
+    parser = subparsers.add_parser("findings")
     add_settings_options(parser)
     parser.add_argument(
         "--kind", action="append", choices=[kind.value for kind in Kind], metavar="KIND",

@@ -18,13 +18,11 @@ _REASON_LENGTH = 500
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `freeze` and `unfreeze`."""
-    about = "stop all enforcement at once: nothing is sent any more, neither changes nor expiries"
-    freeze = subparsers.add_parser("freeze", help=about, description=about)
+    freeze = subparsers.add_parser("freeze")
     add_settings_options(freeze)
     freeze.add_argument("--reason", required=True, metavar="TEXT", help="why; everybody sees it")
     freeze.set_defaults(run=run_freeze)
-    about = "let enforcement go on; what has expired meanwhile is restored at once"
-    unfreeze = subparsers.add_parser("unfreeze", help=about, description=about)
+    unfreeze = subparsers.add_parser("unfreeze")
     add_settings_options(unfreeze)
     unfreeze.set_defaults(run=run_unfreeze)
 

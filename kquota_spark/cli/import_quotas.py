@@ -29,11 +29,9 @@ _MOST_PROBLEMS, _MOST_PROBLEM_CHARACTERS = 60, 400
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `import`."""
-    about = "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools"
     parser = subparsers.add_parser(
         "import",
-        help=about,
-        description=f"{about}. What the file does not name stays. Exit codes: 0 done, 1 an error, or an entity was "
+        description="{about}. What the file does not name stays. Exit codes: 0 done, 1 an error, or an entity was "
         "refused or failed, 2 wrong usage.",
     )
     parser.add_argument("file", metavar="FILE", help="the file; - is standard input")

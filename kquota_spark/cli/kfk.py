@@ -60,8 +60,7 @@ _UNITS = {
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `kfk`."""
-    about = "quotas by the command line and the JSON of kfk-quotas"
-    group = subparsers.add_parser("kfk", help=about, description=f"{about}; an array on one line.")
+    group = subparsers.add_parser("kfk", description="{about}; an array on one line.")
     group.add_argument("-V", "--version", action="version", version=f"kquota {__version__}")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     query = commands.add_parser(

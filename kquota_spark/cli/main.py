@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from kquota_spark import __version__
-from kquota_spark.cli.command_groups import all_commands, listing, module_of
+from kquota_spark.cli.command_groups import Commands, all_commands, listing, module_of
 from kquota_spark.cli.door import through_the_door
 from kquota_spark.cli.suggesting_parser import SuggestingParser
 
@@ -45,6 +45,7 @@ def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"kquota {__version__}")
     commands = root.add_subparsers(
+        action=Commands,
         prog="kquota",
         required=True,
         metavar="COMMAND",
@@ -52,9 +53,9 @@ def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
         parser_class=SuggestingParser,
     )
     added = set()
-    for name, module, about in all_commands():
+    for name, module, _ in all_commands():
         if modules is not None and module not in modules:
-            commands.add_parser(name, help=about, add_help=False)
+            commands.add_parser(name, add_help=False)
         elif module not in added:
             added.add(module)
             importlib.import_module(f"kquota_spark.cli.{module}").add_commands(commands)

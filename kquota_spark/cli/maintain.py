@@ -18,7 +18,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `maintain`."""
     command = subparsers.add_parser(
         "maintain",
-        help="delete old dates, compact closed ones, remove files that nobody reads; once a day",
         description="Deletes dates beyond maintain.retention, puts the small files of closed dates together, and "
         "removes files that were replaced longer than maintain.file_retention ago. May run beside the audit.",
     )

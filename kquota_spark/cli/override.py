@@ -44,9 +44,8 @@ _REASON_LENGTH = 500
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `override`."""
-    about = "a person's own change of a quota for a time; it goes through the guards, and ends by itself"
     override = subparsers.add_parser(
-        "override", help=about, description=f"{about}. Exit codes: 0 done, 1 an error, 3 refused by a guard."
+        "override", description="{about}. Exit codes: 0 done, 1 an error, 3 refused by a guard."
     )
     commands = override.add_subparsers(required=True, metavar="COMMAND")
     setting = commands.add_parser("set", help="set one key of one entity until a time")

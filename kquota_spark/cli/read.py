@@ -68,20 +68,10 @@ from decisions
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `violations`, `decisions`, `usage` and `tables`."""
-    violations = _add(subparsers, "violations", "episodes of buckets above their limit", run_violations)
+    violations = _add(subparsers, "violations", run_violations)
     violations.add_argument("--open", action="store_true", help="only episodes that have not ended")
-    _add(
-        subparsers,
-        "decisions",
-        "every second of every quota bucket, judged as the broker does",
-        run_decisions,
-    )
-    by_client = _add(
-        subparsers,
-        "usage",
-        "what each client used in the last day of the table, or since --since",
-        usage.run_usage,
-    )
+    _add(subparsers, "decisions", run_decisions)
+    by_client = _add(subparsers, "usage", usage.run_usage)
     by_client.add_argument("--by-second", action="store_true", help="every second instead of totals")
     declared_tables.add_command(subparsers)
 
@@ -89,10 +79,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    about: str,
     run: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    parser = subparsers.add_parser(name, help=about, description=about)
+    parser = subparsers.add_parser(name)
     add_settings_options(parser)
     add_output_options(parser)
     add_filter_options(parser)

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 def add_commands(commands: Any) -> None:
     """Add `replay`."""
-    about = "judge request-log files without Spark, and compare with the broker"
-    parser = commands.add_parser("replay", help=about, description=about)
+    parser = commands.add_parser("replay")
     parser.add_argument("logs", nargs="*", type=Path, metavar="LOG", help="request log, plain or .gz")
     parser.add_argument(
         "--sample",

@@ -37,7 +37,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `report`."""
     command = subparsers.add_parser(
         "report",
-        help="a page about a day or any stretch: who was throttled, who is near a limit, who used what",
         description="Writes one self-contained HTML page (or Markdown, CSV, JSON) about a stretch of time: may it be "
         "trusted, who was throttled, who is near a limit, who used how much, what changed, what is unprotected, what "
         "to do. It opens without a network.",

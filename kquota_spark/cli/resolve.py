@@ -35,8 +35,7 @@ _MOST_OVERRIDES = 2
 
 def add_commands(commands: Any) -> None:
     """Add `resolve`."""
-    about = "which quotas govern a user and client id, from which rule, in which bucket"
-    parser = commands.add_parser("resolve", help=about, description=about)
+    parser = commands.add_parser("resolve")
     parser.add_argument(
         "--type",
         choices=[quota_type.value for quota_type in QuotaType],

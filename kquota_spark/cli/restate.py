@@ -15,7 +15,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `restate`."""
     restate = subparsers.add_parser(
         "restate",
-        help="recompute a closed stretch: late lines, quotas that were known too late",
         description="Recompute usage, decisions and violations of a closed stretch from requests, with the quotas "
         "that are known now. May run beside the audit; needs Spark, like spark-submit jobs/restate.py.",
     )

@@ -16,7 +16,6 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `ship`."""
     ship = subparsers.add_parser(
         "ship",
-        help="ship request logs into Kafka",
         description="Follows the request logs of brokers through rotation and sends each line to the Kafka"
         " topic that the audit reads. After a crash lines may be sent twice, never lost.",
     )

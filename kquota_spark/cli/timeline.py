@@ -38,8 +38,7 @@ _CLUSTERS = "select cluster_id from decisions union select cluster_id from usage
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `timeline`."""
-    about = "one client over time: its rate, its limit, its throttles, and who changed what"
-    parser = subparsers.add_parser("timeline", help=about, description=about)
+    parser = subparsers.add_parser("timeline")
     add_settings_options(parser)
     parser.add_argument("--user", metavar="NAME", help="the user; with --client-id that client of it")
     parser.add_argument("--client-id", metavar="ID", help="the client id")

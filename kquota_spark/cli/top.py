@@ -36,8 +36,7 @@ _MOST_LIVE = 200
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `top`."""
-    about = "what quota buckets do now: a live view of the newest minute of the tables"
-    parser = subparsers.add_parser("top", help=about, description=about)
+    parser = subparsers.add_parser("top")
     add_settings_options(parser)
     parser.add_argument(
         "--once", action="store_true", help="print one table and end; the other output formats always do"

@@ -20,8 +20,7 @@ _MOST_COLUMNS = 100
 
 def add_commands(commands: Any) -> None:
     """Add `help`."""
-    about = "read the documentation: a page, or without a topic the list of all"
-    parser = commands.add_parser("help", help=about, description=about)
+    parser = commands.add_parser("help")
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="name of a page")
     parser.set_defaults(run=run_help)
 

@@ -47,11 +47,9 @@ _COLOURS = {
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `tree`."""
-    about = "the quota tree: each rule with what it governed, and those that limit nobody"
     parser = subparsers.add_parser(
         "tree",
-        help=about,
-        description=f"{about}. A table shows the rules of the most requests, up to --limit.",
+        description="{about}. A table shows the rules of the most requests, up to --limit.",
     )
     parser.add_argument(
         "side", nargs="?", metavar="FILE", help="the quotas of a file in any format, or of a saved context, with what "

@@ -20,7 +20,6 @@ def add_commands(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None
     """Add `watch`."""
     command = subparsers.add_parser(
         "watch",
-        help="follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
         description="Follow the quotas into the tables quota_changes and quota_rules, until stopped. The "
         "audit job does that itself: use this to start the history of quotas before the first audit.",
     )

@@ -51,8 +51,7 @@ _COLUMNS = (
 
 def add_commands(commands: Any) -> None:
     """Add `whatif`."""
-    about = "which throttles other quotas would have given to the traffic in the tables"
-    parser = commands.add_parser("whatif", help=about, description=about)
+    parser = commands.add_parser("whatif")
     parser.add_argument("--quotas", type=Path, metavar="FILE", help="the quotas to try: a quotas.yaml")
     parser.add_argument(
         "--add",

@@ -29,11 +29,6 @@ def test_each_command_is_in_exactly_one_group() -> None:
     assert list(GROUPS) == ["look", "quotas", "judge", "run", "enforce", "cluster"]
 
 
-def test_the_lines_of_help_are_those_of_the_modules() -> None:
-    of_modules = {action.dest: action.help for action in _commands(parser())._choices_actions}
-    assert {command.name: command.about for command in all_commands()} == of_modules
-
-
 def test_every_module_with_commands_is_reached() -> None:
     sources = {file.stem: file.read_text(encoding="utf-8") for file in CLI.glob("*.py")}
     with_commands = {
