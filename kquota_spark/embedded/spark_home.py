@@ -32,19 +32,6 @@ def link_into_pyspark(jars: Sequence[Path], pyspark_jars: Path) -> None:
                 (pyspark_jars / name).symlink_to(jar.resolve())
 
 
-def linked_spark_home(into: Path) -> Path:
-    """A SPARK_HOME of links to this environment's PySpark; `local-cluster` writes its executors' logs into it.
-
-    Args:
-        into: a directory that is not there yet.
-    """
-    into.mkdir(parents=True)
-    for entry in pyspark_jars().parent.iterdir():
-        if entry.name != "work":
-            (into / entry.name).symlink_to(entry)
-    return into
-
-
 def _artifact(name: str) -> str:
     match = _ARTIFACT.fullmatch(name)
     return match.group(1) if match else name

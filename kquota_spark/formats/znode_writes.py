@@ -22,8 +22,6 @@ EMPTY_NODE = b'{"version":1,"config":{}}'
 CHANGE_NODE_PREFIX = "config_change_"
 """Name, below /config/changes, of the sequential node that makes brokers read an entity's node again."""
 
-_V1_TYPES = ("topics", "clients")
-_V2_ROOTS = ("topics/", "clients/", "users/", "brokers/", "ips/")
 _LONG_LIMIT = 2**63
 _INT_LIMIT = 2**31
 
@@ -95,27 +93,6 @@ def encoded_config(config: Mapping[str, str]) -> bytes:
 def change_notification(entity: AnyEntity) -> bytes:
     """The data of the notification that an entity's node was changed (version 2)."""
     return _encoded({"version": 2, "entity_path": str(entity)})
-
-
-def parse_change_notification(data: bytes | None) -> str | None:
-    """The path below /config that a notification is about; None for what brokers ignore: no data, or no JSON.
-
-    Raises:
-        ValueError: brokers refuse the notification.
-    """
-    try:
-        document = first_json(data or b"")
-    except ValueError:
-        return None
-    match document:
-        case {"version": bool()}:
-            pass  # Python's True is a 1, JSON's is not
-        case {"version": int(1), "entity_type": str(kind), "entity_name": str(name)} if kind in _V1_TYPES:
-            return f"{kind}/{name}"
-        case {"version": int(2), "entity_path": str(path)} if path.startswith(_V2_ROOTS):
-            return path
-    msg = "a change notification is neither a version 1 of topics or clients nor a version 2 of a known path"
-    raise ValueError(msg)
 
 
 def _text(entity: AnyEntity, key: AnyKey, value: float) -> str:

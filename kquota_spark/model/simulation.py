@@ -1,8 +1,8 @@
 """One broker and its clients, event by event: what quotas do to traffic, without a clock.
 
 Discrete events in the order of their times and, within a millisecond, of their making; the seed is the only
-source of chance. Not simulated: time-outs of clients and of idle connections (`throttled_channel.consequences`
-tells which throttles cause them), and bytes on the wire, which take no time.
+source of chance. Not simulated: time-outs of clients and of idle connections, and bytes on the wire, which take
+no time.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.spark_home import linked_spark_home
 from kquota_spark.embedded.topics import create_topics
 from tests.bench.lines import BROKERS, QUOTAS
 from tests.bench.processes import end_session
+from tests.support.spark.linked_home import linked_spark_home
 
 MASTER = os.environ.get("BENCH_MASTER", "")
 """Instead of conf/spark-defaults.conf's, e.g. local-cluster[2,1,2048]: two executors in processes of their own."""

@@ -11,7 +11,6 @@ import pytest
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.processes import wait_for
-from kquota_spark.embedded.spark_home import linked_spark_home
 from tests.fault.conftest import Run
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
@@ -20,6 +19,7 @@ from tests.support.clusters.audited_topic import (
     configured,
     started,
 )
+from tests.support.spark.linked_home import linked_spark_home
 
 ON_TWO_EXECUTORS = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g", "--driver-memory", "2g")
 
