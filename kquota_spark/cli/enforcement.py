@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.actor import login_name
+from kquota_spark.cli.actor import login_name, reason_of
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.plan_page import value_text
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("entity", "key", "before", "after", "status", "detail")
 _STATUS_COLUMNS = ("entity", "key", "value", "since", "actor", "reason", "is_in_doubt", "plan_id", "step")
-_REASON_LENGTH = 500
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -88,7 +87,7 @@ def run_disable(options: argparse.Namespace) -> int:
         UserError: the cluster or the log cannot be used, or no reason is given.
     """
     settings, scope = settings_of(options), scope_of(options)
-    reason = _reason(options) if options.yes else ""
+    reason = reason_of(options.reason) if options.yes else ""
     with _edges(settings) as edges:
         if not options.yes:
             lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
@@ -218,13 +217,6 @@ def _in_force(settings: Settings, scope: Scope) -> dict[Quota, float]:
 def _lifted(edges: Edges, scope: Scope) -> dict[Quota, Lift]:
     found = lifts(edges.ledger.entries())
     return {lift.quota: lift for lift in found if scope.holds(lift.quota.entity)}
-
-
-def _reason(options: argparse.Namespace) -> str:
-    reason = (options.reason or "").strip()
-    if not 0 < len(reason) <= _REASON_LENGTH:
-        raise UserError(f"--reason: expected 1 to {_REASON_LENGTH} characters: others will ask why")
-    return reason
 
 
 def _count(lines: Sequence[Line], fate: Fate) -> str:

@@ -43,11 +43,13 @@ def add_entity_options(parser: argparse.ArgumentParser, *, is_filter: bool) -> N
                          help="users, clients or ips; users and clients together")  # fmt: skip
     configs.add_argument("--entity-name", action=_Append, dest="configs", type=_entity_name, metavar="NAME",
                          help="its name, in the order of the types")  # fmt: skip
-    configs.add_argument("--entity-default", action=_Flag, dest="configs", const=DEFAULT, help="its default")
+    configs.add_argument(
+        "--entity-default", action=_Append, nargs=0, dest="configs", const=DEFAULT, help="its default"
+    )
     for word, kind in _SHORT.items():
         configs.add_argument(f"--{word}", action=_Append, dest="short", type=_typed(kind), metavar="NAME",
                              help=f"the {kind.value} of this name")  # fmt: skip
-        configs.add_argument(f"--{word}-defaults", action=_Flag, dest="short", const=[(kind, DEFAULT)],
+        configs.add_argument(f"--{word}-defaults", action=_Append, nargs=0, dest="short", const=[(kind, DEFAULT)],
                              help=f"the default {kind.value}")  # fmt: skip
 
 
@@ -133,7 +135,7 @@ def _wrong(options: argparse.Namespace, problem: str) -> NoReturn:
 
 
 class _Append(argparse.Action):
-    """Appends to a list of its own; argparse's would append to the default that all parsers share."""
+    """Appends its value, or without one its constant; argparse's own would append to the default of all parsers."""
 
     def __call__(
         self,
@@ -142,21 +144,8 @@ class _Append(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        found = values if isinstance(values, list) else [values]
-        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *found])
-
-
-class _Flag(argparse._AppendConstAction):
-    """Likewise, for an option without a value."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        found = self.const if isinstance(self.const, list) else [self.const]
+        given = self.const if self.nargs == 0 else values
+        found = given if isinstance(given, list) else [given]
         setattr(namespace, self.dest, [*getattr(namespace, self.dest), *found])
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from kquota_spark.cli.actor import login_name
+from kquota_spark.cli.actor import login_name, reason_of
 from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.cli.page import say
 from kquota_spark.enforce.ports import Frozen
-from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.tables import utc_text
 from kquota_spark.process.clock import now_ms
-
-_REASON_LENGTH = 500
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,10 +32,7 @@ def run_freeze(options: argparse.Namespace) -> int:
     """
     from kquota_spark.io.freeze_switch import FreezeSwitch
 
-    reason = options.reason.strip()
-    if not reason or len(reason) > _REASON_LENGTH:
-        raise UserError(f"--reason: expected 1 to {_REASON_LENGTH} characters: others will ask why")
-    frozen = Frozen(now_ms(), login_name(), reason)
+    frozen = Frozen(now_ms(), login_name(), reason_of(options.reason))
     FreezeSwitch(settings_of(options)).freeze(frozen)
     say(f"{frozen_text(frozen)}; kquota unfreeze lets it go on")
     return 0

@@ -9,7 +9,7 @@ import argparse
 import math
 from collections.abc import Sequence
 
-from kquota_spark.cli.actor import login_name
+from kquota_spark.cli.actor import login_name, reason_of
 from kquota_spark.cli.enforce import (
     acted,
     add_yes_option,
@@ -39,7 +39,6 @@ from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
 
 POLICY = "override"
-_REASON_LENGTH = 500
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -97,7 +96,7 @@ def run_set(options: argparse.Namespace) -> int:
 
     settings, time_ms = settings_of(options), now_ms()
     quota = Quota(_entity(options), QuotaKey(options.key))
-    reason, until_ms = _reason(options.reason), _until_ms(options.length_ms, options.until, time_ms)
+    reason, until_ms = reason_of(options.reason), _until_ms(options.length_ms, options.until, time_ms)
     with enforcing(settings, login_name()) as run:
         wanted = Proposal(
             quota=quota,
@@ -177,12 +176,6 @@ def _entity(options: argparse.Namespace) -> Entity:
             "whose quota: give --user, --user-default, --client or --client-default, or a pair of them"
         )
     return Entity(user, client_id)
-
-
-def _reason(text: str) -> str:
-    if not text.strip() or len(text) > _REASON_LENGTH:
-        raise UserError(f"--reason: expected 1 to {_REASON_LENGTH} characters: others will ask why")
-    return text.strip()
 
 
 def _until_ms(length_ms: int | None, until: Since | None, time_ms: int) -> int:

@@ -25,15 +25,18 @@ class Tone(Enum):
     TITLE = "1"
 
 
+def has_colour(stream: TextIO) -> bool:
+    """Whether text on this stream may be coloured."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 class Page:
     """Writes lines of at most so many columns; text of clients must have gone through `terminal_text`."""
 
     def __init__(self, stream: TextIO | None = None, columns: int | None = None) -> None:
         self._stream = stream or sys.stdout
         self._encoding = self._stream.encoding or "utf-8"
-        self._has_colour = (
-            self._stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        )
+        self._has_colour = has_colour(self._stream)
         self._has_boxes = self.has(_BOXES)
         self.columns = columns or columns_of(self._stream)
         """How many a line may fill."""

@@ -10,14 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
-from kquota_spark.cli.page import Page
+from kquota_spark.cli.page import Page, has_colour
 from kquota_spark.cli.table_layout import GAP, SMALLEST_TEXT, Layout, fitted, line
 from kquota_spark.cli.terminal_width import PIPE_COLUMNS, columns_of
 from kquota_spark.cli.wrapping import folded
@@ -89,7 +88,9 @@ def show(report: Report, form: Format) -> None:
         _write(csv_report(report, is_for_terminal=is_terminal))
         return
     room = None if not (report.is_cut or is_terminal) else table_width()
-    _write(_with_ellipsis(table_report(report, room, has_colour=_has_colour(), encoding=_encoding())))
+    _write(
+        _with_ellipsis(table_report(report, room, has_colour=has_colour(sys.stdout), encoding=_encoding()))
+    )
 
 
 def table_width() -> int:
@@ -123,7 +124,7 @@ def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence
     for row in rows:
         found.append(row)
         texts = [_cell(column, row, _encoding()) for column in report.shown]
-        colour = report.colour(row) if _has_colour() else None
+        colour = report.colour(row) if has_colour(sys.stdout) else None
         _write_now(_coloured(text, colour) for text in _uncut_lines(report, texts, room))
     return found
 
@@ -155,10 +156,6 @@ def _write_now(lines: Iterable[str]) -> None:
 
 def _coloured(text: str, colour: Colour | None) -> str:
     return f"\x1b[{colour.value}m{text}\x1b[0m" if colour else text
-
-
-def _has_colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def print_answer(command: str, answer: Mapping[str, Any], form: Format) -> None:

@@ -10,6 +10,7 @@ import sys
 from importlib.resources import files
 from typing import Any
 
+from kquota_spark.cli.page import has_colour
 from kquota_spark.cli.terminal_width import columns_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.escape import terminal_text
@@ -34,10 +35,8 @@ def run_help(options: argparse.Namespace) -> int:
     markdown = topic_markdown(options.topic.removesuffix(".md"))
     from kquota_spark.cli.topic_page import page_text
 
-    is_terminal = sys.stdout.isatty()
     columns = min(_MOST_COLUMNS, columns_of())
-    has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    _show(page_text(markdown, columns, has_colour=has_colour))
+    _show(page_text(markdown, columns, has_colour=has_colour(sys.stdout)))
     return 0
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kquota_spark.io.client_properties import quoted
+
 # The brokers themselves log in as this user when there are users.
 BROKER_USER = "kquota-broker"
 
@@ -145,7 +147,7 @@ def jaas_line(users: Mapping[str, str], broker_password: str) -> str:
     options = {"username": BROKER_USER, "password": broker_password, f"user_{BROKER_USER}": broker_password}
     options |= {f"user_{name}": password for name, password in users.items()}
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    return " ".join([module, *(f"{_quoted(key)}={_quoted(value)}" for key, value in options.items())]) + ";"
+    return " ".join([module, *(f"{quoted(key)}={quoted(value)}" for key, value in options.items())]) + ";"
 
 
 def java_properties(properties: Mapping[str, str]) -> str:
@@ -153,8 +155,3 @@ def java_properties(properties: Mapping[str, str]) -> str:
     import javaproperties
 
     return javaproperties.dumps(properties, timestamp=False)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

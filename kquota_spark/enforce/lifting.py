@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.enforce.ports import Ledger, Outcome, QuotaTarget, Written
+from kquota_spark.enforce.scene import name_of
 from kquota_spark.model.entities import Entity, Name
 
 POLICY = "enforcement disable"
@@ -119,7 +120,7 @@ def planned_lifting(in_force: Mapping[Quota, float], lifted: Iterable[Lift]) -> 
     known = {lift.quota for lift in lifted if not lift.is_in_doubt}
     return [
         Line(quota, value, value, Fate.KEPT) if quota in known else Line(quota, value, None, Fate.LIFT)
-        for quota, value in sorted(in_force.items(), key=lambda found: _place(found[0]))
+        for quota, value in sorted(in_force.items(), key=lambda found: name_of(found[0]))
     ]
 
 
@@ -280,7 +281,3 @@ def _outcome(lift: Lift, value: float | None, written: Written | None) -> tuple[
 
 def _found_set(lift: Lift, value: float) -> Fate:
     return Fate.RESTORED if value == lift.value else Fate.SUPERSEDED
-
-
-def _place(quota: Quota) -> tuple[str, str]:
-    return str(quota.entity), quota.key.value

@@ -152,12 +152,13 @@ def java_options(options: Mapping[str, str]) -> dict[str, str]:
         module = (
             _MECHANISMS.get(java.get("sasl.mechanism", "PLAIN"), _SCRAM).login_module or _SCRAM.login_module
         )
-        login = f"username={_quoted(user)} password={_quoted(password)}"
+        login = f"username={quoted(user)} password={quoted(password)}"
         java["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
     return java
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A value of a JAAS line; it may hold any character."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

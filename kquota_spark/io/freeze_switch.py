@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError, one_line
-from kquota_spark.io.replaced_file import write_whole
+from kquota_spark.io.notes import put_whole
 from kquota_spark.model.names import sanitise
 from kquota_spark.store.places import local_place_of, place_of
 
@@ -44,16 +44,8 @@ class FreezeSwitch:
         Raises:
             UserError: the file cannot be written.
         """
-        data = json.dumps(frozen._asdict()).encode()
         try:
-            local = self._local()
-            if local is None:
-                files, path = self._remote()
-                with files.open_output_stream(path) as stream:
-                    stream.write(data)
-            else:
-                local.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(local, data)
+            put_whole(self._settings, self.where, json.dumps(frozen._asdict()).encode())
         except OSError as error:
             raise self._failed("written", error) from error
 

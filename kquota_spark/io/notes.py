@@ -15,21 +15,30 @@ def write_note(settings: Settings, path: str, data: bytes) -> None:
     Raises:
         UserError: it cannot be written; the old one is as it was.
     """
-    local = local_path(path)
     try:
-        if local is None:
-            # An object is there when it has been written to its end.
-            files, place = file_system(settings, path)
-            with files.open_output_stream(place) as stream:
-                stream.write(data)
-        else:
-            local.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(local, data)
+        put_whole(settings, path, data)
     except OSError as error:
         reason = error.strerror or one_line(error)
         raise UserError(
             f"{path}: cannot be written: {reason}: mend that and start again, which goes on where this one ended"
         ) from error
+
+
+def put_whole(settings: Settings, path: str, data: bytes) -> None:
+    """Replace a file, local or in an object store, as a whole; make its folder if it is not there.
+
+    Raises:
+        OSError: it cannot be written; the old one is as it was.
+    """
+    local = local_path(path)
+    if local is None:
+        # An object is there when it has been written to its end.
+        files, place = file_system(settings, path)
+        with files.open_output_stream(place) as stream:
+            stream.write(data)
+    else:
+        local.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(local, data)
 
 
 def read_note(settings: Settings, path: str) -> bytes | None:
