@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -10,19 +9,13 @@ import pytest
 
 from kquota_spark.reports.audit_report import AuditReport
 from kquota_spark.reports.page_html import html_page
-from tests.support.programs.chromium import Chromium, chromium
+from tests.support.programs.chromium import Chromium
 from tests.support.reports.drawn_report import all_buckets_report, full_report, tenant_report
 
 AXE = (resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
 VIOLATIONS = (
     "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes[0].html.slice(0, 200)]))"
 )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with chromium(tmp_path_factory.mktemp("browser")) as started:
-        yield started
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.embedded.processes import wait_for
 from kquota_spark.reports.page_html import html_page
-from tests.support.programs.chromium import Chromium, chromium
+from tests.support.programs.chromium import Chromium
 from tests.support.reports.drawn_report import all_buckets_report
 
 ROWS = "[...document.querySelectorAll('#buckets tbody tr')]"
@@ -22,12 +21,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = tmp_path_factory.mktemp("page") / "all.html"
     page.write_text(html_page(all_buckets_report()), encoding="utf-8")
     return page
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.reports.page_html import html_page
-from tests.support.programs.chromium import Chromium, chromium
+from tests.support.programs.chromium import Chromium
 from tests.support.reports.drawn_report import HOSTILE, empty_report, full_report, tenant_report
 
 WIDE, NARROW, HEIGHT = 1280, 390, 900
@@ -34,12 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Path(kept).mkdir(parents=True, exist_ok=True)
         for picture in [*folder.glob("*.png"), *folder.glob("*.pdf")]:
             shutil.copy(picture, kept)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from kquota_spark.model.entities import DEFAULT
 from kquota_spark.model.govern import Governor, RuleGovernor
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
@@ -18,9 +19,21 @@ from kquota_spark.pipeline.known import BrokerWindows, Known
 from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.pipeline.sent import manager_of, received
 from kquota_spark.schema.tables import USAGE
+from tests.support.spark.queries import change
 from tests.support.tables.table_rows import T0_MS, usage
 
 ALWAYS = (0, None)
+ALL_LEVELS = (
+    change("alice", "etl", 1.0),
+    change("alice", DEFAULT, 2.0),
+    change("alice", None, 3.0),
+    change(DEFAULT, "etl", 4.0),
+    change(DEFAULT, DEFAULT, 5.0),
+    change(DEFAULT, None, 6.0),
+    change(None, "etl", 7.0),
+    change(None, DEFAULT, 8.0),
+)
+"""A rule of each level; its limit is the number of the level."""
 
 
 def asked(

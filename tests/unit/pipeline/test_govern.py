@@ -11,21 +11,19 @@ from kquota_spark.model.quota_types import QuotaKey
 from kquota_spark.model.rules import QuotaChange, RuleBook
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.sent import received, stretch_of
-from tests.support.pipeline.governed_requests import ALWAYS, Found, asked, governed, known, usage_batch
+from tests.support.pipeline.governed_requests import (
+    ALL_LEVELS,
+    ALWAYS,
+    Found,
+    asked,
+    governed,
+    known,
+    usage_batch,
+)
 from tests.support.spark.queries import change
 from tests.support.tables.table_rows import T0_MS
 
 FETCH, PERCENT = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
-ALL_LEVELS = (
-    change("alice", "etl", 1.0),
-    change("alice", DEFAULT, 2.0),
-    change("alice", None, 3.0),
-    change(DEFAULT, "etl", 4.0),
-    change(DEFAULT, DEFAULT, 5.0),
-    change(DEFAULT, None, 6.0),
-    change(None, "etl", 7.0),
-    change(None, DEFAULT, 8.0),
-)
 
 
 def test_the_most_specific_level_wins() -> None:

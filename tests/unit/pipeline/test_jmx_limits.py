@@ -7,26 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kquota_spark.model.entities import DEFAULT
 from kquota_spark.model.govern import RuleGovernor
 from kquota_spark.model.quota_types import QuotaType
 from kquota_spark.model.rules import RuleBook, stretches
 from kquota_spark.pipeline.jmx_limits import limited_batch
 from kquota_spark.pipeline.known import IpLimit, Limits
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from tests.support.pipeline.governed_requests import ALL_LEVELS as LEVELS
 from tests.support.spark.queries import change
 from tests.support.tables.table_rows import T0_MS
 
-LEVELS = (
-    change("alice", "etl", 1.0),
-    change("alice", DEFAULT, 2.0),
-    change("alice", None, 3.0),
-    change(DEFAULT, "etl", 4.0),
-    change(DEFAULT, DEFAULT, 5.0),
-    change(DEFAULT, None, 6.0),
-    change(None, "etl", 7.0),
-    change(None, DEFAULT, 8.0),
-)
 IPS = {
     "ips/10.0.0.1": [IpLimit(0, T0_MS, 4.0, 1), IpLimit(T0_MS, None, 5.0, 2)],
     "ips/<default>": [IpLimit(T0_MS, None, 10.0, 3)],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,29 +12,12 @@ from deltalake.exceptions import CommitFailedError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.tables import query
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
-from kquota_spark.store.parts import Part, PartWriter
-from tests.support.spark.queries import only, rows_of, settings_at
+from tests.support.spark.queries import only, rows_of
 from tests.support.tables.table_rows import DAY, T0_MS, decision
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    made = settings_at(tmp_path)
-    create_tables(made)
-    return made
-
-
-def written(settings: Settings, *rows: dict[str, Any]) -> list[Part]:
-    """The files of one task, as they come to the driver."""
-    writer = PartWriter(settings, DECISIONS)
-    data = [{name: row.get(name) for name in DECISIONS.names} for row in rows]
-    for batch in pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema()).to_batches(max_chunksize=1):
-        writer.write(batch)
-    return list(writer.close())
+from tests.support.tables.written_parts import written
 
 
 def test_rows_of_two_dates_are_read_by_all_readers(settings: Settings) -> None:

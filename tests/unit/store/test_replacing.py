@@ -16,15 +16,15 @@ from deltalake import DeltaTable, write_deltalake
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.delta_commits import DeltaCommits
-from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store import replacing
 from kquota_spark.store.commits import BatchCommits, MicroBatch
-from kquota_spark.store.parts import Part, PartWriter, dataset_of
+from kquota_spark.store.parts import dataset_of
 from kquota_spark.store.replacing import add_rows, replace_rows
 from tests.support.places import ROOT
-from tests.support.spark.queries import only, rows_of, settings_at
+from tests.support.spark.queries import only, rows_of
 from tests.support.tables.table_rows import T0_MS, decision
+from tests.support.tables.written_parts import written
 
 SECONDS_2_TO_4 = (
     "cluster_id = 'demo' AND event_date >= '2026-11-21' AND event_date <= '2026-11-21' "
@@ -37,21 +37,6 @@ from deltalake import write_deltalake
 for number in range(25):
     write_deltalake(sys.argv[1], pa.table({"who": [f"{sys.argv[2]}-{number}"]}), mode="append")
 """
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    made = settings_at(tmp_path)
-    create_tables(made)
-    return made
-
-
-def written(settings: Settings, *rows: dict[str, Any]) -> list[Part]:
-    writer = PartWriter(settings, DECISIONS)
-    data = [{name: row.get(name) for name in DECISIONS.names} for row in rows]
-    for batch in pa.Table.from_pylist(data, schema=DECISIONS.arrow_schema()).to_batches():
-        writer.write(batch)
-    return list(writer.close())
 
 
 def committed(settings: Settings, number: int, *rows: dict[str, Any]) -> None:
