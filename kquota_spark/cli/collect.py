@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from kquota_spark.cli.options import DEFAULT_CONFIG
-from kquota_spark.config.loader import load_settings
-from kquota_spark.config.settings import Settings
+from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import said_by
@@ -25,9 +22,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         description="Polls the Jolokia agent of each broker (collect.jmx.brokers) and sends what its quota sensors"
         " say to the topic kafka.jmx_topic, until stopped. A broker that is away is left out until it is back.",
     )
-    jmx.add_argument(
-        "--config", type=Path, metavar="FILE", help=f"settings (default {DEFAULT_CONFIG} if it is there)"
-    )
+    add_config_option(jmx)
     jmx.set_defaults(run=run_collect_jmx)
 
 
@@ -42,8 +37,7 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
     from kquota_spark.io.ship_topic import KafkaTopic
     from kquota_spark.io.stop_signals import stop_event
 
-    path = options.config or DEFAULT_CONFIG
-    settings = load_settings(path) if options.config or path.exists() else Settings()
+    settings = settings_of(options)
     jmx, kafka = settings.collect.jmx, settings.kafka
     if not kafka.jmx_topic:
         raise UserError("kafka.jmx_topic: empty, expected the topic that samples go to")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kquota_spark.cli import enforce_status, simulate
 from kquota_spark.cli.actor import login_name
-from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, add_yes_option, settings_of
 from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.plan_page import event_line, last_entries, print_plan, steps_report
 from kquota_spark.cli.render import show
@@ -62,11 +62,6 @@ def _add(
     add_form_option(parser)
     parser.set_defaults(run=run)
     return parser
-
-
-def add_yes_option(parser: argparse.ArgumentParser) -> None:
-    """Add --yes."""
-    parser.add_argument("--yes", action="store_true", help="do it; without, it only shows what it would do")
 
 
 def run_plan(options: argparse.Namespace) -> int:

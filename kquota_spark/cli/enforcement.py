@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.cli.actor import login_name, reason_of
 from kquota_spark.cli.listing import counted
-from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, add_yes_option, settings_of
 from kquota_spark.cli.plan_page import value_text
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
@@ -54,9 +54,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     disable.add_argument("--reason", metavar="TEXT", help="why; goes into enforcement_log, needed with --yes")
     enable = _add(commands, "enable", "put back what disable has removed, to the byte", run_enable)
     for acting in (disable, enable):
-        acting.add_argument(
-            "--yes", action="store_true", help="do it; without, it only shows what it would do"
-        )
+        add_yes_option(acting)
     _add(commands, "status", "which quotas are lifted, since when and by whom", run_status)
 
 

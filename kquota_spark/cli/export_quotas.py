@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster
-from kquota_spark.cli.options import settings_of, time_argument
+from kquota_spark.cli.options import add_tables_option, settings_of, time_argument
 from kquota_spark.cli.page import print_as_it_is, say
 from kquota_spark.cli.quota_edits import entities_text
 from kquota_spark.cli.render import Report, Shown, show
@@ -48,7 +48,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_cluster_options(parser)
     tables = parser.add_argument_group("tables", "instead of a running cluster: what the audit has recorded")
-    tables.add_argument("--tables", metavar="PATH", help="root of the tables, instead of the settings' own")
+    add_tables_option(tables)
     tables.add_argument(
         "--at",
         type=time_argument,

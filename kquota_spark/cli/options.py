@@ -34,6 +34,11 @@ class Since(NamedTuple):
 def add_settings_options(parser: argparse.ArgumentParser) -> None:
     """Add --config and --tables."""
     add_config_option(parser)
+    add_tables_option(parser)
+
+
+def add_tables_option(parser: argparse._ActionsContainer) -> None:
+    """Add --tables."""
     parser.add_argument("--tables", metavar="PATH", help="root of the tables, instead of the settings' own")
 
 
@@ -99,14 +104,24 @@ def limit_of(options: argparse.Namespace) -> int | None:
     return options.limit or None
 
 
-def add_filter_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose rows."""
+def add_yes_option(parser: argparse.ArgumentParser) -> None:
+    """Add --yes."""
+    parser.add_argument("--yes", action="store_true", help="do it; without, it only shows what it would do")
+
+
+def add_bucket_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose buckets."""
     parser.add_argument(
         "--user", metavar="NAME", help="only this user, in a bucket of its own or inside another"
     )
     parser.add_argument("--client", metavar="ID", help="only this client id, likewise")
     parser.add_argument("--broker", type=whole_number, metavar="ID", help="only this broker")
     parser.add_argument("--type", choices=TYPES, help="only this quota type")
+
+
+def add_filter_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose rows."""
+    add_bucket_options(parser)
     parser.add_argument(
         "--since",
         type=time_argument,

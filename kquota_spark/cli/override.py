@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from kquota_spark.cli.actor import login_name, reason_of
 from kquota_spark.cli.enforce import (
     acted,
-    add_yes_option,
     exit_code_of,
     only_shown,
     plan_entries,
@@ -22,6 +21,7 @@ from kquota_spark.cli.options import (
     Since,
     add_form_option,
     add_settings_options,
+    add_yes_option,
     length_argument,
     settings_of,
     time_argument,

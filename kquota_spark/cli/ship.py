@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 
-from kquota_spark.cli.options import DEFAULT_CONFIG
-from kquota_spark.config.loader import load_settings
+from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.config.settings import Settings
 
 
@@ -19,9 +17,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         description="Follows the request logs of brokers through rotation and sends each line to the Kafka"
         " topic that the audit reads. After a crash lines may be sent twice, never lost.",
     )
-    ship.add_argument(
-        "--config", type=Path, metavar="FILE", help=f"settings (default {DEFAULT_CONFIG} if it is there)"
-    )
+    add_config_option(ship)
     ship.add_argument(
         "--file",
         action="append",
@@ -62,8 +58,7 @@ def run_ship(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    path = options.config or DEFAULT_CONFIG
-    settings = load_settings(path) if options.config or path.exists() else Settings()
+    settings = settings_of(options)
     kafka = settings.kafka
     if options.bootstrap_server:
         kafka = replace(kafka, bootstrap_servers=options.bootstrap_server)

@@ -10,14 +10,13 @@ from dataclasses import replace
 
 from kquota_spark.cli.listing import JMX_LEGEND, counted
 from kquota_spark.cli.options import (
-    TYPES,
     SettingsPlace,
+    add_bucket_options,
     add_output_options,
     add_settings_options,
     length_argument,
     limit_of,
     settings_of,
-    whole_number,
 )
 from kquota_spark.cli.render import Colour, Report, Row, show, table_width
 from kquota_spark.cli.sparkline import ASCII_BARS, BARS
@@ -55,17 +54,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         help="order (default used)",
     )
     parser.add_argument("--reverse", action="store_true", help="reverse the order")
-    parser.add_argument(
-        "--user", metavar="NAME", help="only this user, in a bucket of its own or inside another"
-    )
-    parser.add_argument("--client", metavar="ID", help="only this client id, likewise")
+    add_bucket_options(parser)
     parser.add_argument(
         "--per-broker",
         action="store_true",
         help="one row per bucket and broker; by default one per bucket, with its worst broker",
     )
-    parser.add_argument("--broker", type=whole_number, metavar="ID", help="only this broker")
-    parser.add_argument("--type", choices=TYPES, help="only this quota type")
     add_output_options(parser)
     parser.set_defaults(run=run_top)
 

@@ -8,7 +8,13 @@ from functools import partial
 from typing import Any
 
 from kquota_spark.cli.cluster_choice import add_cluster_options
-from kquota_spark.cli.options import add_output_options, limit_of, settings_of, time_argument
+from kquota_spark.cli.options import (
+    add_output_options,
+    add_tables_option,
+    limit_of,
+    settings_of,
+    time_argument,
+)
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_sides import Side, chosen_side, has_cluster_option, named_side
 from kquota_spark.cli.render import Colour, Report, Row, Shown, show
@@ -56,7 +62,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "rules of these names governed by the tables (default: the quotas of the tables)",
     )  # fmt: skip
     add_cluster_options(parser)
-    parser.add_argument("--tables", metavar="PATH", help="root of the tables, instead of the settings' own")
+    add_tables_option(parser)
     parser.add_argument(
         "--since",
         type=time_argument,
