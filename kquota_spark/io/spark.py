@@ -6,6 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -43,6 +45,7 @@ _HIDDEN = (
     "(?i)secret|password|token|credential|jaas|[.]sas[.]|(access|account|private|encryption|keystore)[.]?key"
 )
 """What Spark hides; its default does not know the keys of accounts, of encryption and of stores in PEM."""
+_UMASK = "spark.hadoop.fs.permissions.umask-mode"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -59,7 +62,7 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     SparkContext._ensure_initialized()  # before the JVM is there a SparkConf knows nothing of spark-submit's options
     conf = SparkConf().setAppName(app_name)
     options = _pipeline_options(settings) | _local_options(conf)
-    for name, value in (options | _storage_options(settings)).items():
+    for name, value in (options | _storage_options(settings, conf)).items():
         conf.set(name, value)
     # The context alone gets the keys of S3: the log of a session shows its own options at DEBUG.
     SparkContext.getOrCreate(conf)
@@ -113,12 +116,25 @@ def _local_options(given: SparkConf) -> dict[str, str]:
     return {name: value for name, value in _LOCAL.items() if not given.contains(name)}
 
 
-def _storage_options(settings: Settings) -> dict[str, str]:
-    options = {f"spark.hadoop.{name}": value for name, value in hadoop_options(settings).items()}
+def _storage_options(settings: Settings, given: SparkConf) -> dict[str, str]:
+    # Hadoop sets the rights of each file of a checkpoint itself, whatever the umask: readable for all by default.
+    options = {} if given.contains(_UMASK) else {_UMASK: f"{_umask():03o}"}
+    options |= {f"spark.hadoop.{name}": value for name, value in hadoop_options(settings).items()}
     if local_path(settings.checkpoints) is not None:
         # The default starts ten processes (chmod, readlink) for each small file of a checkpoint on a local disk.
         options["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
     return options
+
+
+def _umask() -> int:
+    """That of this process."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
+    # Elsewhere it can only be read by setting it, for all threads.
+    before = os.umask(0o077)
+    os.umask(before)
+    return before
 
 
 def _require_jars(session: SparkSession) -> None:
