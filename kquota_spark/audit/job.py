@@ -22,6 +22,7 @@ from kquota_spark.io.delta_tables import create_tables
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.failed_query import raise_failure
 from kquota_spark.io.graceful_stop import StopRequest
+from kquota_spark.io.java_check import require_java
 from kquota_spark.io.kafka import require_topics
 from kquota_spark.io.lineage import require_lineage
 from kquota_spark.io.log_gaps import GapWatch
@@ -60,8 +61,9 @@ def run_audit(
         is_new_lineage: queries whose checkpoint is lost go on behind what their tables hold.
 
     Raises:
-        UserError: a server, topic, table or jar is missing, or a query failed; one line.
+        UserError: Java, a server, topic, table or jar is missing, or a query failed; one line.
     """
+    require_java()
     stop = StopRequest(say)
     metrics = AuditMetrics(settings)
     names = _prepared(settings, queries)

@@ -41,6 +41,7 @@ from kquota_spark.embedded.demo_plan import (
 )
 from kquota_spark.embedded.demo_summary import is_all_judged, summarise, summary_text
 from kquota_spark.embedded.jars import ensure_jars
+from kquota_spark.embedded.java import find_java
 from kquota_spark.embedded.load import ClientPlan, run_load
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
@@ -134,6 +135,7 @@ def _one_of(environment: Mapping[str, str], name: str, *values: str) -> str:
 def _run(chosen: Chosen) -> None:
     seconds, source = chosen.seconds, chosen.source
     has_share_groups = chosen.kafka == SHARING_KAFKA
+    find_java()  # without it the files of the last run stay
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
     jars = ensure_jars(SHARING_JARS) if has_share_groups else None

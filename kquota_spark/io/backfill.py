@@ -7,6 +7,7 @@ knows a file again under another name, or compressed.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -78,14 +79,19 @@ def backfill(
                     f"{_shown(path)}: its beginning is that of {_shown(name)}, of which {lines:,} lines are in "
                     "requests already: a file is taken once"
                 )
-            found = _append(settings, broker_id, path, f"{ARCHIVED}{identity}:{path.name}")
-            known[identity] = (path.name, found.lines)
+            found = _append(settings, broker_id, path, f"{ARCHIVED}{identity}:{_stored_name(path)}")
+            known[identity] = (_stored_name(path), found.lines)
             done(found)
 
 
 def _shown(path: Path | str) -> str:
     """A name in one line, whatever is in it."""
     return terminal_text(str(path))
+
+
+def _stored_name(path: Path) -> str:
+    """A name as text of a table, whatever its bytes are and whatever the locale takes them for."""
+    return os.fsencode(path.name).decode("utf-8", "backslashreplace")
 
 
 def _identity(path: Path) -> str:

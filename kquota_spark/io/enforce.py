@@ -27,6 +27,7 @@ from kquota_spark.io.decision_publisher import DecisionPublisher
 from kquota_spark.io.driver_lock import driver_lock
 from kquota_spark.io.enforcement_target import Edges, enforcement_edges
 from kquota_spark.io.enforcing import Enforcing
+from kquota_spark.io.java_check import require_java
 from kquota_spark.io.known_names import unknown_exemptions
 from kquota_spark.io.policies import load_policies
 from kquota_spark.process.clock import now_ms
@@ -193,8 +194,10 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
         is_once: one look, for cron.
 
     Raises:
-        UserError: a server, topic, table or the policy file cannot be used; one line.
+        UserError: Java, a server, topic, table or the policy file cannot be used; one line.
     """
+    if not is_once:
+        require_java()
     with ExitStack() as stack:
         stack.enter_context(driver_lock(settings.checkpoints, QUERY))
         edges = stack.enter_context(enforcement_edges(settings))

@@ -8,9 +8,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.io.check import Check, fail, ok, warn
+from kquota_spark.io.java_check import java_check
 from kquota_spark.io.kafka_checks import kafka_checks
 from kquota_spark.io.log_topic_checks import Consumed, Place
 from kquota_spark.io.tables import open_tables
@@ -26,8 +24,6 @@ from kquota_spark.store.places import local_path
 _ZOOKEEPER_MOST_S = 8.0
 _KAFKA_MOST_MS = 5_000
 _JAVA_MOST_S = 5.0
-_LEAST_JAVA = 17
-_JAVA_VERSION = re.compile(r'version "(\d+)')
 _CONSUMED = """
 select topic, "partition", max(kafka_offset), max(kafka_timestamp_ms) from requests
 where cluster_id = ? and topic is not null group by all
@@ -36,30 +32,12 @@ where cluster_id = ? and topic is not null group by all
 
 def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
     """All checks ahead of a run, each as it is done."""
-    yield _java()
+    yield java_check(_JAVA_MOST_S)
     yield _spark()
     yield _writable("tables", settings.tables)
     yield _writable("checkpoints", settings.checkpoints)
     yield from _quota_source(settings)
     yield from kafka_checks(settings, _consumed(settings), now_ms)
-
-
-def _java() -> Check:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    advice = f"install a JDK or JRE {_LEAST_JAVA} or later and put it on PATH, or set JAVA_HOME"
-    try:
-        said = subprocess.run(
-            [java or "java", "-version"], capture_output=True, text=True, timeout=_JAVA_MOST_S, check=True
-        ).stderr
-    except (OSError, subprocess.SubprocessError):
-        return fail("Java", "not found, or it does not start", advice)
-    version = _JAVA_VERSION.search(said)
-    if version is None or int(version.group(1)) < _LEAST_JAVA:
-        return fail(
-            "Java", f"{said.splitlines()[0] if said else 'no version'}, Spark needs {_LEAST_JAVA}", advice
-        )
-    return ok("Java", f"version {version.group(1)}")
 
 
 def _spark() -> Check:

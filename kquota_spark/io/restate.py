@@ -22,6 +22,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.io.closed import closed_through_ms, not_folded_from_ms, seconds_of
+from kquota_spark.io.java_check import require_java
 from kquota_spark.io.known import KnownLoader
 from kquota_spark.io.rebuilt_violations import rebuild_violations
 from kquota_spark.io.spark import spark_session, sql_literal, table
@@ -75,9 +76,10 @@ def run_restate(settings: Settings, from_ms: int, to_ms: int) -> Restated:
     """Start Spark, restate, stop.
 
     Raises:
-        UserError: the stretch is empty or not closed yet, or a table cannot be read or written.
+        UserError: the stretch is empty or not closed yet, a table cannot be read or written, or there is no Java.
     """
     closed_ms = require_closed(settings, from_ms, to_ms)
+    require_java()
     session = spark_session(settings, f"kquota-restate {settings.cluster_id}")
     try:
         return restate(session, settings, from_ms // 1_000 * 1_000, -(-to_ms // 1_000) * 1_000, closed_ms)

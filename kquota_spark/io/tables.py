@@ -42,6 +42,8 @@ _TIME_COLUMN = {
 }
 """Tables that are append-only in time: whole files older than asked for are left out by their statistics."""
 _MEMORY_LIMIT = "2GB"
+_NOT_UTF8 = "cannot encode str as UTF-8"
+"""What DuckDB says of a parameter; some of its versions let Python's own error through."""
 _RUN_FIRST = (
     "run the audit first (spark-submit jobs/audit.py --config conf/kquota.yaml) "
     "or check tables: in conf/kquota.yaml"
@@ -212,6 +214,8 @@ class Tables:
             raise UserError("a filter is not UTF-8 text") from error
         except (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException) as error:
             reason = one_line(error)
+            if _NOT_UTF8 in reason:
+                raise UserError("a filter is not UTF-8 text") from error
             msg = (
                 f"tables under {self._root} cannot be read ({reason}): if kquota maintain or VACUUM has just "
                 "removed old files, run the command again"
