@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from kquota_spark import __version__
@@ -20,6 +21,8 @@ from kquota_spark.cli.suggesting_parser import SuggestingParser
 
 _WRONG_USAGE = 2
 """As argparse has it."""
+_NAMES = ("user", "client_id")
+"""Options that name a client, of whatever command."""
 _ANSWER_BY_2 = frozenset({"doctor", "diff", "drift"})
 """Commands that say by an exit code of 2 what they found: cron and CI must not get it for a typo in an option."""
 
@@ -79,11 +82,28 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         SystemExit: help was asked for, or the usage is wrong, which has been said.
     """
     try:
-        return parser_for(words).parse_args(words)
+        return _with_utf8_names(parser_for(words).parse_args(words))
     except SystemExit as ended:
         if ended.code == _WRONG_USAGE and _command_of(words) in _ANSWER_BY_2:
             raise SystemExit(1) from None
         raise
+
+
+def _with_utf8_names(options: argparse.Namespace) -> argparse.Namespace:
+    """The options, with the UTF-8 names that a locale without UTF-8 let through as bytes.
+
+    Paths stay as they are: the file system takes their bytes back.
+    """
+    for name in _NAMES:
+        value = getattr(options, name, None)
+        if isinstance(value, str) and not _is_text(value):
+            with suppress(UnicodeDecodeError):
+                setattr(options, name, os.fsencode(value).decode("utf-8"))
+    return options
+
+
+def _is_text(value: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _open_missing_streams() -> None:

@@ -97,6 +97,15 @@ def test_help_and_tables_are_printed_in_every_locale(name: str, folder: Path) ->
     assert missing.err.endswith(b": cannot be read: No such file or directory\n")
 
 
+@pytest.mark.parametrize("name", ["nothing is set", "locale C", "locale C and no UTF-8 mode"])
+def test_names_are_utf_8_in_every_locale(name: str, folder: Path) -> None:
+    at = ("--quotas", "quotas.yaml", "--at", "2026-01-01", "--output", "json")
+    found = said(folder, MATRIX[name], "resolve", "--user", "müller", "--client-id", "größe", *at)
+    assert (found.code, found.err) == (0, b"")
+    answer = json.loads(found.out)
+    assert (answer["user"], answer["client_id"]) == ("müller", "größe")
+
+
 def test_a_file_whose_name_is_no_text_is_taken_like_any_other(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
