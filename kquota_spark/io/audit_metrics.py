@@ -153,7 +153,7 @@ class AuditMetrics:
         families = [
             _gauge("up", "1 while the job runs.", cluster | {"version": __version__}, 1),
             _gauge(
-                "trigger_interval_seconds", "How often each query looks for new rows.", cluster, trigger_s
+                "trigger_interval_seconds", "How often each query reads new rows.", cluster, trigger_s
             ),
         ]
         if state.known_through_ms is not None:

@@ -51,10 +51,10 @@ UNITS: Mapping[str, Unit] = {
     CONNECTION: Unit("connections_per_second", 1.0, "connections", 1.0),
 }
 _WORDS = {
-    "bytes_per_second": "bytes a second that produce or fetch",
+    "bytes_per_second": "bytes per second that produce or fetch",
     "threads": "handler threads that requests",
-    "mutations_per_second": "partitions a second that topic changes",
-    "connections_per_second": "connections a second that ips",
+    "mutations_per_second": "partitions per second that topic changes",
+    "connections_per_second": "connections per second that ips",
 }
 _AMOUNTS = {
     "bytes": "Bytes that the quota was charged.",
@@ -136,18 +136,18 @@ OF_EXPORTER: tuple[Metric, ...] = (
         "exporter_dropped_buckets",
         "gauge",
         ("cluster_id", "quota_type"),
-        "Buckets of the last look with decisions that are only in the sum of the others.",
+        "Buckets of the last read with decisions that are only in the sum of the others.",
     ),
-    Metric("exporter_refreshes_total", "counter", CLUSTER, "Looks at the tables."),
+    Metric("exporter_refreshes_total", "counter", CLUSTER, "Reads of the tables."),
     Metric(
-        "exporter_refresh_errors_total", "counter", CLUSTER, "Looks that failed; the next one tries again."
+        "exporter_refresh_errors_total", "counter", CLUSTER, "Reads that failed; the next one tries again."
     ),
-    Metric("exporter_refresh_duration_seconds", "gauge", CLUSTER, "Time that the last look took."),
+    Metric("exporter_refresh_duration_seconds", "gauge", CLUSTER, "Time that the last read took."),
     Metric(
         "exporter_last_refresh_timestamp_seconds",
         "gauge",
         CLUSTER,
-        "When a look last succeeded; five minutes later nothing of the tables is shown any more.",
+        "When a read last succeeded; five minutes later nothing of the tables is shown any more.",
     ),
 )
 METRICS = (*OF_BUCKETS, *OF_PLACES, *OF_TABLES, *OF_EXPORTER)

@@ -197,7 +197,7 @@ class _Everything(dict[str, float]):
 
 def metrics_page() -> str:
     """Every metric of the exporter and of the job: kind, labels and meaning."""
-    of_exporter = [(f"`{one.name}`", one.kind, _names(one.labels), one.about) for one in METRICS]
+    of_exporter = [(f"`kquota_{one.name}`", one.kind, _names(one.labels), one.about) for one in METRICS]
     everything = State({"log": _Everything()}, {"produce": _Everything()}, 0)
     of_job = [
         (f"`{one.name}`", one.kind, _names(one.samples[0][0]), one.about)

@@ -125,6 +125,7 @@ def _usage(found: Replay) -> Iterable[dict[str, Any]]:
                 "principal_type": "User", "user": stretch.user, "client_id": stretch.client_id,
                 **_time(stretch.second_ms), "tile": 0,
                 "amount": sum(point.amount for point in stretch.points), "requests": len(stretch.points),
+                "rate_per_s": float(sum(point.amount for point in stretch.points)),
                 "duplicates": 0, "points": [point._asdict() for point in stretch.points], "source": "log",
                 "observed_throttle_ms": sum(point.observed_throttle_ms for point in stretch.points),
                 "unsized_requests": sum(point.kind == PointKind.SHARE_FETCH for point in stretch.points),

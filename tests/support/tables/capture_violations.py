@@ -49,4 +49,7 @@ def _violation(episode: list[dict[str, Any]], clock: Any) -> dict[str, Any]:
         "peak_quota_used_percent": max(row["quota_used_percent"] for row in episode),
         "violated_seconds": len(episode), "throttled_ms": sum(row["total_throttle_ms"] for row in episode),
         "throttled_requests": sum(row["throttled_requests"] for row in episode),
+        "observed_throttled_ms": sum(row["observed_total_throttle_ms"] for row in episode),
+        "observed_throttled_requests": sum(row["observed_throttled_requests"] for row in episode),
+        "observed_longest_throttle_ms": max(row["observed_throttle_ms"] for row in episode),
     }  # fmt: skip
