@@ -53,20 +53,19 @@ BEFORE_SPARK = (
     "append quota_changes",
     "overwrite quota_rules",
 )
-WITH_SPARK = (
-    "replace N.json",
-    "replace jmx.pinned.json",
-    "add jmx_samples",
-    "replace log.pinned.json",
-    "add requests",
-    "append log_gaps",
-    "add usage",
-    "add decisions",
-    "merge violations",
-)
-"""Of JMX there is one micro-batch, of the log there are twenty."""
-STEPS_OF_AUDIT = BEFORE_SPARK + WITH_SPARK
-"""In the order of the first run, so that each comes in the run after the one that the step before it has ended."""
+OF_QUERIES = {
+    "jmx": ("replace jmx.pinned.json", "add jmx_samples", "add usage", "add decisions", "merge violations"),
+    "log": (
+        "replace N.json",
+        "replace log.pinned.json",
+        "add requests",
+        "append log_gaps",
+        "add usage",
+        "add decisions",
+        "merge violations",
+    ),
+}
+"""One query at a time, so that each step comes in the run after the one that the step before it has ended."""
 SMALL = 600
 """Lines of a micro-batch: there are more micro-batches than moments in them."""
 
@@ -82,16 +81,16 @@ def _log_files(directory: Path) -> list[tuple[int, Path]]:
     return [(broker_id, directory / f"broker-{broker_id}.log") for broker_id in sorted(by_broker)]
 
 
-def _killed(config: Path, moment: str) -> int:
+def _killed(config: Path, query: str | None, step: str, moment: str) -> int:
     """Start the job, which does not end by itself, and wait until it has been killed; its exit code."""
-    steps = {KILLED_AT: moment, STEPS: f"{config.parent}/steps"}
-    if moment.partition(" ")[2] in BEFORE_SPARK:
+    steps = {KILLED_AT: f"{moment} {step}", STEPS: f"{config.parent}/steps"}
+    if query is None:
         # Without spark-submit, whose JVM takes seconds to start.
         command = [sys.executable, durable_steps.__file__, "jobs/audit.py", "--config", str(config)]
         environment = {**os.environ, **steps}
         done = subprocess.run(command, cwd=ROOT, env=environment, timeout=BEGUN_WITHIN_S, check=False)
         return done.returncode
-    process = started(config, job=ENDLESS, steps=steps)
+    process = started(config, job=(*ENDLESS, "--only", query), steps=steps)
     try:
         return process.wait(BEGUN_WITHIN_S)
     finally:
@@ -103,14 +102,16 @@ def test_kills_shuffle_and_copies_change_no_decision(cluster: Cluster, calm: Run
     root = tmp_path / "killed"
     killed = configured(root, cluster, most_lines=SMALL)
 
-    for step in STEPS_OF_AUDIT:
-        for moment in (f"{BEFORE} {step}", f"{AFTER} {step}"):
-            print(moment, flush=True)
-            assert _killed(killed, moment) == KILLED, moment
+    wanted: list[tuple[str | None, str]] = [(None, step) for step in BEFORE_SPARK]
+    wanted += [(query, step) for query, steps in OF_QUERIES.items() for step in steps]
+    for query, step in wanted:
+        for moment in (BEFORE, AFTER):
+            print(query or "", moment, step, flush=True)
+            assert _killed(killed, query, step, moment) == KILLED
     finish(killed, steps={STEPS: f"{root}/steps"})
 
-    came = {moment.partition(" ")[2] for moment in (root / "steps").read_text(encoding="utf-8").splitlines()}
-    assert came == set(STEPS_OF_AUDIT)
+    came = {line.partition(" ")[2] for line in (root / "steps").read_text(encoding="utf-8").splitlines()}
+    assert came == {step for _, step in wanted}
     assert_equal_tables(calm.root, root)
     expected = replayed(_log_files(tmp_path / "logs"), calm.root / "quotas.yaml")
     tables = Settings(tables=str(root / "tables"))
