@@ -19,6 +19,11 @@ class Quota(NamedTuple):
     key: QuotaKey
 
 
+def name_of(quota: Quota) -> tuple[str, str]:
+    """What quotas are ordered by."""
+    return str(quota.entity), quota.key.value
+
+
 class Mode(IntEnum):
     """How far a policy may go; overall and per policy, and the lower one counts."""
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
+from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId, name_of
 from kquota_spark.enforce.ports import Ledger, Outcome, QuotaTarget, Written
-from kquota_spark.enforce.scene import name_of
 from kquota_spark.model.entities import Entity, Name
 
 POLICY = "enforcement disable"

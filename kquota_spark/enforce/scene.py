@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from kquota_spark.enforce.changes import Evidence, Proposal, Quota
+from kquota_spark.enforce.changes import Evidence, Proposal, Quota, name_of
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
 from kquota_spark.enforce.observations import BucketUse, ClientUse, Observations, Period, UsedSeconds
 from kquota_spark.model.entities import Entity
@@ -195,11 +195,6 @@ def evidence_of(period: Period, uses: Collection[BucketUse], **numbers: float) -
 def throttled_percent(use: UsedSeconds) -> float:
     """Throttled part of the seconds with traffic."""
     return 100.0 * use.throttled_seconds / use.seconds if use.seconds else 0.0
-
-
-def name_of(quota: Quota) -> tuple[str, str]:
-    """What quotas are ordered by."""
-    return str(quota.entity), quota.key.value
 
 
 def type_of(key: QuotaKey) -> QuotaType:

@@ -152,9 +152,7 @@ class AuditMetrics:
         trigger_s = self._settings.stream.trigger / 1_000
         families = [
             _gauge("up", "1 while the job runs.", cluster | {"version": __version__}, 1),
-            _gauge(
-                "trigger_interval_seconds", "How often each query reads new rows.", cluster, trigger_s
-            ),
+            _gauge("trigger_interval_seconds", "How often each query reads new rows.", cluster, trigger_s),
         ]
         if state.known_through_ms is not None:
             # A quota file knows everything, through the end of time: it has no age.

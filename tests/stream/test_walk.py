@@ -1,18 +1,25 @@
-"""A walk of a hundred steps: lines arrive, the query runs, fails at a durable step, forgets its last commit.
+"""A walk of a hundred steps: lines arrive in a topic, the query runs, fails at a durable step, forgets its last commit.
 
-Which step comes when is drawn by chance. In the end all tables are those of one run over all lines.
+Which step comes when is drawn by chance. In the end all tables are those of one run over the whole topic.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from kquota_spark.audit.closing import close_all_windows
-from kquota_spark.config.settings import Settings
+from kquota_spark.audit.queries import start_query
+from kquota_spark.config.settings import Kafka, Settings
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.topics import create_topics
+from kquota_spark.io.checkpoints import LOG
 from kquota_spark.io.delta_tables import create_tables
 from tests.bench.lines import START_MS, lines
 from tests.support.chance import drawn
@@ -21,16 +28,16 @@ from tests.support.spark.queries import (
     change,
     forget_last_commit,
     rows_of,
-    run_topic,
+    run,
     settings_at,
     write_rules,
-    write_topic,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STEPS = 100
+TOPIC = "kquota.walked"
 LINES_PER_S, LINES_AT_ONCE = 60, 120
 DURABLE = ("replace log.pinned.json", "add requests", "add usage", "add decisions", "merge violations")
 TABLES = ("requests", "usage", "decisions", "violations")
@@ -46,17 +53,39 @@ class Crash(Exception):
     """What stands for the end of the process."""
 
 
+class Lines:
+    """The topic, to which two seconds of lines come at a time.
+
+    Attributes:
+        arrived: lines so far.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        create_topics(cluster, {TOPIC: 2})
+        self._producer = Producer(cluster.client_settings())
+        self.arrived = 0
+
+    def arrive(self) -> None:
+        """The next ones."""
+        wanted = range(self.arrived, self.arrived + LINES_AT_ONCE)
+        for line in lines(wanted, lines_per_s=LINES_PER_S):
+            key = str(line.broker_id).encode()
+            self._producer.produce(
+                TOPIC, line.text, key, partition=line.broker_id % 2, timestamp=START_MS + 3_600_000
+            )
+        assert self._producer.flush(60) == 0
+        self.arrived = wanted.stop
+
+
 class Walk:
     """One set of tables, and what becomes of them.
 
     Attributes:
-        arrived: lines so far.
         failed: at which moments the query has failed.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark, self._settings = spark, settings
-        self.arrived = 0
         self.failed: list[str] = []
         self._fails_at = ""
         create_tables(settings)
@@ -69,17 +98,9 @@ class Walk:
             self._fails_at = ""
             raise Crash(moment)
 
-    def arrive(self) -> None:
-        """The next two seconds of lines are in the topic."""
-        wanted = range(self.arrived, self.arrived + LINES_AT_ONCE)
-        found = [(line.broker_id, line.text) for line in lines(wanted, lines_per_s=LINES_PER_S)]
-        write_topic(self._settings, found, START_MS + 3_600_000, self.arrived)
-        self.arrived = wanted.stop
-
     def run(self) -> None:
         """Work through what has arrived."""
-        if self.arrived:
-            run_topic(self._spark, self._settings)
+        run(start_query(self._spark, self._settings, LOG, is_once=True, say=print))
 
     def fail(self, moment: str) -> None:
         """Run, and fail at a moment if it comes."""
@@ -105,11 +126,15 @@ class Walk:
 
 
 def test_after_a_hundred_steps_the_tables_are_those_of_one_run(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, running_with_zookeeper: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = drawn("walk")
-    walk = Walk(spark, settings_at(tmp_path / "walked"))
+    kafka = Kafka(bootstrap_servers=running_with_zookeeper.bootstrap_servers, topic=TOPIC)
+    walk = Walk(spark, replace(settings_at(tmp_path / "walked"), kafka=kafka))
+    topic = Lines(running_with_zookeeper)
+    topic.arrive()
     install(walk.come, monkeypatch.setattr)
+    steps: dict[str, Callable[[], None]] = {"arrive": topic.arrive, "run": walk.run, "forget": walk.forget}
     for _ in range(STEPS):
         [step] = chance.choices(sorted(WEIGHTS), [WEIGHTS[name] for name in sorted(WEIGHTS)])
         moment = f"{chance.choice((BEFORE, AFTER))} {chance.choice(DURABLE)}"
@@ -117,15 +142,12 @@ def test_after_a_hundred_steps_the_tables_are_those_of_one_run(
         if step == "fail":
             walk.fail(moment)
         else:
-            {"arrive": walk.arrive, "run": walk.run, "forget": walk.forget}[step]()
+            steps[step]()
     walked = walk.rows()
     print("failed", walk.failed)
 
-    straight = Walk(spark, settings_at(tmp_path / "straight"))
-    while straight.arrived < walk.arrived:
-        straight.arrive()
-    expected = straight.rows()
-    assert len(expected["requests"]) == walk.arrived
+    expected = Walk(spark, replace(settings_at(tmp_path / "straight"), kafka=kafka)).rows()
+    assert len(expected["requests"]) == topic.arrived
     assert expected["violations"] != []
     for name in TABLES:
         assert walked[name] == expected[name], name
