@@ -104,10 +104,12 @@ class Walk:
 
     def fail(self, moment: str) -> None:
         """Run, and fail at a moment if it comes."""
+        from pyspark.errors import StreamingQueryException
+
         self._fails_at, times = moment, len(self.failed)
         try:
             self.run()
-        except AssertionError:
+        except StreamingQueryException:
             if len(self.failed) == times:
                 raise
         self._fails_at = ""
