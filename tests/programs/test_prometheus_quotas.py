@@ -187,13 +187,18 @@ def _panels() -> Iterator[dict[str, Any]]:
     yield from (panel for panel in BOARD["panels"] if panel["type"] != "row")
 
 
+def _filled(expression: str) -> str:
+    """An expression of the board with a number and times in the place of Grafana's variables of that kind."""
+    return re.sub(r"\$__(interval|range|rate_interval)", "1m", expression.replace("$top", "10"))
+
+
 def _expressions() -> Iterator[tuple[str, str]]:
-    """What the panels, annotations and variables ask Prometheus for, and where; with the number of buckets put in."""
+    """What the panels, annotations and variables ask Prometheus for, and where."""
     for panel in _panels():
         for target in panel["targets"]:
-            yield panel["title"], target["expr"].replace("$top", "10")
+            yield panel["title"], _filled(target["expr"])
     for annotation in BOARD["annotations"]["list"][1:]:
-        yield annotation["name"], annotation["expr"].replace("$__interval", "1m")
+        yield annotation["name"], _filled(annotation["expr"])
     for variable in BOARD["templating"]["list"]:
         if variable["type"] == "query":
             yield variable["name"], re.sub(r"^label_values\((.*), \w+\)$", r"\1", variable["query"]["query"])
@@ -206,11 +211,7 @@ def test_the_board_asks_for_metrics_and_labels_that_are_there(labels: dict[str, 
     for panel in _panels():
         for target in panel["targets"]:
             named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
-            known = {
-                label
-                for name in asked(target["expr"].replace("$top", "10")).metrics
-                for label in labels[name]
-            }
+            known = {label for name in asked(_filled(target["expr"])).metrics for label in labels[name]}
             assert named <= known, panel["title"]
     for variable in BOARD["templating"]["list"]:
         if variable["type"] == "query":

@@ -1,16 +1,12 @@
-"""Which metrics and labels an expression of PromQL asks for: its words, told apart by where they stand."""
+"""Which metrics and labels an expression of PromQL asks for."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-_TOKEN = re.compile(
-    r"""(?P<text>"(?:[^"\\]|\\.)*")|(?P<range>\[[^\]]*\]|\boffset\s+\w+)|(?P<word>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?P<comment>\#[^\n]*)|(?P<sign>[^\s])|\s+"""
-)
-_GROUPING = {"by", "without", "on", "ignoring", "group_left", "group_right"}
-_WORDS = {"and", "or", "unless", "bool", "inf", "nan"}
+from promql_parser import AggregateExpr, BinaryExpr, Expr, MatrixSelector, VectorSelector, parse, walk
+
 OF_SCRAPES = {"job", "instance"}
 """Labels that Prometheus adds to whatever it scrapes."""
 
@@ -30,35 +26,21 @@ class Asked(NamedTuple):
 
 
 def asked(expression: str) -> Asked:
-    """What it asks for; a word before a bracket is a function, in braces a label."""
-    selectors: list[tuple[str, set[str]]] = []
-    grouped: set[str] = set()
-    tokens = list(_tokens(expression))
-    place, after = "", ""
-    for index, (kind, text) in enumerate(tokens):
-        following = tokens[index + 1][1] if index + 1 < len(tokens) else ""
-        if text == "{":
-            place = "braces"
-        elif text == "(" and after in _GROUPING:
-            place = "grouping"
-        elif text in ("}", ")"):
-            place = ""
-        elif kind == "word" and place == "braces":
-            selectors[-1][1].add(text)
-        elif kind == "word" and place == "grouping":
-            grouped.add(text)
-        elif kind == "word" and following not in {"("} | _GROUPING and text.lower() not in _WORDS | _GROUPING:
-            selectors.append((text, set()))
-        after = text
-    return Asked(selectors, grouped)
+    """What it asks for."""
+    found = Asked([], set())
 
+    def visit(part: Expr) -> None:
+        selector = part.vector_selector if isinstance(part, MatrixSelector) else part
+        if isinstance(selector, VectorSelector):
+            found.selectors.append((selector.name or "", {one.name for one in selector.matchers.matchers}))
+        elif isinstance(part, AggregateExpr) and part.modifier:
+            found.grouped.update(part.modifier.labels)
+        elif isinstance(part, BinaryExpr) and part.modifier:
+            matching = part.modifier.matching
+            found.grouped.update(matching.labels if matching else (), part.modifier.group_labels or ())
 
-def _tokens(expression: str) -> Iterator[tuple[str, str]]:
-    for match in _TOKEN.finditer(expression):
-        if match.lastgroup in ("word", "sign"):
-            yield match.lastgroup, match[0]
-        elif match.lastgroup != "comment" and match.lastgroup:
-            yield match.lastgroup, ""
+    walk(parse(expression), visit)
+    return found
 
 
 def labels_asked_wrongly(expression: str, labels: Mapping[str, set[str]]) -> list[str]:
