@@ -145,7 +145,7 @@ def _require_jars(session: SparkSession) -> None:
         except Exception as error:
             message = (
                 f"the jar of {artifact} is not on Spark's class path: run make setup, "
-                "or give spark-submit the --packages of the README"
+                "or give spark-submit the --packages of kquota help spark-cluster"
             )
             raise UserError(message) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,18 +59,19 @@ def test_every_page_of_the_package_is_a_page_of_the_site(site: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "link",
-    ["[x](nowhere.md)", "[x](verdicts.md#nowhere)", "[x](../../conf/nowhere.yaml)"],
-    ids=["page", "heading", "file"],
-)
-def test_a_broken_link_fails_the_build(tmp_path: Path, link: str) -> None:
+def test_a_link_that_is_called_as_its_file_gets_the_title_of_its_page(site: Path) -> None:
+    page = (site / "verdicts.html").read_text(encoding="utf-8")
+    assert '<a href="accuracy.html">Accuracy</a>' in page and ">accuracy.md<" not in page
+
+
+def test_every_kind_of_broken_link_fails_the_build(tmp_path: Path) -> None:
     docs = shutil.copytree(DOCS, tmp_path / "docs")
     with (docs / "model.md").open("a", encoding="utf-8") as page:
-        page.write(f"\n{link}\n")
+        page.write("\n[x](nowhere.md), [x](verdicts.md#no-heading), [x](../../conf/no-file.yaml)\n")
     done = build(tmp_path, docs)
     assert done.returncode == 1
-    assert "Doc file 'model.md' contains a link" in done.stderr and "nowhere" in done.stderr
+    broken = re.findall(r"Doc file 'model.md' contains a link '([^']*)'", done.stderr)
+    assert sorted(broken) == ["files/conf/no-file.yaml.md", "nowhere.md", "verdicts.md#no-heading"]
 
 
 def test_the_references_have_every_command_setting_and_column() -> None:

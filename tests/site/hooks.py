@@ -20,6 +20,8 @@ PAGES_OF_ROOT = {
 }
 """Pages at the root of the checkout, and what they are called in the site."""
 _LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?(?=\))")
+_NAMED = re.compile(r"\[([\w-]+)\.md\]\(([^)#\s]+\.md)(#[^)\s]*)?\)")
+"""A link that is called as its file: the right name in a checkout and on the terminal, but not here."""
 _FENCE = re.compile(r"^ *```")
 _LANGUAGES = {
     ".py": "python", ".yaml": "yaml", ".yml": "yaml", ".conf": "ini", ".xml": "xml", ".json": "json",
@@ -48,23 +50,35 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """The page with its links as the site has them."""
     here = page.file.src_uri
     if here.startswith("files/"):
         return markdown
     place = _place(here)
+    titles = {path: title for title, path in _entries(config.nav)}
 
     def linked(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(place, match[1]))
         target = _shown_as(path) or f"files/{path}.md"
         return posixpath.relpath(target, posixpath.dirname(here) or ".") + (match[2] or "")
 
+    def named(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[2]))
+        return f"[{titles.get(target, match[1])}]({match[2]}{match[3] or ''})"
+
     lines, is_code = [], False
     for line in markdown.split("\n"):
         is_code ^= _FENCE.match(line) is not None
-        lines.append(line if is_code else _LINK.sub(linked, line))
+        lines.append(line if is_code else _NAMED.sub(named, _LINK.sub(linked, line)))
     return "\n".join(lines)
+
+
+def _entries(nav: Any) -> Iterator[tuple[str, str]]:
+    """Titles and pages of the navigation, of all its levels."""
+    for entry in nav:
+        for title, inside in entry.items():
+            yield from [(title, inside)] if isinstance(inside, str) else _entries(inside)
 
 
 def _place(name: str) -> str:
