@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.site.references import metrics_page
 from tests.site.shown_outputs import (
     CUT,
     NOT_RUN,
@@ -33,6 +35,19 @@ def test_a_command_prints_what_its_page_shows(shown: tuple[Path, str, str]) -> N
     printed = output_of(command)
     if not is_shown(printed, output):
         assert output == printed
+
+
+def test_the_metrics_of_the_job_on_the_page_of_operating_are_those_that_it_declares() -> None:
+    page = (ROOT / "kquota_spark" / "docs" / "operating.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(kquota_audit_\w+)` \| \w+ \| ([^|]*) \|", metrics_page(), re.MULTILINE)
+    declared = {name: {*re.findall(r"`(\w+)`", labels)} for name, labels in rows}
+    shown = re.findall(r"^(kquota_audit_\w+)\{(.*)\} [\d.]+$", page, re.MULTILINE)
+    assert len(shown) == 7 and len(declared) == 20
+    for name, labels in shown:
+        assert {*re.findall(r"(\w+)=", labels)} == declared[name], name
+    section = page[page.index("| metric, ") : page.index("Every metric has")]
+    listed = {f"kquota_audit_{name}" for name in re.findall(r"`(\w+)`", section)}
+    assert {*declared} <= listed
 
 
 def test_the_commands_that_are_not_run_are_in_the_pages() -> None:
