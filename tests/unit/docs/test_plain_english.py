@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.site.prose import lines_of_text, sentences, words_of
+from tests.site.prose import lines_of_text, paragraphs, sentences, words_of
 from tests.support.places import ROOT
 
 PAGES = (
@@ -65,6 +65,12 @@ def test_a_page_has_no_phrase_that_readers_stumble_over(page: Path) -> None:
         if re.search(rf"\b(?:{phrase})", line.lower())
     ]
     assert found == []
+
+
+@EACH_PAGE
+def test_a_paragraph_has_one_semicolon_at_most(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert [paragraph for paragraph in paragraphs(text) if paragraph.count(";") > 1] == []
 
 
 @EACH_PAGE
