@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _HOST = "127.0.0.1"
 
@@ -15,23 +15,24 @@ class Proxy:
 
     Args:
         port: where it listens.
+        server_port: where the server listens; None while nobody knows.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, server_port: Callable[[], int | None]) -> None:
         self.port = port
-        self._to_port: int | None = None
+        self._server_port, self._is_cut = server_port, False
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server((_HOST, port), backlog=64)
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def connect(self, to_port: int) -> None:
-        """Pass on to the server on this port, from now on."""
-        self._to_port = to_port
+    def mend(self) -> None:
+        """Pass on, from now on."""
+        self._is_cut = False
 
     def cut(self) -> None:
-        """End all connections; new ones are ended too, until `connect`."""
-        self._to_port = None
+        """End all connections; new ones are ended too, until `mend`."""
+        self._is_cut = True
         with self._lock:
             for each in self._open:
                 with contextlib.suppress(OSError):
@@ -50,9 +51,9 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            to_port = self._to_port
+            to_port = self._server_port()
             try:
-                if to_port is None:
+                if self._is_cut or to_port is None:
                     raise ConnectionRefusedError
                 server = socket.create_connection((_HOST, to_port))
             except OSError:
@@ -77,9 +78,9 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def proxy(port: int) -> Iterator[Proxy]:
+def proxy(port: int, server_port: Callable[[], int | None]) -> Iterator[Proxy]:
     """One for as long as the block runs."""
-    found = Proxy(port)
+    found = Proxy(port, server_port)
     try:
         yield found
     finally:

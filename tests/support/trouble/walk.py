@@ -57,7 +57,7 @@ def _cut(name: str) -> Trouble:
         try:
             _pass(world, chance.uniform(*_LASTS_S))
         finally:
-            world.connect()
+            world.networks[name].mend()
 
     return trouble
 

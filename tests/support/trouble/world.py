@@ -7,12 +7,14 @@ address of its proxy, so theirs is cut too.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
@@ -67,6 +69,7 @@ policies:
     connections: 1
     expires_after: 1 min
 """
+_PORT = re.compile(r"^(?:clientPort=|listeners=PLAINTEXT://127.0.0.1:)([0-9]+)$", re.MULTILINE)
 _DISK_BYTES = 1 << 30
 _RUN_S = 600.0
 _SPARK = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
@@ -92,11 +95,6 @@ class World:
     def tables(self) -> Path:
         """On the small disk."""
         return self.disk / "tables"
-
-    def connect(self) -> None:
-        """Mend the network."""
-        self.networks["kafka"].connect(self.cluster.brokers[0].port)
-        self.networks["zookeeper"].connect(int(self.cluster.zookeeper_connect.rpartition(":")[2]))
 
     def look(self) -> None:
         """Start what has ended."""
@@ -147,16 +145,17 @@ def world(root: Path) -> Iterator[World]:
     """All of it at work; nothing is left after the block."""
     kafka, zookeeper, metrics, exporter = free_ports(4)
     with ExitStack() as stack:
+        files = {"kafka": "broker-1/server.properties", "zookeeper": "zookeeper/zoo.cfg"}
         networks = {
-            "kafka": stack.enter_context(proxy(kafka)), "zookeeper": stack.enter_context(proxy(zookeeper))
-        }  # fmt: skip
+            name: stack.enter_context(proxy(port, partial(_port_of, root / "cluster" / files[name])))
+            for name, port in (("kafka", kafka), ("zookeeper", zookeeper))
+        }
         settings = BrokerSettings(
             request_log_bytes=4_000_000, request_log_files=100,
             properties={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{kafka}"},
         )  # fmt: skip
         cluster = stack.enter_context(embedded_cluster(root / "cluster", settings=settings))
         found = World(root, cluster, networks, stack.enter_context(_small_disk(root / "disk")))
-        found.connect()
         create_topics(cluster, {"orders": 1, LOG_TOPIC: 1})
         set_quota(cluster.zookeeper_connect, client_id=GREEDY, producer_byte_rate=QUOTA)
         set_quota(cluster.zookeeper_connect, client_id=EDITED, producer_byte_rate=QUOTA)
@@ -176,6 +175,15 @@ def world(root: Path) -> Iterator[World]:
         for name, command in commands.items():
             found.parts[name] = Part(name, _command(command, found.config), root / f"{name}.log", _SPARK)
         yield found
+
+
+def _port_of(properties: Path) -> int | None:
+    """Of a server, from its own file, which is there before it starts."""
+    try:
+        [port] = _PORT.findall(properties.read_text(encoding="utf-8").replace("\\", ""))
+    except FileNotFoundError:
+        return None
+    return int(port)
 
 
 def _command(command: tuple[str, ...], config: Path) -> list[str]:
