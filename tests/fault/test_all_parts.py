@@ -30,6 +30,7 @@ TROUBLE_S = float(os.environ.get("KQUOTA_TROUBLE_S", "150"))
 BEGUN_WITHIN_S, HEALED_WITHIN_S = 240.0, 240.0
 HISTORY = ("quota_changes", "quota_rules", "partition_leaders", "broker_configs")
 """What the audit saw while it happened, and nobody can see again."""
+OWN = b'"clientId":"kquota-'
 RESULTS = ("requests", "usage", "decisions", "violations")
 
 pytestmark = [
@@ -49,7 +50,8 @@ def _is_well(found: World) -> bool:
     """All parts run and answer, and new decisions come."""
     found.look()
     before = _rows(found.tables, "decisions")
-    return all(found.scrape().values()) and wait_for(
+    is_up = all(part.is_running for part in found.parts.values()) and all(found.scrape().values())
+    return is_up and wait_for(
         lambda: _rows(found.tables, "decisions") > before > 0, within_s=10
     )
 
@@ -96,7 +98,8 @@ def _nothing_lost_or_doubled(found: World, written: list[bytes]) -> None:
     shipped = found.shipped()
     copies = Counter(shipped.values())
     print(f"lines {len(written):,}, shipped {len(shipped):,}, copies {len(shipped) - len(copies):,}")
-    assert [line for line in written if line not in copies] == []
+    # The shipper leaves out the lines of our own clients, which shipping would make more of without end.
+    assert [line for line in written if line not in copies and OWN not in line[:512]] == []
     assert set(copies) <= set(found.log_lines())
     table = DeltaTable(str(found.tables / "requests")).to_pyarrow_table(columns=["kafka_offset", "kind"])
     offsets = Counter(

@@ -51,9 +51,14 @@ class Part:
                 )  # fmt: skip
             self.starts += 1
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended; a paused one runs."""
+        return self._process is not None and self._process.poll() is None
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal to all of its processes, if it runs."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.is_running:
             os.killpg(self._process.pid, number)
 
     def kill(self) -> None:

@@ -59,7 +59,7 @@ mode: enforce
 guards:
   bounds: {producer_byte_rate: {floor: 10000, ceiling: 1000000}}
   max_age: 2 min
-  hold: 30 s
+  hold_time: 30 s
 policies:
   - name: repeat-offenders
     kind: penalty
