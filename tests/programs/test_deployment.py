@@ -163,7 +163,15 @@ def test_no_unit_listens_beyond_loopback_on_its_own_account() -> None:
         assert "0.0.0.0" not in unit.read_text(encoding="utf-8"), unit.name
 
 
-HARDENED = {"UMask=0027", "NoNewPrivileges=yes", "PrivateTmp=yes"}
+def test_nothing_asks_for_a_dump_of_the_heap() -> None:
+    files = [path for path in CONF.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    words = ("HeapDump", "CrashOnOutOfMemoryError", "CreateCoredumpOnCrash", "LimitCORE=infinity")
+    found = [path.name for path in files for word in words if word in path.read_text(encoding="utf-8")]
+    assert found == []
+
+
+HARDENED = {"UMask=0027", "LimitCORE=0", "NoNewPrivileges=yes", "PrivateTmp=yes"}
 
 
 def test_services_and_cron_write_for_their_group_only_and_get_no_more_rights() -> None:
