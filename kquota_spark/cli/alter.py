@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
 from kquota_spark.cli.entity_options import add_entity_options, asked_entity, require_name
 from kquota_spark.cli.held_quotas import held_notes, held_steps
-from kquota_spark.cli.quota_edits import add_edit_options, carry_out
+from kquota_spark.cli.quota_edits import add_edit_options, carry_out, choices_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.person_units import rate_text
 from kquota_spark.model.entities import AnyEntity, IpEntity
@@ -49,7 +49,7 @@ def run_alter(options: argparse.Namespace) -> int:
         UserError: a key or value that no cluster takes, a key to remove that is not set, or no answer.
     """
     entity = asked_entity(options)
-    wanted = _wanted(entity, options)
+    wanted = _wanted(entity, options.add, options.delete, options.usage)
     with chosen_cluster(options) as cluster:
         quotas = cluster.read()
         # An address that is set in another spelling is altered there: a second entry would overwrite the first.
@@ -67,7 +67,9 @@ def run_alter(options: argparse.Namespace) -> int:
         notes = held_notes(held_steps(settings_beside(options), [entity]), asked, now_ms())
         notes += fall_backs(edits, quotas, {**quotas, entity: left})
         unchanged = 0 if edits else 1
-        return carry_out(cluster, edits, options, command="kquota alter", unchanged=unchanged, notes=notes)
+        return carry_out(
+            cluster, edits, choices_of(options), command="kquota alter", unchanged=unchanged, notes=notes
+        )
 
 
 def fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -> Iterator[str]:
@@ -108,26 +110,28 @@ def _who(identity: Identity, entity: AnyEntity) -> str:
     return " with ".join(words)
 
 
-def _wanted(entity: AnyEntity, options: argparse.Namespace) -> _Values:
+def _wanted(
+    entity: AnyEntity, added: Sequence[str], deleted: Sequence[str], wrong_usage: Callable[[str], object]
+) -> _Values:
     """The values to be; what is said twice is wrong usage.
 
     Raises:
         UserError: a key that such an entity has not, or a value that no cluster takes.
     """
     pairs: list[tuple[str, str | None]] = []
-    for text in (part for given in options.add for part in given.split(",")):
+    for text in (part for given in added for part in given.split(",")):
         key, equals, value = text.strip().partition("=")
         if not equals:
-            options.usage(f"--add: {text!r}, expected KEY=VALUE, e.g. producer_byte_rate=1000000")
+            wrong_usage(f"--add: {text!r}, expected KEY=VALUE, e.g. producer_byte_rate=1000000")
         pairs.append((key.strip(), value.strip()))
-    pairs += [(part.strip(), None) for given in options.delete for part in given.split(",")]
+    pairs += [(part.strip(), None) for given in deleted for part in given.split(",")]
     if not pairs:
-        options.usage("nothing to alter: give --add KEY=VALUE or --delete KEY")
+        wrong_usage("nothing to alter: give --add KEY=VALUE or --delete KEY")
     names = [key for key, _ in pairs]
     for key in names:
         if names.count(key) > 1:
-            options.usage(f"{key} is named twice, expected once")
-    require_name(entity, is_set=bool(options.add))
+            wrong_usage(f"{key} is named twice, expected once")
+    require_name(entity, is_set=bool(added))
     return {_key(entity, key): None if value is None else _value(entity, key, value) for key, value in pairs}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from kquota_spark.cli.cluster_choice import context_of
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.page import say
-from kquota_spark.cli.render import Report, Row, Shown, show
+from kquota_spark.cli.render import Format, Report, Row, Shown, show
 from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
 from kquota_spark.config.loader import load_settings
 from kquota_spark.errors import UserError
@@ -89,7 +89,7 @@ def run_add(options: argparse.Namespace) -> int:
 def run_list(options: argparse.Namespace) -> int:
     """Show all."""
     _, contexts = _saved()
-    _show("kquota context list", contexts, sorted(contexts.contexts), options)
+    _show("kquota context list", contexts, sorted(contexts.contexts), options.output)
     return 0
 
 
@@ -104,7 +104,7 @@ def run_show(options: argparse.Namespace) -> int:
     if not name:
         raise UserError("no context is in use: name one, or choose it by kquota context use NAME")
     context_of(contexts, name, path)
-    _show("kquota context show", contexts, [name], options)
+    _show("kquota context show", contexts, [name], options.output)
     return 0
 
 
@@ -149,7 +149,7 @@ def _absolute(path: Path | None) -> str:
     return "" if path is None else str(path.expanduser().absolute())
 
 
-def _show(command: str, contexts: Contexts, names: list[str], options: argparse.Namespace) -> None:
+def _show(command: str, contexts: Contexts, names: list[str], form: Format) -> None:
     rows: list[Row] = [_row(name, contexts) for name in names]
     show(
         Report(
@@ -165,7 +165,7 @@ def _show(command: str, contexts: Contexts, names: list[str], options: argparse.
             footer="* in use" if contexts.in_use in names else "",
             when_empty="no context is saved: see kquota context add",
         ),
-        options.output,
+        form,
     )
 
 

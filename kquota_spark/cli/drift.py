@@ -14,12 +14,11 @@ from kquota_spark.cli.options import Since, add_output_options, limit_of, settin
 from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.quota_edits import exact_text
 from kquota_spark.cli.quota_sides import Side, chosen_side, named_side
-from kquota_spark.cli.render import Colour, Report, Row, Shown, show
+from kquota_spark.cli.render import Colour, Format, Report, Row, Shown, show
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.formats.person_units import clock_time, iso_time, type_text
 from kquota_spark.model.drift import Drift, Editor
 from kquota_spark.model.quota_diff import text_edits
-from kquota_spark.model.quota_set import QuotaEdit
 from kquota_spark.model.quota_tree import quota_type_of
 from kquota_spark.model.rules import BEGINNING_MS
 from kquota_spark.process.clock import now_ms
@@ -58,17 +57,17 @@ def run_drift(options: argparse.Namespace) -> int:
     there = chosen_side(options)
     edits = text_edits(declared.quotas, there.quotas)
     if not options.quiet:
-        _show(declared, there, edits, options)
+        at_ms = now_ms() if options.at is None else options.at.time_ms
+        found = drift_of(settings_of(options), edits, at_ms)
+        _show(declared, there, found, options.output, limit_of(options))
     if there.is_stale:
         say(f"kquota: {terminal_text(_stale_text(there, options.at))}", sys.stderr)
         return 1
     return 2 if edits else 0
 
 
-def _show(declared: Side, there: Side, edits: Sequence[QuotaEdit], options: argparse.Namespace) -> None:
-    found = drift_of(settings_of(options), edits, now_ms() if options.at is None else options.at.time_ms)
+def _show(declared: Side, there: Side, found: DriftFound, form: Format, limit: int | None) -> None:
     rows = [_row(drift) for drift in found.drifts]
-    limit = limit_of(options)
     report = Report(
         "kquota drift",
         _COLUMNS,
@@ -83,8 +82,8 @@ def _show(declared: Side, there: Side, edits: Sequence[QuotaEdit], options: argp
             "has_history": found.has_history,
         },
     )
-    show(report, options.output)
-    if options.output == "table":
+    show(report, form)
+    if form == "table":
         _print_notes(declared, there, found, limit)
 
 

@@ -14,7 +14,7 @@ from kquota_spark.cli.actor import login_name
 from kquota_spark.cli.options import add_form_option, add_settings_options, add_yes_option, settings_of
 from kquota_spark.cli.page import Page, say
 from kquota_spark.cli.plan_page import event_line, last_entries, print_plan, steps_report
-from kquota_spark.cli.render import show
+from kquota_spark.cli.render import Format, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Mode
 from kquota_spark.errors import UserError
@@ -72,7 +72,7 @@ def run_plan(options: argparse.Namespace) -> int:
     with enforcing(settings_of(options), login_name()) as run:
         plan = run.enforcer.plan(run.proposals(time_ms), run.situation(time_ms), time_ms)
         entries = last_entries(entry for entry in run.edges.ledger.entries() if _is_of(entry, plan.plan_id))
-    show_steps("kquota enforce plan", entries, options)
+    show_steps("kquota enforce plan", entries, options.output)
     planned = {entry.mode for entry in entries if entry.event is Event.PLANNED}
     if options.output == "table":
         for mode in sorted(planned):
@@ -82,7 +82,7 @@ def run_plan(options: argparse.Namespace) -> int:
 
 def run_show(options: argparse.Namespace) -> int:
     """Show a plan as the log has it."""
-    show_steps("kquota enforce show", plan_entries(settings_of(options), options.plan_id), options)
+    show_steps("kquota enforce show", plan_entries(settings_of(options), options.plan_id), options.output)
     return 0
 
 
@@ -93,7 +93,7 @@ def run_approve(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
     if not options.yes:
-        return only_shown("approved", "kquota enforce approve", entries, options)
+        return only_shown("approved", "kquota enforce approve", entries, options.output)
     with enforcing(settings, login_name()) as run:
         rows = run.enforcer.approve(options.plan_id, login_name(), now_ms())
     said = (
@@ -101,7 +101,7 @@ def run_approve(options: argparse.Namespace) -> int:
         if not rows
         else "approved; jobs/enforce.py sends it at its next look"
     )
-    return acted("kquota enforce approve", rows, options, said)
+    return acted("kquota enforce approve", rows, options.output, said)
 
 
 def run_apply(options: argparse.Namespace) -> int:
@@ -111,13 +111,16 @@ def run_apply(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
     if not options.yes:
-        return only_shown("sent", "kquota enforce apply", entries, options)
+        return only_shown("sent", "kquota enforce apply", entries, options.output)
     with enforcing(settings, login_name()) as run:
         wait_for_lease(run)
         time_ms = now_ms()
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
     return acted(
-        "kquota enforce apply", rows, options, "" if rows else f"nothing was sent: {_why_nothing(entries)}"
+        "kquota enforce apply",
+        rows,
+        options.output,
+        "" if rows else f"nothing was sent: {_why_nothing(entries)}",
     )
 
 
@@ -135,11 +138,11 @@ def run_rollback(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
     if not options.yes:
-        return only_shown("put back", "kquota enforce rollback", entries, options)
+        return only_shown("put back", "kquota enforce rollback", entries, options.output)
     with enforcing(settings, login_name()) as run:
         wait_for_lease(run)
         rows = run.enforcer.roll_back(options.plan_id, now_ms(), login_name())
-    return acted("kquota enforce rollback", rows, options, "" if rows else "nothing of it is in force")
+    return acted("kquota enforce rollback", rows, options.output, "" if rows else "nothing of it is in force")
 
 
 def plan_entries(settings: Settings, plan_id: str | None) -> list[LogEntry]:
@@ -160,12 +163,12 @@ def plan_entries(settings: Settings, plan_id: str | None) -> list[LogEntry]:
     return entries
 
 
-def show_steps(command: str, entries: Sequence[LogEntry], options: argparse.Namespace) -> None:
+def show_steps(command: str, entries: Sequence[LogEntry], form: Format) -> None:
     """Steps in the form that was asked for."""
-    if options.output == "table":
+    if form == "table":
         print_plan(entries, Page())
     else:
-        show(steps_report(command, entries), options.output)
+        show(steps_report(command, entries), form)
 
 
 def exit_code_of(rows: Iterable[LogEntry]) -> int:
@@ -176,22 +179,22 @@ def exit_code_of(rows: Iterable[LogEntry]) -> int:
     return 1 if Event.FAILED in events else 0
 
 
-def acted(command: str, rows: Sequence[LogEntry], options: argparse.Namespace, said: str) -> int:
+def acted(command: str, rows: Sequence[LogEntry], form: Format, said: str) -> int:
     """Say what was done, row by row, and what is to be said besides; the exit code."""
-    if options.output == "table":
+    if form == "table":
         for row in rows:
             say(event_line(row))
     else:
-        show(steps_report(command, rows), options.output)
+        show(steps_report(command, rows), form)
     if said:
-        say(terminal_text(said), sys.stderr if options.output != "table" else sys.stdout)
+        say(terminal_text(said), sys.stderr if form != "table" else sys.stdout)
     return exit_code_of(rows)
 
 
-def only_shown(what: str, command: str, entries: Sequence[LogEntry], options: argparse.Namespace) -> int:
+def only_shown(what: str, command: str, entries: Sequence[LogEntry], form: Format) -> int:
     """Show what --yes would act on; the exit code."""
-    show_steps(command, entries, options)
-    say(f"\nnothing was {what}: --yes does it", sys.stderr if options.output != "table" else sys.stdout)
+    show_steps(command, entries, form)
+    say(f"\nnothing was {what}: --yes does it", sys.stderr if form != "table" else sys.stdout)
     return 0
 
 

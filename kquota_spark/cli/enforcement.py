@@ -15,7 +15,7 @@ from kquota_spark.cli.actor import login_name, reason_of
 from kquota_spark.cli.listing import counted
 from kquota_spark.cli.options import add_form_option, add_settings_options, add_yes_option, settings_of
 from kquota_spark.cli.plan_page import value_text
-from kquota_spark.cli.render import Colour, Report, Row, Shown, show
+from kquota_spark.cli.render import Colour, Format, Report, Row, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota, StepId
 from kquota_spark.enforce.lifting import (
@@ -89,7 +89,7 @@ def run_disable(options: argparse.Namespace) -> int:
     with _edges(settings) as edges:
         if not options.yes:
             lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
-            return _show("disable", lines, options, _nothing_changed(lines, "nothing to lift"))
+            return _show("disable", lines, options.output, _nothing_changed(lines, "nothing to lift"))
         lifter = _lifter(settings, edges)
         lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
         kept = [line for line in lines if line.fate is Fate.KEPT]
@@ -106,7 +106,7 @@ def run_disable(options: argparse.Namespace) -> int:
             else "\nour own enforcement goes on and may set quotas: kquota freeze stops it"
         )
     said = f"{_count(done, Fate.LIFTED)} lifted; kquota enforcement enable puts them back{advice}"
-    return _show("disable", [*done, *kept], options, said if done else "nothing to lift")
+    return _show("disable", [*done, *kept], options.output, said if done else "nothing to lift")
 
 
 def run_enable(options: argparse.Namespace) -> int:
@@ -122,7 +122,7 @@ def run_enable(options: argparse.Namespace) -> int:
             held = edges.target.read(list(meant)) if meant else {}
             values = {quota: held[quota].value for quota in meant}
             lines = planned_restoring(meant.values(), values)
-            return _show("enable", lines, options, _nothing_changed(lines, "nothing is lifted"))
+            return _show("enable", lines, options.output, _nothing_changed(lines, "nothing is lifted"))
         lifter = _lifter(settings, edges)
         meant = _lifted(edges, scope)
         done: list[Line] = []
@@ -130,7 +130,7 @@ def run_enable(options: argparse.Namespace) -> int:
             done += lifter.restore([meant[quota] for quota in batch], now_ms())
             _progress("put back", len(done), len(meant))
     said = f"{_count(done, Fate.RESTORED)} put back as before" if done else "nothing is lifted"
-    return _show("enable", done, options, said)
+    return _show("enable", done, options.output, said)
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -230,7 +230,7 @@ def _progress(what: str, done: int, total: int) -> None:
         print(f"{what} {done:,} of {total:,}", file=sys.stderr)
 
 
-def _show(command: str, lines: Sequence[Line], options: argparse.Namespace, said: str) -> int:
+def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
     shown = (
         Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
         Shown("key", lambda row: row["key"], is_text=True, keep=18),
@@ -243,8 +243,8 @@ def _show(command: str, lines: Sequence[Line], options: argparse.Namespace, said
         f"kquota enforcement {command}", _COLUMNS, [_row(line) for line in lines], shown, footer=said,
         when_empty=said, colour=lambda row: Colour.RED if row["status"] in bad else None,
     )  # fmt: skip
-    show(report, options.output)
-    if options.output != "table":
+    show(report, form)
+    if form != "table":
         print(said, file=sys.stderr)
     return 1 if any(line.fate.is_bad for line in lines) else 0
 

@@ -75,7 +75,7 @@ def run_export(options: argparse.Namespace) -> int:
             origin, quotas = cluster.origin, cluster.read()
     if options.partial:
         quotas = _sayable(form, quotas)
-    text = _written(form, quotas, options)
+    text = _written(form, quotas, is_partial=options.partial)
     if not quotas:
         say(terminal_text(f"kquota: note: no quotas in {origin}"), sys.stderr)
     if options.to is None:
@@ -150,11 +150,11 @@ def _sayable(form: Format, quotas: QuotaSet) -> QuotaSet:
     return found
 
 
-def _written(form: Format, quotas: QuotaSet, options: argparse.Namespace) -> str:
+def _written(form: Format, quotas: QuotaSet, *, is_partial: bool) -> str:
     try:
         return form.write(quotas)
     except ValueError as error:
         problems = [f"{form.name} cannot say {problem}" for problem in str(error).split("\n")]
-        if not options.partial:
+        if not is_partial:
             problems.append("nothing was written: --partial leaves these out, other formats may say them")
         raise UserError("\n".join(problems)) from error

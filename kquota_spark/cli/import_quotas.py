@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
 from kquota_spark.cli.held_quotas import held_notes, held_steps
 from kquota_spark.cli.page import say
-from kquota_spark.cli.quota_edits import add_edit_options, carry_out
+from kquota_spark.cli.quota_edits import add_edit_options, carry_out, choices_of
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange import NAMES
 from kquota_spark.model.ip_quotas import in_spelling_of
@@ -57,7 +57,7 @@ def run_import(options: argparse.Namespace) -> int:
     """
     where = "standard input" if options.file == _STDIN else options.file
     text = file_text(options.file, where)
-    wanted = quotas_in(_format_of(options, text), text, where)
+    wanted = quotas_in(_format_of(text, options.format, options.file, options.usage), text, where)
     if options.replace and not wanted:
         raise UserError(
             f"{where}: no quotas in it, and --replace would remove all that the cluster has: to lift them use "
@@ -74,7 +74,9 @@ def run_import(options: argparse.Namespace) -> int:
         asked = [*edits, *_kept(before, wanted)]
         held = held_steps(settings_beside(options), {edit.entity for edit in asked})
         notes = held_notes(held, asked, now_ms())
-        return carry_out(cluster, edits, options, command="kquota import", unchanged=unchanged, notes=notes)
+        return carry_out(
+            cluster, edits, choices_of(options), command="kquota import", unchanged=unchanged, notes=notes
+        )
 
 
 def _kept(before: QuotaSet, wanted: QuotaSet) -> Iterator[QuotaEdit]:
@@ -115,19 +117,19 @@ def file_text(file: str, where: str) -> str:
         raise UserError(f"{where}: not UTF-8 at byte {error.start:,}, expected a text") from error
 
 
-def _format_of(options: argparse.Namespace, text: str) -> Format:
+def _format_of(text: str, name: str | None, file: str, wrong_usage: Callable[[str], object]) -> Format:
     from kquota_spark.formats.exchange.registry import FORMATS, guess
 
-    if options.format is not None:
-        return FORMATS[options.format]
-    found = guess(text, options.file)
+    if name is not None:
+        return FORMATS[name]
+    found = guess(text, file)
     if len(found) != 1:
         like = (
             f"it looks like {' and like '.join(each.name for each in found)}"
             if found
             else "no format is like it"
         )
-        options.usage(f"--format: cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
+        wrong_usage(f"--format: cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
     say(f"format: {found[0].name}, guessed; --format names another", sys.stderr)
     return found[0]
 

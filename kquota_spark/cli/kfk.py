@@ -27,7 +27,7 @@ from kquota_spark.cli.held_quotas import held_notes, held_steps
 from kquota_spark.cli.kfk_selection import chosen, only_one, selection_of
 from kquota_spark.cli.page import say
 from kquota_spark.cli.quota_edits import exact_text, show_results
-from kquota_spark.cli.render import FORMATS, Report, Shown, show
+from kquota_spark.cli.render import FORMATS, Format, Report, Shown, show
 from kquota_spark.config.contexts import contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
@@ -150,7 +150,9 @@ def run_create(options: argparse.Namespace) -> int:
         if options.dry_run and options.output is None:
             _print_array({entity: values}, [entity])
         notes = held_notes(held, edits, now_ms())
-        return _carried_out(cluster, edits, options, "kquota kfk create", notes)
+        return _carried_out(
+            cluster, edits, "kquota kfk create", notes, form=options.output, is_dry_run=options.dry_run
+        )
 
 
 def run_delete(options: argparse.Namespace) -> int:
@@ -185,7 +187,9 @@ def run_delete(options: argparse.Namespace) -> int:
             for key in (going[entity] if options.all else keys)
         ]
         notes = held_notes(held, edits, now_ms())
-        return _carried_out(cluster, edits, options, "kquota kfk delete", notes)
+        return _carried_out(
+            cluster, edits, "kquota kfk delete", notes, form=options.output, is_dry_run=options.dry_run
+        )
 
 
 @contextmanager
@@ -220,17 +224,19 @@ def _settings(options: argparse.Namespace) -> Settings | None:
 def _carried_out(
     cluster: ClusterQuotas,
     edits: Sequence[QuotaEdit],
-    options: argparse.Namespace,
     command: str,
     notes: Sequence[str],
+    *,
+    form: Format | None,
+    is_dry_run: bool,
 ) -> int:
     for note in notes:
         say(f"kquota: note: {terminal_text(note)}", sys.stderr)
-    results = apply_edits(cluster, edits, validate_only=options.dry_run)
-    if options.output is None:
+    results = apply_edits(cluster, edits, validate_only=is_dry_run)
+    if form is None:
         _print_problems(results)
     else:
-        show_results(results, options, command=command, origin=cluster.origin, notes=notes)
+        show_results(results, form, command=command, origin=cluster.origin, notes=notes)
     return exit_code(results)
 
 

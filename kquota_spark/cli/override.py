@@ -114,7 +114,8 @@ def run_set(options: argparse.Namespace) -> int:
             ledger.append(run.edges.ledger.entries())
             plan = run.with_ledger(ledger).plan([wanted], situation, time_ms)
             return max(
-                exit_code_of(plan.entries), only_shown("sent", "kquota override set", plan.entries, options)
+                exit_code_of(plan.entries),
+                only_shown("sent", "kquota override set", plan.entries, options.output),
             )
         wait_for_lease(run)
         plan = run.enforcer.plan([wanted], situation, time_ms)
@@ -127,7 +128,7 @@ def run_set(options: argparse.Namespace) -> int:
         said = "nothing is in force: see kquota enforce status"
         if run.policies.mode_of(POLICY) < Mode.APPROVE:
             said = f"mode {run.policies.mode.name.lower()} in {settings.enforcement.policy_file}: nothing was sent"
-    return acted("kquota override set", rows, options, said)
+    return acted("kquota override set", rows, options.output, said)
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -136,7 +137,7 @@ def run_list(options: argparse.Namespace) -> int:
     if options.output == "table" and not live:
         say("no override is in force")
         return 0
-    show_steps("kquota override list", live, options)
+    show_steps("kquota override list", live, options.output)
     return 0
 
 
@@ -153,11 +154,11 @@ def run_expire(options: argparse.Namespace) -> int:
     if any(entry.proposal.policy != POLICY for entry in entries):
         raise UserError(f"plan {options.plan_id} is no override: kquota enforce rollback takes plans back")
     if not options.yes:
-        return only_shown("put back", "kquota override expire", entries, options)
+        return only_shown("put back", "kquota override expire", entries, options.output)
     with enforcing(settings, login_name()) as run:
         wait_for_lease(run)
         rows = run.enforcer.roll_back(options.plan_id, now_ms(), login_name())
-    return acted("kquota override expire", rows, options, "" if rows else "nothing of it is in force")
+    return acted("kquota override expire", rows, options.output, "" if rows else "nothing of it is in force")
 
 
 def _live(log: Sequence[LogEntry]) -> list[LogEntry]:

@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kquota_spark.cli.options import settings_of, time_argument, whole_number
+from kquota_spark.cli.options import time_argument, whole_number
 from kquota_spark.cli.quota_source import (
     add_broker_options,
     add_source_options,
     governor_of,
     leader_notes,
     read_quotas,
-    with_broker_options,
+    settings_with_broker_of,
+    source_of,
 )
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -136,13 +137,15 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
     """
     from kquota_spark.io.quota_sources import Client
 
-    settings = with_broker_options(settings_of(options), options)
+    settings = settings_with_broker_of(options)
     user, client_id = options.user or ANONYMOUS, options.client_id or ""
     for option, name in (("--user", user), ("--client-id", client_id)):
         if any("\ud800" <= char <= "\udfff" for char in name):
             raise UserError(f"{option}: {name!r} is not UTF-8, as every name on the wire is")
     # A callback may look at the quotas of anybody.
-    history = read_quotas(settings, options, None if settings.quotas.callback else Client(user, client_id))
+    history = read_quotas(
+        settings, source_of(options), None if settings.quotas.callback else Client(user, client_id)
+    )
     if options.at is not None and not history.has_history:
         raise UserError(
             f"--at: {history.origin} tells only what holds now: leave --at out, or use --tables or --quotas"

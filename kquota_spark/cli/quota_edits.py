@@ -4,7 +4,7 @@
 
     add_edit_options(parser)                        # --dry-run, --yes, --output
     edits = list(edits_between(cluster.read(), wanted, keep_others=True))
-    return carry_out(cluster, edits, options, command="kquota import")
+    return carry_out(cluster, edits, choices_of(options), command="kquota import")
 
 Its steps can be taken one by one: `show_edits` before the question; `confirmed` asks it on a terminal (without one
 --yes is needed, else it exits with 2); `applied_edits.apply_edits` makes the edits in place, or with `validate_only`
@@ -18,11 +18,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kquota_spark.cli.applied_edits import EntityResult, Status, apply_edits, by_entity, exit_code
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.page import Page, say
-from kquota_spark.cli.render import Colour, Report, Row, Shown, show, table_report
+from kquota_spark.cli.render import Colour, Format, Report, Row, Shown, show, table_report
 from kquota_spark.formats.escape import terminal_text
 from kquota_spark.io.cluster_quotas import ClusterQuotas
 from kquota_spark.model.quota_set import QuotaEdit
@@ -47,10 +48,23 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
     add_form_option(parser)
 
 
+class EditChoices(NamedTuple):
+    """What `add_edit_options` were given."""
+
+    form: Format
+    is_dry_run: bool
+    is_agreed: bool
+
+
+def choices_of(options: argparse.Namespace) -> EditChoices:
+    """What `add_edit_options` were given."""
+    return EditChoices(options.output, options.dry_run, options.yes)
+
+
 def carry_out(
     cluster: ClusterQuotas,
     edits: Sequence[QuotaEdit],
-    options: argparse.Namespace,
+    choices: EditChoices,
     *,
     command: str,
     unchanged: int = 0,
@@ -61,28 +75,30 @@ def carry_out(
     Args:
         cluster: whose quotas.
         edits: by entity; empty if there is nothing to change, which is said.
-        options: of `add_edit_options`.
+        choices: what `add_edit_options` were given.
         command: for the envelope, e.g. `kquota import`.
         unchanged: how many entities that were asked for are already as wanted.
         notes: what to know before agreeing.
     """
-    _print_notes(notes, options)
-    if options.dry_run:
+    _print_notes(notes, choices.form)
+    if choices.is_dry_run:
         results = apply_edits(cluster, edits, validate_only=True)
     else:
-        if edits and not options.yes:
-            show_edits(edits, options, command=command, origin=cluster.origin, notes=notes)
+        if edits and not choices.is_agreed:
+            show_edits(edits, choices.form, command=command, origin=cluster.origin, notes=notes)
             question = f"Change {entities_text(len({edit.entity for edit in edits}))} of {cluster.origin}?"
-            if not confirmed(options, question):
+            if not confirmed(question):
                 say("nothing was changed", sys.stderr)
                 return 1
         results = apply_edits(cluster, edits)
-    show_results(results, options, command=command, origin=cluster.origin, unchanged=unchanged, notes=notes)
+    show_results(
+        results, choices.form, command=command, origin=cluster.origin, unchanged=unchanged, notes=notes
+    )
     return exit_code(results)
 
 
-def _print_notes(notes: Sequence[str], options: argparse.Namespace) -> None:
-    page = Page(sys.stdout if options.output == "table" else sys.stderr)
+def _print_notes(notes: Sequence[str], form: Format) -> None:
+    page = Page(sys.stdout if form == "table" else sys.stderr)
     for note in notes[:_MOST_NOTES]:
         page.paragraph("", terminal_text(note), indent=0)
     if len(notes) > _MOST_NOTES:
@@ -91,7 +107,7 @@ def _print_notes(notes: Sequence[str], options: argparse.Namespace) -> None:
 
 def show_edits(
     edits: Sequence[QuotaEdit],
-    options: argparse.Namespace,
+    form: Format,
     *,
     command: str,
     origin: str,
@@ -100,20 +116,18 @@ def show_edits(
     """Print edits that are not made yet: the question is about them."""
     results = [EntityResult(entity, of_one, Status.PLANNED) for entity, of_one in by_entity(edits)]
     report = _report(results, command, origin, f"to be changed: {_sum_text(edits)}", notes=notes)
-    if options.output == "table" or not _can_ask():
-        show(report, options.output)
+    if form == "table" or not _can_ask():
+        show(report, form)
     else:
         say(table_report(report).rstrip("\n"), sys.stderr)
 
 
-def confirmed(options: argparse.Namespace, question: str) -> bool:
-    """Whether the person agrees, which --yes says beforehand.
+def confirmed(question: str) -> bool:
+    """Whether the person agrees.
 
     Raises:
         SystemExit: with 2, as for wrong usage: there is nobody to ask.
     """
-    if options.yes:
-        return True
     if not _can_ask():
         say("kquota: there is no terminal to ask on, and nothing was changed: --yes does it", sys.stderr)
         raise SystemExit(2)
@@ -125,7 +139,7 @@ def confirmed(options: argparse.Namespace, question: str) -> bool:
 
 def show_results(
     results: Sequence[EntityResult],
-    options: argparse.Namespace,
+    form: Format,
     *,
     command: str,
     origin: str,
@@ -133,7 +147,7 @@ def show_results(
     notes: Sequence[str] = (),
 ) -> None:
     """Print what became of the edits; notes were told before, and stand in the envelope."""
-    show(_report(results, command, origin, _told(results, unchanged), unchanged, notes), options.output)
+    show(_report(results, command, origin, _told(results, unchanged), unchanged, notes), form)
 
 
 def _told(results: Sequence[EntityResult], unchanged: int) -> str:

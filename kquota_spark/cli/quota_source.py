@@ -6,11 +6,12 @@ import argparse
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.cluster_choice import chosen_address
-from kquota_spark.cli.options import add_settings_options, whole_number
+from kquota_spark.cli.cluster_choice import ClusterAddress, chosen_address
+from kquota_spark.cli.options import add_settings_options, settings_of, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.govern import Governor
@@ -62,12 +63,13 @@ def add_broker_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def with_broker_options(settings: Settings, options: argparse.Namespace) -> Settings:
+def settings_with_broker_of(options: argparse.Namespace) -> Settings:
     """The settings with what the options of `add_broker_options` say instead.
 
     Raises:
-        UserError: an option that makes no sense.
+        UserError: the settings cannot be read, or an option makes no sense.
     """
+    settings = settings_of(options)
     if any(number is not None and number < 1 for number in (options.window_num, options.window_size_seconds)):
         raise UserError("--window-num and --window-size-seconds: expected 1 or more")
     given = {
@@ -101,39 +103,59 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def read_quotas(
-    settings: Settings, options: argparse.Namespace, of: Client | None = None, *, apply_lag_ms: int = 0
-) -> QuotaHistory:
-    """The quotas of the source that the options name.
+@dataclass(frozen=True, slots=True)
+class QuotaSource:
+    """Where quotas are read; the settings' own source if nothing is named."""
 
-    Args:
-        settings: with the options applied.
-        options: see `add_source_options`.
-        of: a running cluster is asked only for what can govern this client; None for all.
-        apply_lag_ms: for --quotas only: brokers act on an edit this much later.
+    file: Path | None = None
+    address: ClusterAddress | None = None
+    has_tables: bool = False
+
+
+def source_of(options: argparse.Namespace) -> QuotaSource:
+    """The source that the options of `add_source_options` name.
 
     Raises:
-        UserError: several sources, or one that cannot be read.
+        UserError: several sources, or no address of a cluster.
     """
-    from kquota_spark.io import quota_sources
-
     named = ("quotas", "zookeeper", "bootstrap_server", "context", "tables")
     given = [f"--{name.replace('_', '-')}" for name in named if getattr(options, name) is not None]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)}: quotas come from one source, name one of them")
     if options.command_config is not None and options.bootstrap_server is None:
         raise UserError("--command-config: only with --bootstrap-server")
-    if options.quotas is not None:
-        return quota_sources.from_file(options.quotas, apply_lag_ms=apply_lag_ms)
-    if given and options.tables is None:
-        address = chosen_address(options)
+    is_cluster = bool(given) and options.quotas is None and options.tables is None
+    return QuotaSource(
+        options.quotas, chosen_address(options) if is_cluster else None, options.tables is not None
+    )
+
+
+def read_quotas(
+    settings: Settings, source: QuotaSource, of: Client | None = None, *, apply_lag_ms: int = 0
+) -> QuotaHistory:
+    """The quotas of a source.
+
+    Args:
+        settings: with the options applied.
+        source: where.
+        of: a running cluster is asked only for what can govern this client; None for all.
+        apply_lag_ms: for a file only: brokers act on an edit this much later.
+
+    Raises:
+        UserError: the source cannot be read.
+    """
+    from kquota_spark.io import quota_sources
+
+    if source.file is not None:
+        return quota_sources.from_file(source.file, apply_lag_ms=apply_lag_ms)
+    if (address := source.address) is not None:
         if not address.bootstrap_servers:
             return quota_sources.from_zookeeper(address.quotas, of, named=address.named.servers)
         timeout_ms = address.quotas.connect_timeout
         return quota_sources.from_admin(
             address.bootstrap_servers, address.properties, of, timeout_ms=timeout_ms, named=address.named
         )
-    if options.tables is not None:
+    if source.has_tables:
         return quota_sources.from_tables(settings)
     return quota_sources.from_settings(settings, of)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from kquota_spark.cli.options import add_form_option, limit_of, settings_from, settings_of, whole_number
+from kquota_spark.cli.options import add_form_option, limit_of, whole_number
 from kquota_spark.cli.page import Page
 from kquota_spark.cli.quota_source import (
     add_broker_options,
@@ -19,7 +19,8 @@ from kquota_spark.cli.quota_source import (
     governor_of,
     leader_notes,
     read_quotas,
-    with_broker_options,
+    settings_with_broker_of,
+    source_of,
 )
 from kquota_spark.cli.render import print_answer
 from kquota_spark.cli.replay_rows import bucket_rows, request_rows, wrong_line, wrong_rows
@@ -81,38 +82,42 @@ def add_commands(commands: Any) -> None:
 def run_replay(options: argparse.Namespace) -> int:
     """Replay the logs and show what is asked for."""
     if options.sample:
+        _refuse_beside_sample(options)
         with as_file(files("kquota_spark").joinpath("samples")) as folder:
-            return _replay(_with_sample(options, folder))
+            return _replay(argparse.Namespace(**vars(options) | _of_sample(folder)))
     if not options.logs:
         raise UserError("name a LOG, or add --sample to replay the bundled one")
     return _replay(options)
 
 
-def _with_sample(options: argparse.Namespace, folder: Path) -> argparse.Namespace:
-    """The options with the log and the quotas of the sample in them.
+def _refuse_beside_sample(options: argparse.Namespace) -> None:
+    """Refuse another log or other quotas.
 
     Raises:
-        UserError: an option names another log or other quotas.
+        UserError: an option names one.
     """
     sources = ("quotas", "zookeeper", "bootstrap_server", "context", "tables", "config")
     given = [f"--{name.replace('_', '-')}" for name in sources if getattr(options, name) is not None]
     refused = [*("LOG" for _ in options.logs[:1]), *given]
     if refused:
         raise UserError(f"--sample: not with {' and '.join(refused)}, the sample has its own log and quotas")
-    values = {**vars(options), "logs": sorted(folder.glob("*.gz")), "quotas": folder / "quotas.yaml"}
-    return argparse.Namespace(**values)
+
+
+def _of_sample(folder: Path) -> dict[str, Any]:
+    """The options for the sample; settings of the working directory are of another cluster."""
+    return {
+        "logs": sorted(folder.glob("*.gz")), "quotas": folder / "quotas.yaml", "config": folder / "kquota.yaml"
+    }  # fmt: skip
 
 
 def _replay(options: argparse.Namespace) -> int:
     if options.apply_lag_ms and options.quotas is None:
         raise UserError("--apply-lag-ms: only with --quotas")
-    # The sample is replayed alike everywhere: settings that lie in the working directory are of another cluster.
-    own = settings_from(None, None) if options.sample else settings_of(options)
-    settings = with_broker_options(own, options)
+    settings = settings_with_broker_of(options)
     config = rate_config(settings)
     time_zone = options.log_time_zone or settings.broker.log_time_zone
     _check_time_zone(time_zone)
-    history = read_quotas(settings, options, apply_lag_ms=options.apply_lag_ms)
+    history = read_quotas(settings, source_of(options), apply_lag_ms=options.apply_lag_ms)
     logs = [(broker_id_of(path, options.broker), path) for path in options.logs]
     with governor_of(settings, history) as governor:
         of_brokers = {} if options.log_time_zone else settings.broker.zones_by_broker

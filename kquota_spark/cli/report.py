@@ -85,7 +85,7 @@ def run_report(options: argparse.Namespace) -> int:
     form = report_format(options.to, options.format)
     made = Made(settings_of(options), options.period, now_ms(), options.top, form)
     if options.folder is not None:
-        return _write_folder(made, options)
+        return _write_folder(made, options.folder, options.tenant, has_tenants=options.tenants)
     report = made.report(options.tenant)
     if options.to == "-":
         return _print(made, report)
@@ -155,17 +155,16 @@ class Made:
         return _FORMS[self.form](report)
 
 
-def _write_folder(made: Made, options: argparse.Namespace) -> int:
+def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: bool) -> int:
     from kquota_spark.reports.page_names import safe_name
     from kquota_spark.reports.tenants import tenants_seen
 
-    folder: Path = options.folder
     _make(folder)
-    of_tenant = "" if options.tenant is None else f"-{safe_name(options.tenant)}"
-    report = made.report(options.tenant)
-    for name in (made.stem(options.tenant), f"latest{of_tenant}"):
+    of_tenant = "" if tenant is None else f"-{safe_name(tenant)}"
+    report = made.report(tenant)
+    for name in (made.stem(tenant), f"latest{of_tenant}"):
         _write(made, report, folder / f"{name}.{made.suffix}", is_silent=name.startswith("latest"))
-    if not options.tenants:
+    if not has_tenants:
         return 0
     _make(folder / "tenants")
     users = tenants_seen(made.settings, made.period)

@@ -13,6 +13,7 @@ from kquota_spark.cli.added_quotas import added_quotas
 from kquota_spark.cli.dumbbell import ASCII, DRAWN, Dumbbell, dumbbells
 from kquota_spark.cli.listing import bucket_text, counted
 from kquota_spark.cli.options import (
+    Since,
     add_output_options,
     add_settings_options,
     limit_of,
@@ -84,7 +85,7 @@ def run_whatif(options: argparse.Namespace) -> int:
     base = history if options.quotas is None else from_file(options.quotas)
     book = with_values(base.book, added_quotas(options.add))
     tried = dataclasses.replace(base, book=book, leaders=history.leaders)
-    from_ms, to_ms = _stretch(settings, options)
+    from_ms, to_ms = _stretch(settings, options.since, options.until)
     with governor_of(settings, history) as before, governor_of(settings, tried) as after:
         found = what_if(settings, before, after, from_ms, to_ms, progress=_progress)
     limit = limit_of(options)
@@ -95,19 +96,19 @@ def run_whatif(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stretch(settings: Settings, options: argparse.Namespace) -> tuple[int, int]:
+def _stretch(settings: Settings, since: Since | None, until: Since | None) -> tuple[int, int]:
     """First second and end, epoch ms."""
     from kquota_spark.io.tables import open_tables, utc_text
 
-    if options.until is not None:
-        to_ms = int(options.until.time_ms)
+    if until is not None:
+        to_ms = until.time_ms
     else:
         with open_tables(settings, "usage") as tables:
             newest_ms = tables.newest_ms("usage")
         if newest_ms is None:
             raise UserError(f"table usage under {settings.tables} is empty: there is nothing to judge")
         to_ms = newest_ms + 1_000
-    from_ms = to_ms - _STRETCH_MS if options.since is None else int(options.since.time_ms)
+    from_ms = to_ms - _STRETCH_MS if since is None else since.time_ms
     if from_ms >= to_ms:
         raise UserError(f"--since {utc_text(from_ms)}: not before the end, {utc_text(to_ms)}")
     return from_ms, to_ms

@@ -51,9 +51,7 @@ def _is_well(found: World) -> bool:
     found.look()
     before = _rows(found.tables, "decisions")
     is_up = all(part.is_running for part in found.parts.values()) and all(found.scrape().values())
-    return is_up and wait_for(
-        lambda: _rows(found.tables, "decisions") > before > 0, within_s=10
-    )
+    return is_up and wait_for(lambda: _rows(found.tables, "decisions") > before > 0, within_s=10)
 
 
 def _restate_all(found: World, config: Path) -> None:
