@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -60,22 +61,41 @@ class BatchCommits:
         number = self.newest().transaction_version(batch.query_id)
         return number is not None and number >= batch.number
 
-    def add(self, parts: Sequence[Part], batch: MicroBatch) -> None:
-        """Commit files that were written for a micro-batch."""
+    def add(self, parts: Sequence[Part], batch: MicroBatch, *, is_news: bool = True) -> None:
+        """Commit files that were written for a micro-batch, once.
+
+        deltalake takes an append for a reader of the whole table: it fails where a restatement or a compaction
+        has replaced rows since. The files of this micro-batch do not depend on those rows, so it is tried again.
+
+        Args:
+            parts: written and not committed.
+            batch: whose.
+            is_news: followers of the table take the rows for new ones.
+
+        Raises:
+            CommitFailedError: other writers were faster each time.
+        """
         actions: list[Any] = [
             AddAction(
-                part.path, part.size, {"event_date": part.event_date}, part.written_ms, True, part.stats
+                part.path, part.size, {"event_date": part.event_date}, part.written_ms, is_news, part.stats
             )
             for part in parts
         ]
-        table = self.newest()
-        table.create_write_transaction(
-            actions,
-            mode="append",
-            schema=self._declared.arrow_schema(),
-            partition_by=list(self._declared.partition_by),
-            commit_properties=batch.properties,
-        )
+        attempts = count(1)
+
+        def append() -> None:
+            # The one before may have been made, and only its answer lost.
+            if next(attempts) > 1 and self.has(batch):
+                return
+            self.newest().create_write_transaction(
+                actions,
+                mode="append",
+                schema=self._declared.arrow_schema(),
+                partition_by=list(self._declared.partition_by),
+                commit_properties=batch.properties,
+            )
+
+        committed(append, _ATTEMPTS)
 
     def discard(self, parts: Iterable[Part]) -> None:
         """Remove files that will not be committed."""
@@ -120,8 +140,8 @@ class BatchCommits:
 def retried(commit: Callable[[], None]) -> None:
     """Run a write that replaces rows; it reads what it replaces anew each time.
 
-    Appends never conflict. What does: the fold into `violations`, a restatement and a compaction that touch the
-    same files.
+    What conflicts with it: the fold into `violations`, a restatement and a compaction that touch the same files, and
+    appends to them.
 
     Args:
         commit: the write.

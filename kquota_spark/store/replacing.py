@@ -8,16 +8,15 @@ replaces a commit that another process has made in between.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
-from deltalake.transaction import AddAction
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
-from kquota_spark.store.commits import BatchCommits, retried
+from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
 from kquota_spark.store.parts import Part, dataset_of
 from kquota_spark.store.storage import delta_table
 
@@ -55,15 +54,6 @@ def add_rows(settings: Settings, declared: Table, parts: Sequence[Part]) -> None
         declared: the table.
         parts: written and not committed.
     """
-    if not parts:
-        return
-    actions: list[Any] = [
-        AddAction(part.path, part.size, {"event_date": part.event_date}, part.written_ms, False, part.stats)
-        for part in parts
-    ]
-    delta_table(settings, declared.name).create_write_transaction(
-        actions,
-        mode="append",
-        schema=declared.arrow_schema(),
-        partition_by=list(declared.partition_by),
-    )
+    if parts:
+        once = MicroBatch(uuid.uuid4().hex, 0)
+        BatchCommits(settings, declared).add(parts, once, is_news=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.io.tables import query
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
+from kquota_spark.store.replacing import replace_rows
 from tests.support.spark.queries import only, rows_of
 from tests.support.tables.table_rows import DAY, T0_MS, decision
 from tests.support.tables.written_parts import written
@@ -61,6 +63,45 @@ def test_a_micro_batch_is_known_by_its_query_and_number(settings: Settings) -> N
         (T0_MS + offset) * 1_000 for offset in (1_000, 2_000)
     ]
     assert again.rows_of(MicroBatch("q", 5)) is None
+
+
+def test_rows_that_another_writer_replaces_at_that_moment_do_not_stop_a_micro_batch(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = BatchCommits(settings, DECISIONS)
+    commits.add(written(settings, decision(0)), MicroBatch("q", 0))
+    begun = commits.newest
+    restated = [written(settings, decision(0, requests=7))]
+
+    def begun_before_the_restatement() -> DeltaTable:
+        table = begun()
+        if restated:  # between the look at the table and the commit
+            replace_rows(settings, DECISIONS, restated.pop(), "broker_id = 1")
+        return table
+
+    monkeypatch.setattr(commits, "newest", begun_before_the_restatement)
+    commits.add(written(settings, decision(1)), MicroBatch("q", 1))
+    assert restated == []
+    assert only(rows_of(settings, "decisions"), "second", "requests") == [(T0_MS, 7), (T0_MS + 1_000, 1)]
+    assert commits.has(MicroBatch("q", 1))
+
+
+def test_a_commit_whose_answer_is_lost_is_made_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = BatchCommits(settings, DECISIONS)
+    write = DeltaTable.create_write_transaction
+    lost = [CommitFailedError("the answer is lost")]
+
+    def writes_and_loses_the_answer(*args: Any, **options: Any) -> None:
+        write(*args, **options)
+        if lost:
+            raise lost.pop()
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", writes_and_loses_the_answer)
+    commits.add(written(settings, decision(0)), MicroBatch("q", 0))
+    assert lost == []
+    assert only(rows_of(settings, "decisions"), "second") == [(T0_MS,)]
 
 
 def test_what_is_not_committed_is_no_row_and_can_be_removed(settings: Settings) -> None:
