@@ -14,11 +14,11 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minutes the first time, then a second)
-	@$(BIN)/python -m kquota_spark.embedded.jars conf/ivy.xml
-	@$(BIN)/python -m kquota_spark.embedded.spark_home conf/ivy.xml
+	@$(BIN)/python -m kquota_spark.embedded.setup.jars conf/ivy.xml
+	@$(BIN)/python -m kquota_spark.embedded.setup.spark_home conf/ivy.xml
 
 demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n, SOURCE=jmx, KIND=kraft, KAFKA=4.3.0, ENFORCE=1)
-	@$(BIN)/python -m kquota_spark.embedded.demo
+	@$(BIN)/python -m kquota_spark.embedded.demo.__main__
 
 check: lint types ## style, types and architecture, in less than a minute
 	@$(BIN)/python -m pytest -q tests/architecture
@@ -55,7 +55,7 @@ clean: ## remove what was built or run here (.kquota too); .venv and the jars of
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "kquota: Python 3.11 or newer is needed and $(PYTHON) is not: install it, e.g. apt-get install python3.11 python3.11-venv, then make setup PYTHON=python3.11" >&2; exit 1; }
-	@$(PYTHON) -m kquota_spark.embedded.java
+	@$(PYTHON) -m kquota_spark.embedded.setup.java
 	@echo "setup: Python environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "setup: Python packages of requirements.lock (1.2 GB unpacked; half a minute to five minutes)"

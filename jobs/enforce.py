@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from kquota_spark.cli.door import through_the_door
-from kquota_spark.cli.page import say
-from kquota_spark.cli.plan_page import event_line
+from kquota_spark.cli.enforce.plan_page import event_line
+from kquota_spark.cli.text.page import say
 from kquota_spark.config.loader import load_settings
-from kquota_spark.io.enforce import run_enforcement
+from kquota_spark.enforcement.job import run_enforcement
 
 
 def main() -> int:

@@ -1,9 +1,11 @@
 """Auditor of Apache Kafka client quotas: the broker's own verdicts, replayed from its request log.
 
-Rooms, from the law to the edges (imports go down only):
-`jobs -> cli -> io -> pipeline -> schema, config, formats -> model`.
-`model/` knows Kafka's arithmetic and nothing else; `formats/` turns text into facts; `pipeline/` holds the
-Spark transforms in the order of the flow; `io/` is the only place with sessions, servers and clocks.
+`model` is the law, `findings` what we read out of it, `formats` turns text into facts, `pipeline` holds the Spark
+transforms in the order of the flow. `process`, `store`, `kafka` and `zookeeper` are the edges. The programs stand on
+them: `quotas`, `ship`, `collect`, `replay`, `audit`, `doctor`, `enforcement`, `gateway`. `reports` and `cli` are what
+people look at; `embedded` is the cluster to try all of it on. Imports go down only: `tests/architecture` has the order.
+
+In reading order: bounded_yaml, errors.
 """
 
 __version__ = "0.1.0"

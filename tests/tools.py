@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from kquota_spark.embedded.jars import ensure_jars
+from kquota_spark.embedded.setup.jars import ensure_jars
 from kquota_spark.errors import UserError
 from tests.support.places import ROOT
 from tests.support.programs.promtool import cached_promtool, promtool

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.enforce import closed_loop, guards
+from kquota_spark.enforce import guards
+from kquota_spark.enforce.simulation import closed_loop
 
 SEED = 20261122
 SCENARIOS = 60

@@ -2,4 +2,9 @@
 
 queries: from topics to tables. stages: what workers do, and what they write. told: what tasks tell the driver.
 commit: what the driver does with it.
+
+Rooms, in reading order: gaps, past.
+
+In reading order: progress, audit_metrics, closing, told, violations, commit, failed_query, spark, stages, queries,
+rebuilt_violations, job.
 """

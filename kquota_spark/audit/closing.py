@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
+from kquota_spark.checkpoints.checkpoints import LOG, Checkpoint
+from kquota_spark.checkpoints.notes import write_note
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.checkpoints import LOG, Checkpoint
-from kquota_spark.io.notes import write_note
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import file_system

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
+from kquota_spark.audit.gaps.log_gaps import GapWatch
 from kquota_spark.audit.told import Teller, Told
+from kquota_spark.audit.violations import EpisodeFold, Judged, judged_of, seconds_by_place, violated_seconds
+from kquota_spark.checkpoints.checkpoints import LOG, TARGETS
+from kquota_spark.checkpoints.pinned import Pins
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.checkpoints import LOG, TARGETS
-from kquota_spark.io.log_gaps import GapWatch
-from kquota_spark.io.pinned import Pins
-from kquota_spark.io.violations import EpisodeFold, Judged, judged_of, seconds_by_place, violated_seconds
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 

@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
+from kquota_spark.audit.audit_metrics import AuditMetrics
 from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.audit.commit import Sink
+from kquota_spark.audit.failed_query import raise_failure
+from kquota_spark.audit.gaps.log_gaps import GapWatch
+from kquota_spark.audit.progress import Progress
 from kquota_spark.audit.queries import QUERIES, Started, start_query, wanted_queries
+from kquota_spark.audit.rebuilt_violations import rebuild_all_violations
+from kquota_spark.audit.spark import spark_session
+from kquota_spark.checkpoints.checkpoints import LOG
+from kquota_spark.checkpoints.driver_lock import driver_lock
+from kquota_spark.checkpoints.lineage import require_lineage
 from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.audit_metrics import AuditMetrics
-from kquota_spark.io.broker_configs import BrokerConfigs
-from kquota_spark.io.checkpoints import LOG
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.io.driver_lock import driver_lock
-from kquota_spark.io.failed_query import raise_failure
-from kquota_spark.io.graceful_stop import StopRequest
-from kquota_spark.io.java_check import require_java
-from kquota_spark.io.kafka import require_topics
-from kquota_spark.io.lineage import require_lineage
-from kquota_spark.io.log_gaps import GapWatch
-from kquota_spark.io.progress import Progress
-from kquota_spark.io.rebuilt_violations import rebuild_all_violations
-from kquota_spark.io.spark import spark_session
-from kquota_spark.io.watch import Watcher
-from kquota_spark.model.leaders import LeaderBook
-from kquota_spark.model.rules import RuleBook
+from kquota_spark.kafka.broker_configs import BrokerConfigs
+from kquota_spark.kafka.questions import require_topics
+from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.process.clock import now_ms, now_s
+from kquota_spark.process.graceful_stop import StopRequest
+from kquota_spark.process.java_check import require_java
 from kquota_spark.process.notices import say
+from kquota_spark.quotas.watch import Watcher
+from kquota_spark.store.creation import create_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

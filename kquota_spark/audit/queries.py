@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kquota_spark.audit.closing import closings
 from kquota_spark.audit.commit import Sink
+from kquota_spark.audit.spark import jmx_messages, request_log
 from kquota_spark.audit.stages import NOTHING, JmxStages, Stages
 from kquota_spark.audit.told import Teller
+from kquota_spark.checkpoints.checkpoints import JMX, LOG
+from kquota_spark.checkpoints.known import LimitsLoader
+from kquota_spark.checkpoints.lineage import stored_lineage
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
-from kquota_spark.formats.jmx_sample import addresses
-from kquota_spark.io.checkpoints import JMX, LOG
-from kquota_spark.io.known import LimitsLoader
-from kquota_spark.io.lineage import stored_lineage
-from kquota_spark.io.parsing import clock_skew_ms, ingest_settings
-from kquota_spark.io.spark import jmx_messages, request_log
+from kquota_spark.formats.jmx.sample import addresses
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.pipeline.govern import GOVERNED
 from kquota_spark.pipeline.ingest import to_messages
-from kquota_spark.pipeline.ingest_jmx import JmxSettings, to_jmx_messages
+from kquota_spark.pipeline.jmx.ingest import JmxSettings, to_jmx_messages
+from kquota_spark.pipeline.jmx.judge import to_jmx_decisions
 from kquota_spark.pipeline.judge import to_decisions
-from kquota_spark.pipeline.judge_jmx import to_jmx_decisions
 from kquota_spark.pipeline.measure import to_seconds
+from kquota_spark.replay.parsing import clock_skew_ms, ingest_settings
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.store.places import place_of
 

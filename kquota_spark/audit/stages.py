@@ -16,20 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota_spark.audit.told import Span, Teller, Told
+from kquota_spark.audit.violations import seconds_by_place, violated_seconds
+from kquota_spark.checkpoints.known import KnownLoader
+from kquota_spark.checkpoints.lineage import Lineage
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.known import KnownLoader
-from kquota_spark.io.lineage import Lineage
-from kquota_spark.io.parsing import ingest_settings
-from kquota_spark.io.violations import seconds_by_place, violated_seconds
-from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.charges import Charges
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.ingest import MessageReader, parsed
-from kquota_spark.pipeline.ingest_jmx import JmxSettings, sampled_batch
-from kquota_spark.pipeline.judge_jmx import jmx_usage_batch
+from kquota_spark.pipeline.jmx.ingest import JmxSettings, sampled_batch
+from kquota_spark.pipeline.jmx.judge import jmx_usage_batch
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.kept_requests import kept_requests
 from kquota_spark.pipeline.measure import usage_batch
+from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.parts import PartWriter

@@ -40,7 +40,7 @@ class Told(msgspec.Struct, frozen=True):
     violated: bytes = b""
     """Violated seconds as an Arrow stream."""
     newest: list[tuple[str, int, str, int]] = []
-    """See `io.violations.seconds_by_place`."""
+    """See `audit.violations.seconds_by_place`."""
 
 
 _encoded = msgspec.msgpack.Encoder().encode

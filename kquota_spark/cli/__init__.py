@@ -1,1 +1,6 @@
-"""The `kquota` command: one file per command group; no command here imports Spark."""
+"""The `kquota` command: a room for each heading of its help; no command here imports Spark.
+
+Rooms, in reading order: text, options, chosen, enforce, resolve, judge, quotas, kfk, look, run, top.
+
+In reading order: command_groups, completion, door, main.
+"""

@@ -9,7 +9,7 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kquota_spark.cli.terminal_width import columns_of
+from kquota_spark.cli.text.terminal_width import columns_of
 
 _WIDEST = 100
 _INDENT = 15
@@ -26,134 +26,152 @@ class Command(NamedTuple):
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "look": (
-        Command("top", "top", "what quota buckets do now: a live view of the newest minute of the tables"),
+        Command(
+            "top", "top.command", "what quota buckets do now: a live view of the newest minute of the tables"
+        ),
         Command(
             "timeline",
-            "timeline",
+            "look.timeline",
             "one client over time: its rate, its limit, its throttles, and who changed what",
         ),
-        Command("violations", "read", "episodes of buckets above their limit"),
-        Command("decisions", "read", "every second of every quota bucket, judged as the broker does"),
-        Command("usage", "read", "what each client used in the last day of the table, or since --since"),
+        Command("violations", "look.read", "episodes of buckets above their limit"),
+        Command("decisions", "look.read", "every second of every quota bucket, judged as the broker does"),
+        Command("usage", "look.read", "what each client used in the last day of the table, or since --since"),
         Command(
             "report",
-            "report",
+            "look.report",
             "a page about a day or any stretch: who was throttled, who is near a limit, who used what",
         ),
-        Command("tables", "read", "the tables and their columns: name, type, meaning"),
+        Command("tables", "look.read", "the tables and their columns: name, type, meaning"),
         Command(
             "exporter",
-            "exporter",
+            "look.exporter",
             "usage, limits and throttles of quota buckets for Prometheus, from the tables",
         ),
     ),
     "quotas": (
         Command(
-            "resolve", "resolve", "which quotas govern a user and client id, from which rule, in which bucket"
+            "resolve",
+            "resolve.resolve",
+            "which quotas govern a user and client id, from which rule, in which bucket",
         ),
         Command(
             "explain",
-            "explain",
+            "resolve.explain",
             "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means",
         ),
         Command(
             "tree",
-            "tree",
+            "quotas.tree",
             "the quota tree: each rule with what it governed, and those that limit nobody",
         ),
-        Command("describe", "describe", "the quotas of a running cluster that match, all without a name"),
-        Command("alter", "alter", "set and remove quotas of one entity in place; its other quotas stay"),
+        Command(
+            "describe", "quotas.describe", "the quotas of a running cluster that match, all without a name"
+        ),
+        Command(
+            "alter", "quotas.alter", "set and remove quotas of one entity in place; its other quotas stay"
+        ),
         Command(
             "import",
-            "import_quotas",
+            "quotas.import_quotas",
             "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools",
         ),
         Command(
             "export",
-            "export_quotas",
+            "quotas.export_quotas",
             "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another tool's",
         ),
-        Command("diff", "diff", "what differs between two sets of quotas, by text and by effect"),
+        Command("diff", "quotas.diff", "what differs between two sets of quotas, by text and by effect"),
         Command(
             "drift",
-            "drift",
+            "quotas.drift",
             "whether a cluster is still what a file declares; if not, since when, and who edited it",
         ),
-        Command("kfk", "kfk", "quotas by the command line and the JSON of kfk-quotas"),
-        Command("context", "context", "saved connections to clusters: addresses and paths, never a secret"),
+        Command("kfk", "kfk.command", "quotas by the command line and the JSON of kfk-quotas"),
+        Command(
+            "context", "quotas.context", "saved connections to clusters: addresses and paths, never a secret"
+        ),
     ),
     "judge": (
         Command(
             "agreement",
-            "agreement",
+            "judge.agreement",
             "how well verdicts agree with the throttle and the JMX of the brokers, and why not",
         ),
         Command(
             "findings",
-            "findings",
+            "judge.findings",
             "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ...",
         ),
         Command(
             "doctor",
-            "doctor",
+            "judge.doctor",
             "check that every line is counted and every table is up to date; exit 2 if a check fails",
         ),
-        Command("replay", "replay", "judge request-log files without Spark, and compare with the broker"),
+        Command(
+            "replay", "judge.replay", "judge request-log files without Spark, and compare with the broker"
+        ),
         Command(
             "whatif",
-            "whatif",
+            "judge.whatif",
             "which throttles other quotas would have given to the traffic in the tables",
         ),
     ),
     "run": (
-        Command("ship", "ship", "ship request logs into Kafka"),
-        Command("collect", "collect", "collect metrics of brokers into Kafka"),
+        Command("ship", "run.ship", "ship request logs into Kafka"),
+        Command("collect", "run.collect", "collect metrics of brokers into Kafka"),
         Command(
             "watch",
-            "watch",
+            "run.watch",
             "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
         ),
-        Command("backfill", "backfill", "archived request logs into the tables"),
+        Command("backfill", "run.backfill", "archived request logs into the tables"),
         Command(
             "restate",
-            "restate",
+            "run.restate",
             "recompute a closed stretch: late lines, quotas that were known too late",
         ),
         Command(
             "maintain",
-            "maintain",
+            "run.maintain",
             "delete old dates, compact closed ones, remove files that nobody reads; once a day",
         ),
-        Command("help", "topics", "read the documentation: a page, or without a topic the list of all"),
+        Command("help", "run.topics", "read the documentation: a page, or without a topic the list of all"),
         Command("completion", "completion", "a script for the shell that completes kquota by the tab key"),
     ),
     "enforce": (
         Command(
             "enforce",
-            "enforce",
+            "enforce.plans",
             "decisions become quotas: plan, approve, apply, roll back; nothing is sent without --yes",
         ),
         Command(
             "override",
-            "override",
+            "enforce.override",
             "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
         ),
-        Command("exempt", "exempt", "names that enforcement never touches: edits exempt: of the policy file"),
+        Command(
+            "exempt",
+            "enforce.exempt",
+            "names that enforcement never touches: edits exempt: of the policy file",
+        ),
         Command(
             "freeze",
-            "freeze",
+            "enforce.freeze",
             "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
         ),
         Command(
             "unfreeze",
-            "freeze",
+            "enforce.freeze",
             "let enforcement go on; what has expired meanwhile is restored at once",
         ),
         Command(
-            "enforcement", "enforcement", "lift the brokers' quotas, and put back exactly what was there"
+            "enforcement",
+            "enforce.enforcement",
+            "lift the brokers' quotas, and put back exactly what was there",
         ),
     ),
-    "cluster": (Command("cluster", "cluster", "run a real ZooKeeper and Kafka on this machine"),),
+    "cluster": (Command("cluster", "run.cluster", "run a real ZooKeeper and Kafka on this machine"),),
 }
 """In the order in which they are named; each command is in one group."""
 

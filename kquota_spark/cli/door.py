@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from kquota_spark.errors import UserError, one_line
-from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.text.escape import terminal_text
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -54,7 +54,7 @@ def say_error(program: str, text: str, stream: TextIO) -> None:
 
 def line_of(error: Exception) -> str | None:
     """What to tell the user of an error; None if it is a mistake of ours."""
-    from kquota_spark.model.quota_callback import CallbackError
+    from kquota_spark.model.quotas.quota_callback import CallbackError
 
     if isinstance(error, UserError | CallbackError):
         return str(error)
@@ -83,7 +83,7 @@ def _is_of_library(error: Exception) -> bool:
 
 def _reason(error: Exception) -> str:
     if type(error).__module__.startswith(("pyspark", "py4j")):
-        from kquota_spark.io.failed_query import reason_of
+        from kquota_spark.audit.failed_query import reason_of
 
         return reason_of(str(error))
     return one_line(error)

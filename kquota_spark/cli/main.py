@@ -17,7 +17,7 @@ from pathlib import Path
 from kquota_spark import __version__
 from kquota_spark.cli.command_groups import Commands, all_commands, listing, module_of
 from kquota_spark.cli.door import through_the_door
-from kquota_spark.cli.suggesting_parser import SuggestingParser
+from kquota_spark.cli.options.suggesting_parser import SuggestingParser
 
 _WRONG_USAGE = 2
 """As argparse has it."""

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.model.broker_version import major_minor
-from kquota_spark.model.callback_governor import CallbackGovernor
-from kquota_spark.model.govern import STATIC_DEFAULT_RULES, Governor, RuleGovernor
-from kquota_spark.model.leaders import LeaderBook
-from kquota_spark.model.quota_callback import QuotaCallback
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.rules import RuleBook
+from kquota_spark.model.govern.callback_governor import CallbackGovernor
+from kquota_spark.model.govern.govern import STATIC_DEFAULT_RULES, Governor, RuleGovernor
+from kquota_spark.model.measure.broker_version import major_minor
+from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.quotas.quota_callback import QuotaCallback
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.rules import RuleBook
 
 _METHODS = tuple(name for name in vars(QuotaCallback) if not name.startswith("_"))
 

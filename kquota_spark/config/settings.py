@@ -122,7 +122,7 @@ class Quotas:
     """Believe the source even if most quotas vanish at once, or its nodes are older than those recorded."""
     file: str = ""
     callback: str = ""
-    """`module:Class` of a `model.quota_callback.QuotaCallback`; empty for Kafka's own resolution."""
+    """`module:Class` of a `model.quotas.quota_callback.QuotaCallback`; empty for Kafka's own resolution."""
     callback_options: dict[str, str] = field(default_factory=dict, repr=False)
     leaders_interval: Duration = Duration(5_000)
     """With a callback: how often the leaders of all partitions are asked for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 
 
 def rate_config(settings: Settings) -> RateConfig:

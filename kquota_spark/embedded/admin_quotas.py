@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.quotas import Name
 from kquota_spark.errors import UserError
-from kquota_spark.io.quota_admin import QuotaAdmin
-from kquota_spark.model.entities import Entity, IpEntity
-from kquota_spark.model.quota_types import parse_key
+from kquota_spark.kafka.quota_admin import QuotaAdmin
+from kquota_spark.model.quotas.entities import Entity, IpEntity
+from kquota_spark.model.quotas.quota_types import parse_key
 from kquota_spark.process.clock import now_ms
 
 _TIMEOUT_MS = 30_000

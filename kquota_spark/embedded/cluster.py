@@ -15,10 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kquota_spark.embedded import processes
-from kquota_spark.embedded.jars import Jars, find_jars
 from kquota_spark.embedded.kraft import format_data
-from kquota_spark.embedded.processes import ProcessId
 from kquota_spark.embedded.readiness import (
     PortTakenError,
     broker_knows,
@@ -29,7 +26,10 @@ from kquota_spark.embedded.readiness import (
 )
 from kquota_spark.embedded.servers import ZOOKEEPER, Server, prepare
 from kquota_spark.embedded.settings import BROKER_USER, BrokerSettings
+from kquota_spark.embedded.setup.jars import Jars, find_jars
 from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.process import processes
+from kquota_spark.process.processes import ProcessId
 
 REQUEST_LOG = "kafka-request.log"
 _STOP_GRACE_S = 15.0

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from kquota_spark.embedded import processes
 from kquota_spark.embedded.cluster import Cluster, start_cluster
-from kquota_spark.embedded.processes import ProcessId
 from kquota_spark.embedded.servers import Server
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
+from kquota_spark.process import processes
+from kquota_spark.process.processes import ProcessId
 
 STATE_FILE = "cluster.json"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kquota_spark.embedded.processes import is_running, kill, spawn, wait_for
 from kquota_spark.embedded.servers import Server
 from kquota_spark.errors import UserError
+from kquota_spark.process.processes import is_running, kill, spawn, wait_for
 
 _WITHIN_S = 180.0
 

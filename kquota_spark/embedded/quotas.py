@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from kquota_spark.embedded.zookeeper import connected
-from kquota_spark.formats.znode_json import read_config
-from kquota_spark.formats.znode_writes import (
+from kquota_spark.formats.znodes.payloads import read_config
+from kquota_spark.formats.znodes.writes import (
     CHANGE_NODE_PREFIX,
     EMPTY_NODE,
     change_notification,
     with_quotas,
 )
-from kquota_spark.model.entities import DEFAULT, Default, Entity, IpEntity
-from kquota_spark.model.quota_types import IP_QUOTA_KEY, QuotaKey, parse_key
+from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity, IpEntity
+from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, QuotaKey, parse_key
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.embedded.processes import ProcessId, is_running, wait_for
 from kquota_spark.errors import UserError
-from kquota_spark.io import kafka_clients
+from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.process.processes import ProcessId, is_running, wait_for
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

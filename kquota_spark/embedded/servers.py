@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kquota_spark.embedded.jars import Jars, find_jars
-from kquota_spark.embedded.java import find_java
 from kquota_spark.embedded.ports import free_ports
 from kquota_spark.embedded.request_logging import plain_logging, request_logging
 from kquota_spark.embedded.settings import BrokerSettings, broker_properties, zookeeper_properties
+from kquota_spark.embedded.setup.jars import Jars, find_jars
+from kquota_spark.embedded.setup.java import find_java
 
 ZOOKEEPER = "zookeeper"
 _PROPERTIES = "server.properties"

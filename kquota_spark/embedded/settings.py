@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kquota_spark.io.client_properties import quoted
+from kquota_spark.kafka.client_properties import quoted
 
 # The brokers themselves log in as this user when there are users.
 BROKER_USER = "kquota-broker"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
-from kquota_spark.io import kafka_clients
+from kquota_spark.kafka import clients as kafka_clients
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -29,7 +29,7 @@ def connected(zookeeper_connect: str) -> Iterator[KazooClient]:
     """
     from kazoo.handlers.threading import KazooTimeoutError
 
-    from kquota_spark.io.zookeeper_client import zookeeper_client
+    from kquota_spark.zookeeper.client import zookeeper_client
 
     client = zookeeper_client(
         Quotas(zookeeper_connect=zookeeper_connect, session_timeout=Duration(_SESSION_TIMEOUT_MS)), _quiet

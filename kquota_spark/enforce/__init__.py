@@ -1,1 +1,7 @@
-"""Enforcement: decisions become quotas. Plan, guard, apply, verify; pure, behind the ports of `enforce.ports`."""
+"""Enforcement: decisions become quotas. Plan, guard, apply, verify; pure, behind the ports of `enforce.ports`.
+
+Rooms, in reading order: policies, simulation.
+
+In reading order: changes, decision_messages, decided, name_patterns, guard_settings, ports, log_state, situation,
+guards, plan, writing, enforcer, in_memory, lifting.
+"""

@@ -17,9 +17,9 @@ from kquota_spark.enforce.decision_messages import (
     encode,
     key_prefix,
 )
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.model.rules import RuleBook
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import RuleBook
 
 
 def decided(rules: RuleBook, log: Iterable[LogEntry], time_ms: int) -> dict[Entity, Decided]:

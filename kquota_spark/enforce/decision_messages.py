@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from kquota_spark.model.entities import DEFAULT, Entity, Name
-from kquota_spark.model.names import sanitise
-from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.model.rules import END_MS
+from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
+from kquota_spark.model.quotas.names import sanitise
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import END_MS
 
 VERSION = 1
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from kquota_spark.config.settings import Duration
 from kquota_spark.enforce.name_patterns import is_match
-from kquota_spark.model.entities import Default, Entity, Name
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.entities import Default, Entity, Name
+from kquota_spark.model.quotas.quota_types import QuotaKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId, name_of
 from kquota_spark.enforce.ports import Ledger, Outcome, QuotaTarget, Written
-from kquota_spark.model.entities import Entity, Name
+from kquota_spark.model.quotas.entities import Entity, Name
 
 POLICY = "enforcement disable"
 BATCH = 50

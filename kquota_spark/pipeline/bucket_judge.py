@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from kquota_spark.model.bucket_replays import Replay, model_name, replay_of
-from kquota_spark.model.decision import Decision, judge_bucket
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.replay.bucket_replays import Replay, model_name, replay_of
+from kquota_spark.model.replay.decision import Decision, judge_bucket
 from kquota_spark.pipeline.sent import Sent, stretch_of
 
 _named_config = cache(RateConfig.parse)

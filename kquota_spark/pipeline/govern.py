@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.quotas.principals import Principal
+from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.known import Known
 from kquota_spark.pipeline.packed_points import Matrix, from_columns

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.pipeline.bucket_judge import Configs, Judged
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.manager_judge import JudgedBucket, ManagerJudge

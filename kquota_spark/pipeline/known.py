@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kquota_spark.model.govern import Governor, RuleGovernor
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.govern.govern import Governor, RuleGovernor
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 
 Gap = tuple[int, int]
 """Lines of a broker's log are missing between these times, epoch ms, the end exclusive."""

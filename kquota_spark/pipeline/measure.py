@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark people expect
 
-from kquota_spark.model.points import Point, PointKind
+from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.packed_points import Matrix, unpacked
 from kquota_spark.schema.tables import USAGE

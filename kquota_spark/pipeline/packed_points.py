@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kquota_spark.model.points import Point
+from kquota_spark.model.measure.points import Point
 
 Matrix = npt.NDArray[np.int64]
 """A row a point, a column a field."""

@@ -6,11 +6,11 @@ import json
 
 import msgspec
 
-from kquota_spark.model.decision import Stretch
-from kquota_spark.model.govern import Governed
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.replay import Governing
-from kquota_spark.model.resolve import Bucket
+from kquota_spark.model.govern.govern import Governed
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.replay.decision import Stretch
+from kquota_spark.model.replay.replay import Governing
 from kquota_spark.pipeline.known import Gap
 from kquota_spark.pipeline.packed_points import points_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from kquota_spark.formats.escape import terminal_text
+from kquota_spark.formats.text.escape import terminal_text
 
 
 def say(text: str) -> None:

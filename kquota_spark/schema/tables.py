@@ -26,7 +26,7 @@ POINT = (
     "struct<record_time_ms:bigint,log_time_ms:bigint,connection_hash:bigint,correlation_id:int,"
     "amount:bigint,observed_throttle_ms:int,kind:int,network_time_us:bigint>"
 )
-"""One request as the replay needs it; sorted in this very order. `kind` is `model.replay.PointKind`."""
+"""One request as the replay needs it; sorted in this very order. `kind` is `model.replay.replay.PointKind`."""
 
 LEFT_OUT = "left_out"
 """Kind of a row of `requests` that stands for several lines."""

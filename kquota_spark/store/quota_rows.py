@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import AnyKey, QuotaKey
-from kquota_spark.model.rules import RuleStretch
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
+from kquota_spark.model.quotas.rules import RuleStretch
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

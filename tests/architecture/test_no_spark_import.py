@@ -14,42 +14,42 @@ from tests.support.places import ROOT
 PACKAGE = ROOT / "kquota_spark"
 ALL_COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
 READING = (
-    "agreement",
-    "agreement_line",
-    "alter",
-    "cluster_choice",
-    "context",
-    "declared_tables",
-    "describe",
-    "diff",
-    "doctor",
-    "drift",
-    "enforce",
-    "enforce_status",
-    "enforcement",
-    "exempt",
-    "export_quotas",
-    "findings",
-    "freeze",
-    "import_quotas",
-    "kfk",
-    "kfk_selection",
-    "listing",
-    "options",
-    "override",
-    "plan_page",
-    "quota_edits",
-    "read",
-    "render",
-    "report",
-    "simulate",
-    "topic_page",
-    "topics",
-    "tree",
-    "usage",
-    "whatif",
+    "judge.agreement",
+    "options.agreement_line",
+    "quotas.alter",
+    "chosen.cluster_choice",
+    "quotas.context",
+    "look.declared_tables",
+    "quotas.describe",
+    "quotas.diff",
+    "judge.doctor",
+    "quotas.drift",
+    "enforce.plans",
+    "enforce.status",
+    "enforce.enforcement",
+    "enforce.exempt",
+    "quotas.export_quotas",
+    "judge.findings",
+    "enforce.freeze",
+    "quotas.import_quotas",
+    "kfk.command",
+    "kfk.selection",
+    "options.listing",
+    "options.options",
+    "enforce.override",
+    "enforce.plan_page",
+    "quotas.quota_edits",
+    "look.read",
+    "text.render",
+    "look.report",
+    "enforce.simulate",
+    "text.topic_page",
+    "run.topics",
+    "quotas.tree",
+    "look.usage",
+    "judge.whatif",
 )
-NO_SPARK = ("kquota_spark.io.enforcement_input", "kquota_spark.reports.gathering", *ALL_COMMANDS)
+NO_SPARK = ("kquota_spark.enforcement.input", "kquota_spark.reports.gathered.gathering", *ALL_COMMANDS)
 NOTHING_SLOW = ("kquota_spark", *(f"kquota_spark.cli.{name}" for name in READING))
 SPARK = {"pyspark", "delta", "py4j"}
 SLOW = SPARK | {
@@ -110,7 +110,7 @@ def test_reading_commands_load_nothing_slow_before_they_need_it(newly_loaded: di
 def test_a_query_needs_duckdb_and_deltalake_only(tmp_path: Path) -> None:
     code = """
 import argparse
-from kquota_spark.cli import read
+from kquota_spark.cli.look import read
 parser = argparse.ArgumentParser()
 read.add_commands(parser.add_subparsers())
 options = parser.parse_args(sys.argv[1:])

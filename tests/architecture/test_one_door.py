@@ -44,7 +44,7 @@ def test_a_path_built_elsewhere_would_be_found() -> None:
     assert [text for text in texts if not _continues_a_root(ast.parse(text, mode="eval").body)] == []
 
 
-_EDGES = ("audit", "cli", "embedded", "io", "process", "store")
+_INNER = ("config", "enforce", "findings", "formats", "model", "pipeline", "reports", "schema")
 _WALL_CLOCK = re.compile(
     r"(\btime\.(time|time_ns|ctime)|\b(datetime|date)\.(now|today|utcnow))\("
     r"|\btime\.(gmtime|localtime|asctime)\(\)|\btime\.strftime\('[^,]*\)$"
@@ -70,7 +70,7 @@ def test_a_clock_read_elsewhere_would_be_found() -> None:
 def test_only_the_edges_wait_or_measure_time() -> None:
     calls = _calls(without="kquota_spark/process/clock.py")
     waits = [where for where, call in calls if _ANY_CLOCK.match(call)]
-    assert [where for where in waits if where.split("/")[1] not in _EDGES] == []
+    assert [where for where in waits if where.split("/")[1] in _INNER] == []
 
 
 def test_lines_for_who_runs_a_program_are_printed_in_one_place() -> None:
@@ -90,18 +90,18 @@ def test_lines_for_who_runs_a_program_are_printed_in_one_place() -> None:
 
 
 _CLIENTS = {
-    "kquota_spark/io/kafka_clients.py": {
+    "kquota_spark/kafka/clients.py": {
         "Producer",
         "Consumer",
         "ShareConsumer",
         "AdminClient",
         "KafkaAdminClient",
     },
-    "kquota_spark/io/zookeeper_client.py": {"KazooClient"},
+    "kquota_spark/zookeeper/client.py": {"KazooClient"},
 }
 _LIBRARIES = ("confluent_kafka", "kafka", "kazoo")
 _LOGIN_FILES = (
-    "kquota_spark/io/client_properties.py",
+    "kquota_spark/kafka/client_properties.py",
     # The embedded brokers' own side, and the users that they have.
     "kquota_spark/embedded/settings.py",
     "kquota_spark/embedded/cluster.py",
@@ -168,7 +168,7 @@ def _handled(kinds: str) -> list[str]:
     """Handlers of errors of these names outside of the modules that turn them into ours."""
     return [
         where
-        for where, node in outside("kquota_spark/store/failures.py", "kquota_spark/io/kafka_clients.py")
+        for where, node in outside("kquota_spark/store/failures.py", "kquota_spark/kafka/clients.py")
         if isinstance(node, ast.ExceptHandler) and node.type is not None
         if re.search(rf"\b({kinds})\b", ast.unparse(node.type))
     ]
@@ -190,9 +190,9 @@ def test_errors_of_kafka_become_ours_in_one_place() -> None:
     handled = Counter(where.partition(":")[0] for where in _handled("KafkaException|KafkaError"))
     assert handled == {
         "kquota_spark/embedded/readiness.py": 1,  # no answer yet: asked again
-        "kquota_spark/io/kafka_lease.py": 2,  # a transaction that was fenced: no error
-        "kquota_spark/io/log_topic_checks.py": 1,  # a finding of the doctor
-        "kquota_spark/io/ship_topic.py": 1,  # kept until the next call
+        "kquota_spark/enforcement/edges/kafka_lease.py": 2,  # a transaction that was fenced: no error
+        "kquota_spark/kafka/log_topic_checks.py": 1,  # a finding of the doctor
+        "kquota_spark/ship/topic.py": 1,  # kept until the next call
     }
 
 
@@ -207,7 +207,7 @@ def test_no_error_is_made_of_the_rewritten_text_of_another() -> None:
 
 _PARSERS = (
     "kquota_spark/cli/completion.py",  # argcomplete hands over what was typed so far
-    "kquota_spark/cli/entity_options.py",  # actions of argparse
+    "kquota_spark/cli/chosen/entity_options.py",  # actions of argparse
 )
 
 

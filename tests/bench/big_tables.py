@@ -14,9 +14,9 @@ import duckdb
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from kquota_spark.audit.past.agreement_rollup import roll_up_agreement
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.agreement_rollup import roll_up_agreement
-from kquota_spark.reports.agreement import of_day
+from kquota_spark.reports.agreement.agreement import of_day
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kquota_spark.embedded.load import Burst, ClientPlan
+from kquota_spark.embedded.demo.load import Burst, ClientPlan
 from kquota_spark.embedded.quotas import DEFAULT, Name
 
 WRITER = "setup"

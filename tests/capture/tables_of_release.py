@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kquota_spark.audit.spark import spark_session
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.io.spark import spark_session
+from kquota_spark.store.creation import create_tables
 from tests.support.spark.queries import change, run_log, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 

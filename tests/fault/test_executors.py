@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.processes import wait_for
+from kquota_spark.process.processes import wait_for
 from tests.fault.conftest import Run
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,

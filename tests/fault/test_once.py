@@ -7,9 +7,9 @@ import shutil
 import signal
 from pathlib import Path
 
+from kquota_spark.checkpoints.driver_lock import driver_pid
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.processes import wait_for
-from kquota_spark.io.driver_lock import driver_pid
+from kquota_spark.process.processes import wait_for
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
     RUN_S,

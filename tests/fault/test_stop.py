@@ -11,11 +11,11 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from kquota_spark.checkpoints.driver_lock import driver_pid
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.ports import free_ports
-from kquota_spark.embedded.processes import wait_for
-from kquota_spark.io.driver_lock import driver_pid
-from kquota_spark.io.graceful_stop import STOP_S
+from kquota_spark.process.graceful_stop import STOP_S
+from kquota_spark.process.processes import wait_for
 from tests.fault.conftest import Run
 from tests.support.chance import drawn
 from tests.support.clusters.audited_topic import (

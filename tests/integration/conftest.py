@@ -12,8 +12,8 @@ from kazoo.client import KazooClient
 
 from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.io.enforcement_target import Edges, enforcement_edges
-from kquota_spark.io.watch import Watcher
+from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.quotas.watch import Watcher
 
 _NUMBERS = itertools.count(1)
 _STARTED_WITHIN_S = 60.0
@@ -72,7 +72,7 @@ def watch() -> Iterator[Callable[[Settings], Watcher]]:
 @pytest.fixture
 def only_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """No patrol, which would find in time what an event should have told."""
-    monkeypatch.setattr("kquota_spark.io.zookeeper._PATROL", 0)
+    monkeypatch.setattr("kquota_spark.zookeeper.mirror._PATROL", 0)
 
 
 @pytest.fixture

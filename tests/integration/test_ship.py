@@ -23,7 +23,7 @@ from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
-from kquota_spark.io.ship import Shipper
+from kquota_spark.ship.shipper import Shipper
 from tests.support.clusters.waiting import WITHIN_S, until
 
 

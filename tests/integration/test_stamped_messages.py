@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.topics import create_topics
-from kquota_spark.model.rules import END_MS
+from kquota_spark.model.quotas.rules import END_MS
 from tests.bench.lines import QUOTAS, START_MS, lines
 from tests.support.clusters.audited_topic import RUN_S, finish, started
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kquota_spark.audit.audit_metrics import AuditMetrics
+from kquota_spark.audit.progress import Progress
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Metrics, Settings
 from kquota_spark.enforce.changes import Mode
-from kquota_spark.io.audit_metrics import AuditMetrics
-from kquota_spark.io.policies import load_policies
-from kquota_spark.io.progress import Progress
+from kquota_spark.enforcement.policies import load_policies
 from tests.support.places import CONF
 from tests.support.programs.exposition_format import parsed_exposition
 

@@ -11,8 +11,8 @@ import pytest
 from nbclient.exceptions import CellExecutionError
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.tables import query
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.store.reading import query
 from tests.support.logs.captures import Capture
 from tests.support.programs.executed_notebooks import NOTEBOOKS, executed
 from tests.support.tables.capture_tables import write_capture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kquota_spark.reports.exported_metrics import METRICS
+from kquota_spark.reports.exported.metrics import METRICS
 from tests.support.places import ROOT
 from tests.support.programs.exposition_format import parsed_exposition
 from tests.support.programs.promql_names import asked, labels_asked_wrongly

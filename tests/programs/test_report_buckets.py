@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.embedded.processes import wait_for
-from kquota_spark.reports.page_html import html_page
+from kquota_spark.process.processes import wait_for
+from kquota_spark.reports.pages.page_html import html_page
 from tests.support.programs.chromium import Chromium
 from tests.support.reports.drawn_report import all_buckets_report
 

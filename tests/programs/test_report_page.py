@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.reports.page_html import html_page
+from kquota_spark.reports.pages.page_html import html_page
 from tests.support.programs.chromium import Chromium
 from tests.support.reports.drawn_report import HOSTILE, empty_report, full_report, tenant_report
 

@@ -150,9 +150,9 @@ def _object(endpoint: str, key: str) -> bytes:
 
 # What breaks, and the command that does so with the secrets in its hands.
 BROKEN = [
-    ("kquota_spark.io.zookeeper_client", "KazooClient", "watch --once"),
-    ("kquota_spark.io.ship_topic", "AdminClient", "ship --once --file 7={root}/broker-7.log"),
-    ("kquota_spark.io.ship_topic", "AdminClient", "collect jmx"),
+    ("kquota_spark.zookeeper.client", "KazooClient", "watch --once"),
+    ("kquota_spark.ship.topic", "AdminClient", "ship --once --file 7={root}/broker-7.log"),
+    ("kquota_spark.ship.topic", "AdminClient", "collect jmx"),
     ("deltalake", "DeltaTable", "doctor"),
 ]
 _BREAK = """\

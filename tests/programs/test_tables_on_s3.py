@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from kquota_spark.checkpoints.checkpoints import Checkpoint
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
-from kquota_spark.io.checkpoints import Checkpoint
-from kquota_spark.io.metrics import exposition
-from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.reports.exported_tables import ExportedTables
+from kquota_spark.process.metrics import exposition
+from kquota_spark.reports.exported.tables import ExportedTables
 from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import storage_options
 from tests.support.places import DATA
 from tests.support.programs.exposition_format import parsed_exposition

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from kquota_spark.enforce.decided import decided, differences
 from kquota_spark.enforce.decision_messages import Heartbeat, encode
-from kquota_spark.enforce.gate import QuotaGate
-from kquota_spark.model.apis import Api
-from kquota_spark.model.entities import DEFAULT, Entity, Name
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.quota_manager import QuotaManager, Request, governed_limits
-from kquota_spark.model.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.resolve import resolve
-from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.gateway.gate import QuotaGate
+from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.apis import Api
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
+from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.quotas.resolve import resolve
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.simulation.quota_manager import QuotaManager, Request, governed_limits
 
 _SETTINGS = settings(deadline=None, print_blob=True)
 _USERS: list[Name] = ["u", "v/ä", "<default>", DEFAULT, None]

@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 from kquota_spark.enforce.changes import Proposal, Quota
-from kquota_spark.enforce.cluster_quota_policy import served
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
-from kquota_spark.enforce.observations import BucketUse, InForce, Observations, Place, RateSeconds
-from kquota_spark.enforce.policy import (
+from kquota_spark.enforce.policies.cluster_quota_policy import served
+from kquota_spark.enforce.policies.observations import BucketUse, InForce, Observations, Place, RateSeconds
+from kquota_spark.enforce.policies.policy import (
     ClusterQuota,
     DefaultQuota,
     Lower,
@@ -18,10 +18,10 @@ from kquota_spark.enforce.policy import (
     Policy,
     Raise,
 )
-from kquota_spark.enforce.proposing import proposals
-from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.resolve import bucket_of_level, resolve
+from kquota_spark.enforce.policies.proposing import proposals
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.resolve import bucket_of_level, resolve
 from tests.support.enforcement.observed_uses import DAY, NOW_MS, WRITE, broker, client, seen
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "app", "admin", "mm-1", "etl", "")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.model.enabled_types import EnabledTypes
-from kquota_spark.model.entities import DEFAULT, LEVELS, Entity, Name
-from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.model.resolve import Standing, bucket_of_level, candidates, resolve
+from kquota_spark.model.quotas.enabled_types import EnabledTypes
+from kquota_spark.model.quotas.entities import DEFAULT, LEVELS, Entity, Name
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.resolve import Standing, bucket_of_level, candidates, resolve
 
 _SETTINGS = settings(deadline=None, print_blob=True)
 _USERS: list[Name] = ["u", "v", DEFAULT, None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant, SampleRing
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
 
 _SETTINGS = settings(deadline=None, max_examples=300, print_blob=True)
 

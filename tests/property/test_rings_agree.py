@@ -7,8 +7,8 @@ from copy import deepcopy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.model.sampled_rate import FloatRing, RateConfig, RingVariant, SampleRing
-from kquota_spark.model.throttle_time import bounded_throttle_time_ms, rate_per_s, throttle_time_ms
+from kquota_spark.model.measure.sampled_rate import FloatRing, RateConfig, RingVariant, SampleRing
+from kquota_spark.model.measure.throttle_time import bounded_throttle_time_ms, rate_per_s, throttle_time_ms
 
 _SETTINGS = settings(deadline=None, max_examples=200, print_blob=True)
 GAPS_MS = st.one_of(st.integers(0, 50), st.integers(0, 3_000), st.integers(0, 30_000))

@@ -7,8 +7,8 @@ from copy import deepcopy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant, SampleRing
-from kquota_spark.model.shaken_ring import SHAKES, Scrape, Shake, ShakenRing, ShakenRings
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
+from kquota_spark.model.replay.shaken_ring import SHAKES, Scrape, Shake, ShakenRing, ShakenRings
 
 _SETTINGS = settings(deadline=None, max_examples=200, print_blob=True)
 # Gaps about a window and about the whole ring are where a few ms matter.

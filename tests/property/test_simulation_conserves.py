@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.model.apis import Api
-from kquota_spark.model.clients import Behaviour, Client
-from kquota_spark.model.quota_manager import Limit, Limits
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.simulation import Broker, Simulation, totals
+from kquota_spark.model.measure.apis import Api
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.simulation.broker import Broker, Simulation, totals
+from kquota_spark.model.simulation.clients import Behaviour, Client
+from kquota_spark.model.simulation.quota_manager import Limit, Limits
 
 _SETTINGS = settings(deadline=None, max_examples=60, print_blob=True)
 UNTIL_MS = 9_000  # below (N - 1) windows: every charge is still in its bucket

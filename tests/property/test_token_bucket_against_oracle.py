@@ -7,8 +7,8 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.model.sampled_rate import RateConfig
-from kquota_spark.model.token_bucket import MutationCharge, TokenBucket
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.measure.token_bucket import MutationCharge, TokenBucket
 
 _SETTINGS = settings(deadline=None, max_examples=100, print_blob=True)
 # 125 a second are 1/8 a ms: every step is exact in binary, so equality is too.

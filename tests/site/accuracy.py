@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from kquota_spark.model.agreement import Agreement, error_summary
+from kquota_spark.model.replay.agreement import Agreement, error_summary
 from tests.support.logs.captures import ALL, limited_produces
 
 _ABOUT = {

@@ -10,11 +10,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 from unittest import mock
 
+from kquota_spark.audit.audit_metrics import AuditMetrics, State
 from kquota_spark.cli.command_groups import GROUPS
 from kquota_spark.cli.main import parser
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.audit_metrics import AuditMetrics, State
-from kquota_spark.reports.exported_metrics import METRICS
+from kquota_spark.reports.exported.metrics import METRICS
 from kquota_spark.schema.tables import TABLES
 from tests.support.places import CONF
 

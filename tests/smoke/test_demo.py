@@ -11,9 +11,10 @@ import pytest
 from kquota_spark.cli.main import main as kquota
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
-from kquota_spark.embedded import demo, demo_enforcement
-from kquota_spark.io.tables import open_tables, query
-from kquota_spark.reports.timeline_slots import Identity, Place, Stretch, buckets_of, slots_of
+from kquota_spark.embedded.demo import __main__ as demo
+from kquota_spark.embedded.demo import enforcement as demo_enforcement
+from kquota_spark.reports.scope.timeline_slots import Identity, Place, Stretch, buckets_of, slots_of
+from kquota_spark.store.reading import open_tables, query
 from tests.support.clusters.few_wrong import few_are_wrong
 from tests.support.reports.harm_surfaces import (
     of_decisions,

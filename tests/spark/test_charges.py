@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.config.settings import Duration, Quotas, Settings
-from kquota_spark.io.known import KnownLoader
-from kquota_spark.model.points import CONTROLLER_ID, PointKind
-from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.model.request_coverage import request_coverage
-from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.govern.request_coverage import request_coverage
+from kquota_spark.model.measure.points import CONTROLLER_ID, PointKind
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.pipeline.charges import to_charged
 from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.schema.tables import REQUESTS
@@ -25,7 +25,7 @@ from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_tab
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTITION_BASED = "kquota_spark.model.group_callbacks:PartitionBasedCallback"
+PARTITION_BASED = "kquota_spark.model.quotas.group_callbacks:PartitionBasedCallback"
 OF_REQUESTS = QuotaKey.REQUEST_PERCENTAGE
 ACCEPTED = {"topic_hash": 11, "partitions": 3, "point_kind": int(PointKind.CREATE_TOPIC)}
 REFUSED = {"topic_hash": 12, "partitions": 0, "point_kind": int(PointKind.REFUSED_MUTATION)}
@@ -119,7 +119,7 @@ def test_with_a_callback_one_quota_is_enough_to_measure_everybody(
 
 
 def test_the_first_quota_is_picked_up_while_the_job_runs(spark: SparkSession, tmp_path: Path) -> None:
-    from kquota_spark.io.delta_tables import create_tables
+    from kquota_spark.store.creation import create_tables
 
     settings = settings_at(tmp_path, trigger=Duration(100))
     create_tables(settings)

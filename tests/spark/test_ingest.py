@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from kquota_spark.formats.request_log import MAX_LINE_BYTES
-from kquota_spark.model.rules import END_MS
+from kquota_spark.formats.request_log.line import MAX_LINE_BYTES
+from kquota_spark.model.quotas.rules import END_MS
 from kquota_spark.pipeline.ingest import IngestSettings
 from kquota_spark.schema.tables import REQUESTS
 from tests.support.spark.parsed import parsed_rows

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.formats.log_messages import MessageFormat
+from kquota_spark.formats.messages.messages import MessageFormat
 from kquota_spark.pipeline.ingest import IngestSettings
 from tests.spark.test_ingest import MESSAGE
 from tests.support.logs.envelope_samples import LINES, WRITTEN, sample

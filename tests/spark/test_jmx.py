@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from kquota_spark.audit.queries import from_jmx
 from kquota_spark.audit.told import Teller
 from kquota_spark.config.settings import Collect, CollectJmx, Settings
-from kquota_spark.model.entities import DEFAULT, Default, IpEntity
-from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
-from kquota_spark.model.rules import QuotaChange
+from kquota_spark.model.quotas.entities import DEFAULT, Default, IpEntity
+from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.rules import QuotaChange
 from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
 from tests.support.spark.queries import (
     MESSAGE,

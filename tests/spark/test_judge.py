@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.rules_tables import RulesTables
 from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.rules_tables import RulesTables
 from tests.support.spark.judged_usage import RULES, judged, settings_with_rules, used
 from tests.support.spark.queries import CLUSTER, only
 from tests.support.tables.table_rows import DAY, T0_MS

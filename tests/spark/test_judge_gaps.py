@@ -6,7 +6,7 @@ import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.model.points import CONTROLLER_ID, PointKind
+from kquota_spark.model.measure.points import CONTROLLER_ID, PointKind
 from kquota_spark.schema.gap_tables import BROKER_START
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
 from tests.support.spark.queries import CLUSTER

@@ -13,14 +13,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812
 
+from kquota_spark.audit.failed_query import reason_of
+from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.config.settings import Quotas, Settings
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.io.failed_query import reason_of
-from kquota_spark.io.known import KnownLoader
 from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.sent import received
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
 from kquota_spark.schema.tables import USAGE
+from kquota_spark.store.creation import create_tables
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
 from tests.support.spark.queries import (
     CLUSTER,
@@ -42,7 +42,7 @@ _ONE_POINT = (
     f"array(struct({T0_MS}L AS record_time_ms, {T0_MS}L AS log_time_ms, 1L AS connection_hash, 1 AS correlation_id, "
     "1000L AS amount, 0 AS observed_throttle_ms, 0 AS kind, 0L AS network_time_us))"
 )
-PARTITION_BASED = "kquota_spark.model.group_callbacks:PartitionBasedCallback"
+PARTITION_BASED = "kquota_spark.model.quotas.group_callbacks:PartitionBasedCallback"
 
 
 def test_each_broker_is_replayed_with_its_own_windows(spark: SparkSession, tmp_path: Path) -> None:
@@ -158,8 +158,9 @@ def test_a_broken_callback_stops_the_job_with_its_reason(spark: SparkSession, se
     finally:
         query.stop()
     assert reason == (
-        "kquota_spark.model.quota_callback.CallbackError: quota callback tests.support.spark.broken_callback:Broken: "
-        "quota_limit(produce, {'group': 'pay'}) raised KeyError: 'no such group'"
+        "kquota_spark.model.quotas.quota_callback.CallbackError: quota callback "
+        "tests.support.spark.broken_callback:Broken: quota_limit(produce, {'group': 'pay'}) raised "
+        "KeyError: 'no such group'"
     )
     assert rows_of(settings, "decisions") == []
 

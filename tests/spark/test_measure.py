@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.rules import RuleBook
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.pipeline.charges import to_charged
 from kquota_spark.pipeline.known import BrokerWindows, Known
 from kquota_spark.pipeline.measure import to_seconds, to_usage

@@ -16,7 +16,7 @@ LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 PROGRAM = """
 import sys
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.spark import spark_session
+from kquota_spark.audit.spark import spark_session
 session = spark_session(Settings(), "ports")
 conf = session.sparkContext.getConf()
 session.range(4).repartition(2).count()

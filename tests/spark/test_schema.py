@@ -12,13 +12,13 @@ from kquota_spark.audit.closing import closings
 from kquota_spark.audit.stages import Stages
 from kquota_spark.audit.told import Teller
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.parsing import ingest_settings
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.pipeline.charges import CHARGED
 from kquota_spark.pipeline.govern import GOVERNED
 from kquota_spark.pipeline.ingest import to_messages
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_seconds
+from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, TABLES
 from tests.support.spark.queries import MESSAGE, write_rules

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from kquota_spark.audit.failed_query import raise_failure
 from kquota_spark.config.settings import Duration, Enforcement, Settings
+from kquota_spark.enforcement.job import start_heartbeat
 from kquota_spark.errors import UserError
-from kquota_spark.io.enforce import start_heartbeat
-from kquota_spark.io.failed_query import raise_failure
 from tests.support.tables.table_rows import decision, write_table
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from kquota_spark.audit.failed_query import reason_of
 from kquota_spark.config.settings import Quotas, Settings
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.io.failed_query import reason_of
+from kquota_spark.store.creation import create_tables
 from tests.capture.tables_of_release import RULES, requests_within
 from tests.support.spark.queries import WITHIN_S, rows_of, run_log, settings_at, start_log, write_rules
 from tests.support.tables.table_rows import write_table

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from kquota_spark.audit.rebuilt_violations import rebuild_all_violations
+from kquota_spark.checkpoints.lineage import require_lineage, stored_lineage
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.io.lineage import require_lineage, stored_lineage
-from kquota_spark.io.rebuilt_violations import rebuild_all_violations
 from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
+from kquota_spark.store.creation import create_tables
 from tests.capture.tables_of_release import RULES, requests_within
 from tests.support.places import DATA
 from tests.support.spark.queries import (

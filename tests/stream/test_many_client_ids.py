@@ -10,9 +10,9 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.model.entities import DEFAULT
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.schema.tables import USAGE
+from kquota_spark.store.creation import create_tables
 from tests.support.spark.judged_usage import used
 from tests.support.spark.queries import change, rows_of, run_judge, settings_at, write_rules
 from tests.support.spark.remembered import remembered

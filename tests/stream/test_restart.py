@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.store.creation import create_tables
 from tests.support.spark.queries import (
     change,
     forget_last_commit,

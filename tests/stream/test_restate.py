@@ -46,7 +46,7 @@ def _end(offset: int, second: int) -> dict[str, Any]:
 
 
 def _run(root: Path) -> Settings:
-    from kquota_spark.io.delta_tables import create_tables
+    from kquota_spark.store.creation import create_tables
 
     settings = settings_at(root)
     create_tables(settings)
@@ -54,7 +54,7 @@ def _run(root: Path) -> Settings:
 
 
 def test_late_lines_restated_equal_a_run_that_had_them_in_time(spark: SparkSession, tmp_path: Path) -> None:
-    from kquota_spark.io.restate import require_closed, restate
+    from kquota_spark.audit.past.restate import require_closed, restate
 
     rows = _requests(drawn())
     # What comes late: all of seconds 20 to 24, 40 s after its time; bob's pause, with a request in it, too.
@@ -83,7 +83,7 @@ def test_late_lines_restated_equal_a_run_that_had_them_in_time(spark: SparkSessi
 def test_a_stretch_that_had_nothing_is_not_read_again_by_the_queries(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from kquota_spark.io.restate import require_closed, restate
+    from kquota_spark.audit.past.restate import require_closed, restate
 
     settings = _run(tmp_path)
     early = [request(0, T0_MS), request(1, T0_MS + 60_000), _end(2, 61)]

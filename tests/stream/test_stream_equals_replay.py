@@ -12,12 +12,12 @@ import pytest
 
 from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.config.settings import Settings
-from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.io.check import Status
-from kquota_spark.io.counts import judged_checks, line_checks, measured_checks
-from kquota_spark.io.tables import open_tables
-from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.doctor.counts import judged_checks, line_checks, measured_checks
+from kquota_spark.formats.quota_files.quota_file import read_quota_file
+from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.kept_requests import Kept
+from kquota_spark.process.check import Status
+from kquota_spark.store.reading import open_tables
 from tests.support.places import DATA
 from tests.support.spark.queries import rows_of, run_topic, settings_at, write_rules, write_topic
 from tests.support.spark.replayed_decisions import differences, replayed

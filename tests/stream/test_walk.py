@@ -16,11 +16,11 @@ from confluent_kafka import Producer
 
 from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.audit.queries import start_query
+from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.topics import create_topics
-from kquota_spark.io.checkpoints import LOG
-from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.store.creation import create_tables
 from tests.bench.lines import START_MS, lines
 from tests.support.chance import drawn
 from tests.support.spark.durable_steps import AFTER, BEFORE, install

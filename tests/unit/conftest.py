@@ -19,7 +19,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def doctors_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Now is `NOW_MS`."""
-    monkeypatch.setattr("kquota_spark.cli.doctor.now_ms", lambda: NOW_MS)
+    monkeypatch.setattr("kquota_spark.cli.judge.doctor.now_ms", lambda: NOW_MS)
 
 
 @pytest.fixture(scope="package")

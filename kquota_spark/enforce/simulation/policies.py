@@ -9,8 +9,8 @@ from random import Random
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota
 from kquota_spark.enforce.simulation.scenario import Scenario
 from kquota_spark.enforce.simulation.traffic import LOOK_MS, Use
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
 
 KEY = QuotaKey.PRODUCER_BYTE_RATE
 RECKLESS = "reckless"

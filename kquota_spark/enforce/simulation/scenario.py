@@ -13,7 +13,7 @@ from random import Random
 from kquota_spark.config.settings import Duration
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
-from kquota_spark.model.clients import Behaviour, Client
+from kquota_spark.model.simulation.clients import Behaviour, Client
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

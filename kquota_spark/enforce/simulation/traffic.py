@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from kquota_spark.enforce.in_memory import Nodes
 from kquota_spark.enforce.simulation.scenario import MINUTE_MS, WAVE_MS, Load, Scenario
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_manager import Limit
-from kquota_spark.model.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.resolve import resolve
-from kquota_spark.model.simulation import Broker, Exchange, Simulation
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.quotas.resolve import resolve
+from kquota_spark.model.simulation.broker import Broker, Exchange, Simulation
+from kquota_spark.model.simulation.quota_manager import Limit
 
 LOOK_MS = 30 * MINUTE_MS
 """What policies look at."""

@@ -3,6 +3,9 @@
 One module a format with `read(text: str) -> QuotaSet` and `write(quotas: QuotaSet) -> str`; `read` raises ValueError
 with one line a problem, each naming its place in the text. What a format cannot say, `write` refuses (ValueError)
 rather than leaving it out. `registry` has them all.
+
+In reading order: reading, writing, declared, documents, hcl, kafka_configs, kafka_configs_commands, kfk, rpk,
+strimzi, terraform, znode_tree, registry.
 """
 
 NAMES = (

@@ -1,18 +1,18 @@
 """Our own `quotas.yaml` as a set: what it says of one moment; written with no beginning and no end.
 
-`formats.quota_file` has the format.
+`formats.quota_files.quota_file` has the format.
 """
 
 from __future__ import annotations
 
 from kquota_spark.formats.exchange.reading import checked_text
 from kquota_spark.formats.exchange.writing import writable
-from kquota_spark.formats.quota_file import IpLimit, parse_quotas
-from kquota_spark.formats.quota_file_text import quota_file_text
-from kquota_spark.model.entities import AnyEntity, IpEntity
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey
-from kquota_spark.model.rules import BEGINNING_MS, END_MS, RuleStretch, stretches
+from kquota_spark.formats.quota_files.quota_file import IpLimit, parse_quotas
+from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
+from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleStretch, stretches
 
 _IP_KEY = IpQuotaKey.CONNECTION_CREATION_RATE
 

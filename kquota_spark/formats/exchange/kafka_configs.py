@@ -19,9 +19,9 @@ from itertools import islice
 
 from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
 from kquota_spark.formats.exchange.writing import parts_of, refuse, writable
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Name
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Name
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey
 
 _WORDS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _HEADS = ("Quota configs for ", "Configs for ")

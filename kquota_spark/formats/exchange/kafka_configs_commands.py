@@ -12,8 +12,8 @@ import shlex
 from typing import Never
 
 from kquota_spark.formats.exchange.writing import number_text, parts_of, writable
-from kquota_spark.model.entities import Default
-from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quotas.entities import Default
+from kquota_spark.model.quotas.quota_set import QuotaSet
 
 _TYPES = {"user": "users", "client-id": "clients", "ip": "ips"}
 _HEAD = """\

@@ -14,9 +14,9 @@ from typing import Any
 from kquota_spark.formats.exchange.documents import read_json
 from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
 from kquota_spark.formats.exchange.writing import parts_of, writable
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Default
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 _PARTS = {"user": "user", "client": "client-id", "ip": "ip"}
 """What it calls the types of the Admin API, which it uses inside of these parts."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kquota_spark.formats.quota_values import expected_value, finite_number
-from kquota_spark.model.entities import AnyEntity, Default, Entity, IpEntity, Name
-from kquota_spark.model.entity_filter import EntityType
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey, parse_key
+from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
+from kquota_spark.model.quotas.entities import AnyEntity, Default, Entity, IpEntity, Name
+from kquota_spark.model.quotas.entity_filter import EntityType
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey, parse_key
 
 MOST_CHARACTERS = 16_000_000
 _MOST_PROBLEMS = 50

@@ -17,7 +17,7 @@ from kquota_spark.formats.exchange import (
     terraform,
     znode_tree,
 )
-from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_set import QuotaSet
 
 _LOOKED_AT_CHARACTERS = 100_000
 

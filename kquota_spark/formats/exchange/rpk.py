@@ -18,8 +18,8 @@ import msgspec
 from kquota_spark.formats.exchange.documents import read_json, read_yaml
 from kquota_spark.formats.exchange.reading import Reading, checked_text
 from kquota_spark.formats.exchange.writing import default_as_text, number_text, parts_of, refuse, writable
-from kquota_spark.model.entities import DEFAULT
-from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.model.quotas.entities import DEFAULT
+from kquota_spark.model.quotas.quota_set import QuotaSet
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True):

@@ -19,9 +19,9 @@ import msgspec
 from kquota_spark.formats.exchange.documents import read_json, read_yaml
 from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
 from kquota_spark.formats.exchange.writing import number_text, refuse, writable
-from kquota_spark.model.entities import AnyEntity, Entity
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey, QuotaKey
+from kquota_spark.model.quotas.entities import AnyEntity, Entity
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 
 _NAMED_USER_LEVEL = 3
 _API = "kafka.strimzi.io/"

@@ -25,9 +25,9 @@ from collections.abc import Mapping
 from kquota_spark.formats.exchange.hcl import Attribute, Block, Number, quoted, read_blocks
 from kquota_spark.formats.exchange.reading import Reading, checked_text
 from kquota_spark.formats.exchange.writing import number_text, parts_of, refuse, writable
-from kquota_spark.model.entities import DEFAULT, Name
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey
+from kquota_spark.model.quotas.entities import DEFAULT, Name
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey
 
 _ONE, _PAIR = ("resource", "kafka_quota"), ("resource", "kafka_quota_composite")
 _NO_LABEL = re.compile(r"[^A-Za-z0-9]+")

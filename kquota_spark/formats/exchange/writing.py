@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from kquota_spark.formats.exchange.reading import name_problem, shown
-from kquota_spark.formats.quota_values import expected_value
-from kquota_spark.model import entity_filter
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Default, IpEntity
-from kquota_spark.model.quota_set import QuotaSet, in_order
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.formats.quota_files.quota_values import expected_value
+from kquota_spark.model.quotas import entity_filter
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, IpEntity
+from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 Parts = tuple[tuple[str, str | Default], ...]
 """The parts of an entity with the types of the Admin API, `user` first."""

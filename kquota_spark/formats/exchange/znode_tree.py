@@ -15,9 +15,9 @@ from typing import Any
 from kquota_spark.formats.exchange.documents import read_json
 from kquota_spark.formats.exchange.reading import Reading, checked_text
 from kquota_spark.formats.exchange.writing import writable
-from kquota_spark.formats.znode_writes import with_quotas
-from kquota_spark.formats.znodes import ROOTS, decode_node, has_data, name_nodes
-from kquota_spark.model.quota_set import QuotaSet
+from kquota_spark.formats.znodes.nodes import ROOTS, decode_node, has_data, name_nodes
+from kquota_spark.formats.znodes.writes import with_quotas
+from kquota_spark.model.quotas.quota_set import QuotaSet
 
 _CONFIG = "/config/"
 

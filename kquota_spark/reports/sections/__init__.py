@@ -1,4 +1,6 @@
 """The report as sections of sentences, tables and charts, the same for every form in which it is drawn.
 
 Each module answers one question of the page. Texts are as clients sent them: whoever draws escapes them.
+
+In reading order: parts, words, changes, advice, appendix, buckets, limits, headline, hurt, trust, usage, page.
 """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.person_units import broker_text, person_ms
-from kquota_spark.reports.audit_report import AuditReport, Recommendation
+from kquota_spark.formats.text.person_units import broker_text, person_ms
+from kquota_spark.reports.scope.audit_report import AuditReport, Recommendation
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
 from kquota_spark.reports.sections.words import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.reports.audit_report import AuditReport
+from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.sections.parts import Section
 from kquota_spark.reports.sections.words import moment
 

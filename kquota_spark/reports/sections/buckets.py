@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kquota_spark.formats.person_units import broker_text
-from kquota_spark.reports.audit_report import AuditReport, PeriodBucket
+from kquota_spark.formats.text.person_units import broker_text
+from kquota_spark.reports.scope.audit_report import AuditReport, PeriodBucket
 from kquota_spark.reports.sections.parts import Block, Cell, Column, Section, table_of
 from kquota_spark.reports.sections.words import (
     bucket_of,
@@ -19,7 +19,7 @@ from kquota_spark.reports.sections.words import (
     type_word,
     used_cell,
 )
-from kquota_spark.reports.top_buckets import LIMIT_PERCENT
+from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT
 
 ANCHOR = "buckets"
 COLUMNS = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.person_units import person_ms
-from kquota_spark.model.quota_types import QuotaType, parse_key
-from kquota_spark.reports.audit_report import AuditReport, Change
+from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.model.quotas.quota_types import QuotaType, parse_key
+from kquota_spark.reports.scope.audit_report import AuditReport, Change
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.sections.words import counted, entity_of, moment, rate_cell
 

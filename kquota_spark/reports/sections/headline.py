@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.person_units import amount_text, person_percent
-from kquota_spark.reports.audit_report import AuditReport, HurtBucket, Talker, Talkers
+from kquota_spark.formats.text.person_units import amount_text, person_percent
+from kquota_spark.reports.scope.audit_report import AuditReport, HurtBucket, Talker, Talkers
 from kquota_spark.reports.sections.limits import near_and_over
 from kquota_spark.reports.sections.parts import Tile, Tone
 from kquota_spark.reports.sections.words import (

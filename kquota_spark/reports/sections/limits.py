@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from kquota_spark.formats.person_units import broker_text, person_ms, person_percent
-from kquota_spark.model.quota_types import BANDWIDTH, QuotaType
-from kquota_spark.reports.audit_report import AuditReport, HeatMap, Line
+from kquota_spark.formats.text.person_units import broker_text, person_ms, person_percent
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.reports.scope.audit_report import AuditReport, HeatMap, Line
 from kquota_spark.reports.sections.changes import change_text, quota_type_of
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
 from kquota_spark.reports.sections.words import (
@@ -25,7 +25,7 @@ from kquota_spark.reports.sections.words import (
     type_word,
     used_cell,
 )
-from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
+from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
 """Where the colours of the heat map change; each value belongs to the band below, except 50 and 80 to that above."""

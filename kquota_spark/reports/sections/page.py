@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.reports.audit_report import AuditReport
+from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.sections.advice import capacity_section, to_do_section, unprotected_section
 from kquota_spark.reports.sections.appendix import appendix_section
 from kquota_spark.reports.sections.buckets import buckets_section

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.person_units import person_ms
-from kquota_spark.reports.audit_report import Agreement, AuditReport, Confidence, Head, ThrottlePair, Trust
-from kquota_spark.reports.confidence import MOST_LAG_MS
+from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.reports.agreement.confidence import MOST_LAG_MS
+from kquota_spark.reports.scope.audit_report import (
+    Agreement,
+    AuditReport,
+    Confidence,
+    Head,
+    ThrottlePair,
+    Trust,
+)
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tile, Tone, table_of
 from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
 

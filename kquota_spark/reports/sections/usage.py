@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from kquota_spark.formats.person_units import amount_text, broker_text, person_ms, rate_text
-from kquota_spark.reports.audit_report import AuditReport, Skew, Talkers
+from kquota_spark.formats.text.person_units import amount_text, broker_text, person_ms, rate_text
+from kquota_spark.reports.scope.audit_report import AuditReport, Skew, Talkers
 from kquota_spark.reports.sections.limits import band
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.sections.words import (

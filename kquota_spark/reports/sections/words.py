@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from kquota_spark.formats.person_units import (
+from kquota_spark.formats.text.person_units import (
     amount_text,
     bucket_text,
     person_ms,
@@ -14,10 +14,10 @@ from kquota_spark.formats.person_units import (
     person_percent,
     rate_text,
 )
-from kquota_spark.model.entities import Default, IpEntity, parse_entity
-from kquota_spark.reports.audit_report import BucketName, Confidence, Head
+from kquota_spark.model.quotas.entities import Default, IpEntity, parse_entity
+from kquota_spark.reports.scope.audit_report import BucketName, Confidence, Head
 from kquota_spark.reports.sections.parts import Cell, Tone
-from kquota_spark.reports.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
+from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 _UNITS = {
     "produce": "bytes",

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kquota_spark.config.loader import load_settings
-from kquota_spark.embedded.processes import wait_for
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.io.enforcement_target import Edges, enforcement_edges
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.process.processes import wait_for
 from tests.support.places import ROOT
 
 LATE = Quota(Entity("late"), QuotaKey.PRODUCER_BYTE_RATE)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.load import ClientPlan, ClientResult, run_load
+from kquota_spark.embedded.demo.load import ClientPlan, ClientResult, run_load
 
 _RECORD = b"x" * 5_000
 _RECORDS = 60

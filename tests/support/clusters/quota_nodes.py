@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 
 from kquota_spark.config.settings import Duration, Settings
 from kquota_spark.errors import UnreachableError, UserError
-from kquota_spark.io.watch import Watcher
 from kquota_spark.process.clock import now_ms
+from kquota_spark.quotas.watch import Watcher
 from tests.support.clusters.waiting import until
 
 

@@ -18,8 +18,8 @@ from kquota_spark.enforce.in_memory import (
 )
 from kquota_spark.enforce.ports import Ledger, QuotaTarget
 from kquota_spark.enforce.situation import Situation
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
 
 NOW_MS = 1_700_000_000_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.enforce.ports import Frozen, Held, Lease, Ledger, Outcome, QuotaTarget, Switch
-from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
 
 PRODUCER, CONSUMER = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kquota_spark.enforce.changes import Proposal, Quota
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
-from kquota_spark.enforce.observations import (
+from kquota_spark.enforce.policies.observations import (
     BrokerUse,
     BucketUse,
     ClientUse,
@@ -15,11 +15,11 @@ from kquota_spark.enforce.observations import (
     Period,
     Place,
 )
-from kquota_spark.enforce.policy import Policies, Policy
-from kquota_spark.enforce.proposing import proposals
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey, QuotaType
-from kquota_spark.model.resolve import Bucket
+from kquota_spark.enforce.policies.policy import Policies, Policy
+from kquota_spark.enforce.policies.proposing import proposals
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.quotas.resolve import Bucket
 
 HOUR, DAY = 3_600_000, 86_400_000
 NOW_MS = 1_795_239_600_000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.io.offline import BucketKey, broker_id_of, replay_files
-from kquota_spark.model.agreement import Agreement
-from kquota_spark.model.decision import Stretch, judge_bucket
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.replay import BucketReplay, Verdict
-from kquota_spark.model.rules import RuleBook, stretches
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.formats.quota_files.quota_file import read_quota_file
+from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.replay.agreement import Agreement
+from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.replay import BucketReplay, Verdict
+from kquota_spark.replay.files import BucketKey, broker_id_of, replay_files
 from tests.support.places import DATA
 
 ZOOKEEPER_LAG_MS = 95

@@ -6,8 +6,8 @@ import gzip
 import os
 from pathlib import Path
 
-from kquota_spark.io.rotated_files import Position
-from kquota_spark.io.tail import Tail
+from kquota_spark.ship.rotated_files import Position
+from kquota_spark.ship.tail import Tail
 
 MIB = 1 << 20
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kquota_spark.model.points import Point, PointKind
-from kquota_spark.model.replay import BucketReplay, Governing, Verdict
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.measure.points import Point, PointKind
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.replay.replay import BucketReplay, Governing, Verdict
 
 T0 = 1_795_239_600_000
 LIMIT = Governing(1_000.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kquota_spark.model.apis import Api
-from kquota_spark.model.simulation import Exchange
+from kquota_spark.model.measure.apis import Api
+from kquota_spark.model.simulation.broker import Exchange
 from tests.support.tables.table_rows import T0_MS, request
 
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from kquota_spark.model.entities import DEFAULT
-from kquota_spark.model.govern import Governor, RuleGovernor
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.govern.govern import Governor, RuleGovernor
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.entities import DEFAULT
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.known import BrokerWindows, Known
 from kquota_spark.pipeline.packed_points import points_of

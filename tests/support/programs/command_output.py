@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from kquota_spark.cli.main import main
-from kquota_spark.formats.escape import width
+from kquota_spark.formats.text.escape import width
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

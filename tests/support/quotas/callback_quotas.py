@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kquota_spark.model.entities import Entity, Name
-from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.quotas.entities import Entity, Name
+from kquota_spark.model.quotas.principals import Principal
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
 
 
 def user(name: str) -> Principal:

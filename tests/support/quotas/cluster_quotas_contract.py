@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kquota_spark.io.cluster_quotas import ClusterQuotas
-from kquota_spark.model.entities import DEFAULT, AnyEntity, Entity, IpEntity
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT, MUTATIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE

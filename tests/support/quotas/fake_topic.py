@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kquota_spark.io.ship import Shipper
-from kquota_spark.io.ship_selection import LogFile
-from kquota_spark.io.ship_topic import Headers, Topic
+from kquota_spark.ship.selection import LogFile
+from kquota_spark.ship.shipper import Shipper
+from kquota_spark.ship.topic import Headers, Topic
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kquota_spark.formats.znodes import INTEGER_KEYS
-from kquota_spark.model.entities import AnyEntity, IpEntity
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey
+from kquota_spark.formats.znodes.nodes import INTEGER_KEYS
+from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey
 
 
 class InMemoryClusterQuotas:

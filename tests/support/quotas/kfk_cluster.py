@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.cluster_choice import ClusterAddress
+from kquota_spark.cli.chosen.cluster_choice import ClusterAddress
 from kquota_spark.config.contexts import Context, Contexts, save_contexts
-from kquota_spark.io.cluster_quotas import ClusterQuotas
-from kquota_spark.model.entities import DEFAULT, Entity, IpEntity
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
+from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
@@ -43,7 +43,7 @@ class KfkCluster(InMemoryClusterQuotas):
         file = root / "contexts.yaml"
         save_contexts(file, Contexts(contexts={"cp-demo": Context(bootstrap_server="broker:9092")}))
         monkeypatch.setenv("KQUOTA_CONTEXTS", str(file))
-        monkeypatch.setattr("kquota_spark.cli.kfk.opened_cluster", self._open)
+        monkeypatch.setattr("kquota_spark.cli.kfk.command.opened_cluster", self._open)
 
     @contextmanager
     def _open(self, address: ClusterAddress) -> Iterator[ClusterQuotas]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from kquota_spark.model.entities import DEFAULT, Default, Entity, IpEntity
-from kquota_spark.model.quota_set import QuotaSet
-from kquota_spark.model.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity, IpEntity
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 NASTY = (
     "<default>", "default", "no", "null", "~", "1e6", "0x10", "12:30:45", "true", "2001-01-01", " ", " a ", "-", "-y",

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.metrics import exposition
-from kquota_spark.reports.exported_tables import ExportedTables
+from kquota_spark.process.metrics import exposition
+from kquota_spark.reports.exported.tables import ExportedTables
 from tests.support.programs.exposition_format import parsed_exposition
 from tests.support.tables.table_rows import T0_MS, write_table
 

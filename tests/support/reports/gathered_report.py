@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.table_rows import entity_columns
-from kquota_spark.model.entities import AnyEntity
-from kquota_spark.reports.audit_report import AuditReport
-from kquota_spark.reports.gathering import gather_report
-from kquota_spark.reports.period import Period
+from kquota_spark.model.quotas.entities import AnyEntity
+from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.scope.audit_report import AuditReport
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.store.rows import entity_columns
 from tests.support.tables.table_rows import T0_MS, decision, second, usage, write_table
 
 Row = dict[str, Any]

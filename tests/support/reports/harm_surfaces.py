@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.tables import Tables
-from kquota_spark.reports.bucket_looks import look_at
-from kquota_spark.reports.gathering import gather_report
-from kquota_spark.reports.period import Period
-from kquota_spark.reports.quota_tree import _HITS
-from kquota_spark.reports.timeline_slots import Identity, Stretch, buckets_of
+from kquota_spark.reports.clients.quota_tree import _HITS
+from kquota_spark.reports.exported.bucket_looks import look_at
+from kquota_spark.reports.gathered.gathering import gather_report
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.timeline_slots import Identity, Stretch, buckets_of
 from kquota_spark.schema.harm import DELAY_MS, EPISODE_DELAY_MS, EPISODE_REQUESTS, THROTTLED_REQUESTS
+from kquota_spark.store.reading import Tables
 
 Bucket = tuple[int, str, str, str]
 """Broker, quota type, user and client id."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kquota_spark.model.group_callbacks import GroupedUserCallback
-from kquota_spark.model.principals import Principal
-from kquota_spark.model.quota_types import QuotaType
+from kquota_spark.model.quotas.group_callbacks import GroupedUserCallback
+from kquota_spark.model.quotas.principals import Principal
+from kquota_spark.model.quotas.quota_types import QuotaType
 
 
 class Broken(GroupedUserCallback):

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.store.creation import create_tables
 from tests.support.spark.queries import change, rows_of, run_judge, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, usage, write_table
 

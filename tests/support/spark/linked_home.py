@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kquota_spark.embedded.jars import pyspark_jars
+from kquota_spark.embedded.setup.jars import pyspark_jars
 
 
 def linked_spark_home(into: Path) -> Path:

@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from kquota_spark.checkpoints.checkpoints import JMX, LOG
 from kquota_spark.config.settings import Duration, Quotas, Settings, Stream
-from kquota_spark.io.checkpoints import JMX, LOG
-from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.model.entities import Entity, Name
-from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.model.rules import QuotaChange
+from kquota_spark.model.quotas.entities import Entity, Name
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import QuotaChange
+from kquota_spark.store.rules_tables import RulesTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kquota_spark.audit.commit import Sink
     from kquota_spark.audit.queries import Started
-    from kquota_spark.io.lineage import Lineage
+    from kquota_spark.checkpoints.lineage import Lineage
 
 WITHIN_S = 400
 CLUSTER = "demo"  # the cluster of the rows in tests/support/tables/table_rows.py
@@ -62,8 +62,8 @@ def start_log(
     """Start that query."""
     from kquota_spark.audit.queries import from_charged, start
     from kquota_spark.audit.stages import Stages
-    from kquota_spark.io.known import KnownLoader
-    from kquota_spark.io.lineage import Lineage as NoLineage
+    from kquota_spark.checkpoints.known import KnownLoader
+    from kquota_spark.checkpoints.lineage import Lineage as NoLineage
     from kquota_spark.pipeline.charges import to_charged
 
     sink = _sink(spark, settings, LOG)
@@ -81,7 +81,7 @@ def start_judge(spark: SparkSession, settings: Settings) -> Started:
     """Start that end."""
     from kquota_spark.audit.queries import from_governed, start
     from kquota_spark.audit.stages import Stages
-    from kquota_spark.io.known import KnownLoader
+    from kquota_spark.checkpoints.known import KnownLoader
     from kquota_spark.pipeline.govern import to_governed
 
     sink = _sink(spark, settings, LOG)
@@ -122,7 +122,7 @@ def run_topic(
     from kquota_spark.audit.closing import closings
     from kquota_spark.audit.queries import from_log, start
     from kquota_spark.audit.stages import Stages
-    from kquota_spark.io.lineage import Lineage as NoLineage
+    from kquota_spark.checkpoints.lineage import Lineage as NoLineage
 
     sink = _sink(spark, settings, LOG)
     source = spark.readStream.schema(MESSAGE).option("maxFilesPerTrigger", 1).parquet(_topic(settings))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.manager_judge import ManagerJudge
 from kquota_spark.pipeline.sent import manager_of

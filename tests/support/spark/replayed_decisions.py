@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.io.offline import replay_files
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.rules import RuleBook, stretches
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.formats.quota_files.quota_file import read_quota_file
+from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.rules import RuleBook, stretches
 from kquota_spark.pipeline.judge import FROM_AGREEMENT, FROM_DECISION
+from kquota_spark.replay.files import replay_files
 
 
 def replayed(logs: Sequence[tuple[int, Path]], quotas: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.store.creation import create_tables
 from tests.support.places import CONF
 from tests.support.spark.queries import settings_at
 from tests.support.spark.quick import QUICK
@@ -26,7 +26,7 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The job's own session, on two cores."""
-    from kquota_spark.io.spark import spark_session
+    from kquota_spark.audit.spark import spark_session
 
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
     warehouse = tmp_path_factory.mktemp("warehouse")

@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 
 from kquota_spark.config.settings import Broker, Settings
-from kquota_spark.formats.log_clock import LogClock
-from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.io.offline import BucketKey, Replay, broker_id_of, replay_files
-from kquota_spark.io.rules_tables import RulesTables
-from kquota_spark.model.decision import Decision
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.points import PointKind
-from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.formats.quota_files.quota_file import read_quota_file
+from kquota_spark.formats.request_log.clock import LogClock
+from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.points import PointKind
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.replay.decision import Decision
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
+from kquota_spark.replay.files import BucketKey, Replay, broker_id_of, replay_files
+from kquota_spark.store.rules_tables import RulesTables
 from tests.support.logs.captures import Capture
 from tests.support.places import DATA
 from tests.support.tables.table_rows import write_table

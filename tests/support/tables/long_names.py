@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kquota_spark.io.table_rows import entity_columns
-from kquota_spark.model.entities import Entity
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.store.rows import entity_columns
 from tests.support.tables.report_tables import write_report_tables
 from tests.support.tables.table_rows import decision, second, usage, violation, write_table
 

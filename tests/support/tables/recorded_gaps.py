@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.delta_tables import create_tables
+from kquota_spark.store.creation import create_tables
 from tests.support.tables.table_rows import T0_MS
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.io.table_rows import entity_columns
-from kquota_spark.model.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.store.rows import entity_columns
 from tests.support.tables.table_rows import (
     T0_MS,
     decision,

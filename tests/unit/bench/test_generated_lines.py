@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from kquota_spark.formats.quota_file import parse_quotas
-from kquota_spark.formats.request_log import RequestLogParser
-from tests.bench.growth import quota_rules
+from kquota_spark.formats.quota_files.quota_file import parse_quotas
+from kquota_spark.formats.request_log.line import RequestLogParser
 from tests.bench.lines import EVEN, Population, lines
+from tests.bench.runs.growth import quota_rules
 
 COUNT = 4_000
 """Lines in which each of 100 identities comes, skewed or not."""

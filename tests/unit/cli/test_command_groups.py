@@ -30,7 +30,10 @@ def test_each_command_is_in_exactly_one_group() -> None:
 
 
 def test_every_module_with_commands_is_reached() -> None:
-    sources = {file.stem: file.read_text(encoding="utf-8") for file in CLI.glob("*.py")}
+    sources = {
+        ".".join(file.relative_to(CLI).with_suffix("").parts): file.read_text(encoding="utf-8")
+        for file in CLI.rglob("*.py")
+    }
     with_commands = {
         name
         for name, source in sources.items()
@@ -39,7 +42,9 @@ def test_every_module_with_commands_is_reached() -> None:
     }
     reached = {command.module for command in all_commands()}
     below = {
-        name for name in with_commands if any(f"{name}.add_commands(" in text for text in sources.values())
+        name
+        for name in with_commands
+        if any(f"{name.rpartition('.')[2]}.add_commands(" in text for text in sources.values())
     }
     assert with_commands - below == reached - below
 
@@ -71,7 +76,8 @@ import contextlib, json, sys
 from kquota_spark.cli.main import main
 with contextlib.suppress(SystemExit):
     main({words!r})
-print(json.dumps(sorted(name.rpartition(".")[2] for name in sys.modules if name.startswith("kquota_spark.cli."))))
+own = "kquota_spark.cli."
+print(json.dumps(sorted(name.removeprefix(own) for name in sys.modules if name.startswith(own))))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stdout.splitlines()[-1]))

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError, SchemaMismatchError
 from kquota_spark.cli.door import line_of
 from kquota_spark.cli.main import main
 from kquota_spark.errors import UserError
-from kquota_spark.model.quota_callback import CallbackError
+from kquota_spark.model.quotas.quota_callback import CallbackError
 from tests.support.places import ROOT
 
 FULL = "No space left on device"
@@ -94,7 +94,9 @@ def failing(error: Exception) -> Callable[..., NoReturn]:
 def test_kquota_says_it_in_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kquota_spark.io.maintain.maintain", failing(os_error(errno.ENOSPC, "/t/\x1b[2J")))
+    monkeypatch.setattr(
+        "kquota_spark.audit.past.maintain.maintain", failing(os_error(errno.ENOSPC, "/t/\x1b[2J"))
+    )
     assert main(["maintain", "--tables", "/t"]) == 1
     assert capsys.readouterr().err == f"kquota: /t/\\x1b[2J: No space left on device: {FREE_SPACE}\n"
 
@@ -103,7 +105,7 @@ def test_kquota_says_it_in_a_line(
     ("program", "call"),
     [
         ("audit", "kquota_spark.audit.job.run_audit"),
-        ("enforce", "kquota_spark.io.enforce.run_enforcement"),
+        ("enforce", "kquota_spark.enforcement.job.run_enforcement"),
     ],
 )
 def test_programs_of_spark_say_it_in_a_line(

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 import pytest
 from kafka.errors import KafkaError
 
+from kquota_spark.checkpoints.known import KnownLoader, LimitsLoader
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import (
     Collect,
@@ -25,11 +26,10 @@ from kquota_spark.config.settings import (
 )
 from kquota_spark.embedded.ports import free_ports
 from kquota_spark.errors import UserError
-from kquota_spark.io.decision_topic import Connection
-from kquota_spark.io.kafka_checks import asking
-from kquota_spark.io.known import KnownLoader, LimitsLoader
-from kquota_spark.io.zookeeper_calls import zookeeper_calls
+from kquota_spark.kafka.broker_checks import asking
+from kquota_spark.kafka.decision_topic import Connection
 from kquota_spark.pipeline.ingest import IngestSettings
+from kquota_spark.zookeeper.calls import zookeeper_calls
 
 SECRET = "s3cret-canary"
 OPTIONS = {"sasl.password": SECRET, "ssl.key.password": SECRET, "sasl.jaas.config": SECRET}

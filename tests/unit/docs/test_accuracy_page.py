@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kquota_spark.model.sampled_rate import RateConfig
+from kquota_spark.model.measure.sampled_rate import RateConfig
 from tests.site.accuracy import rows, totals
 from tests.site.shown_outputs import is_shown
 from tests.support.logs.captures import ZK39_PLAIN

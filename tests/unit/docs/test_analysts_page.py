@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.formats.request_log import Request, RequestLogParser, Unreadable
-from kquota_spark.model.quota_types import BANDWIDTH
+from kquota_spark.formats.request_log.line import Request, RequestLogParser, Unreadable
+from kquota_spark.model.quotas.quota_types import BANDWIDTH
 from kquota_spark.store.storage import delta_table
 from tests.support.logs.captures import ALL
 from tests.support.places import DATA, ROOT

@@ -14,9 +14,9 @@ import yaml
 
 from kquota_spark.cli.main import parser
 from kquota_spark.config.loader import load_settings
-from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.io.policies import load_policies
-from kquota_spark.model.entities import Entity
+from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.formats.quota_files.quota_file import read_quota_file
+from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.schema.tables import TABLES
 from tests.support.places import ROOT
 
@@ -192,7 +192,7 @@ def public_names() -> list[tuple[str, str]]:
     """Module and name of each entry of the table of public names."""
     section = (ROOT / "kquota_spark/docs/model.md").read_text(encoding="utf-8")
     found = []
-    for module, names in re.findall(r"`((?:model|formats)\.\w+)`: ((?:`\w+`(?:, )?)+)", section):
+    for module, names in re.findall(r"`((?:model|formats|findings)[.\w]+)`: ((?:`\w+`(?:, )?)+)", section):
         found += [(module, name) for name in re.findall(r"`(\w+)`", names)]
     return found
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.site.shown_outputs import shown_outputs
 from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import as_json, run, shown
@@ -46,7 +46,7 @@ def test_alter_warns_of_enforcement_as_the_page_shows(
     def opened(_: object) -> Iterator[InMemoryClusterQuotas]:
         yield quotas
 
-    monkeypatch.setattr("kquota_spark.cli.alter.chosen_cluster", opened)
-    monkeypatch.setattr("kquota_spark.cli.alter.now_ms", lambda: world.now_ms)
+    monkeypatch.setattr("kquota_spark.cli.quotas.alter.chosen_cluster", opened)
+    monkeypatch.setattr("kquota_spark.cli.quotas.alter.now_ms", lambda: world.now_ms)
     words = "alter --user alice --add producer_byte_rate=800000 --dry-run"
     assert page_output(f"kquota {words}") == shown(*words.split(), *config)

@@ -22,9 +22,9 @@ from kquota_spark.enforce.decision_messages import (
     decode,
     encode,
 )
-from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.quota_types import AnyKey, QuotaKey
-from kquota_spark.model.rules import RuleBook, RuleStretch
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
+from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
 from tests.support.places import ROOT
 
 PRODUCE, FETCH, REQUEST = list(QuotaKey)[:3]

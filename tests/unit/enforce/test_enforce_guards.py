@@ -15,7 +15,7 @@ from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.in_memory import InMemoryTarget
 from kquota_spark.enforce.ports import Held
 from kquota_spark.enforce.situation import Situation
-from kquota_spark.model.rules import END_MS
+from kquota_spark.model.quotas.rules import END_MS
 from tests.support.enforcement.enforced_world import (
     ALICE,
     BOB,

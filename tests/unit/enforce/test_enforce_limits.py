@@ -11,8 +11,8 @@ from kquota_spark.config.settings import Duration
 from kquota_spark.enforce.changes import Mode, Quota
 from kquota_spark.enforce.in_memory import InMemoryTarget
 from kquota_spark.enforce.ports import Frozen, Held
-from kquota_spark.model.entities import Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.support.enforcement.enforced_world import (
     ALICE,
     BOB,

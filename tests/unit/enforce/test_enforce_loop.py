@@ -10,7 +10,7 @@ from kquota_spark.enforce.changes import Event, Mode
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.enforce.simulation.troubled_ports import TroubledLedger
 from kquota_spark.errors import UserError
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.support.enforcement.enforced_world import (
     ALICE,
     BOB,

@@ -15,7 +15,7 @@ from kquota_spark.enforce.in_memory import (
     InMemoryTarget,
 )
 from kquota_spark.enforce.ports import Lease, Ledger, QuotaTarget, Switch
-from kquota_spark.model.entities import Entity
+from kquota_spark.model.quotas.entities import Entity
 from tests.support.enforcement.enforcement_ports_contract import (
     LEASE_CLAIMS,
     LEDGER_CLAIMS,

@@ -20,8 +20,8 @@ from kquota_spark.enforce.lifting import (
     planned_restoring,
 )
 from kquota_spark.enforce.ports import Outcome, Written
-from kquota_spark.model.entities import DEFAULT, Entity
-from kquota_spark.model.quota_types import QuotaKey
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.support.enforcement.lifted_cluster import NODES, Cluster, Crash
 
 PRODUCE, FETCH, REQUEST, MUTATION = QuotaKey

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
+from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.errors import UserError
-from kquota_spark.io.policies import load_policies
-from kquota_spark.model.entities import Entity
+from kquota_spark.model.quotas.entities import Entity
 
 _CATASTROPHIC = r"(\w+-?)*svc"
 _NAME = "a" * 26 + "!"  # 27 characters; an engine that goes back tries 2^26 ways to cut the 26

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.formats.request_log import MAX_LINE_BYTES
-from kquota_spark.io.log_lines import line_parts, log_lines
-from kquota_spark.io.rotated_files import Position
+from kquota_spark.formats.request_log.line import MAX_LINE_BYTES
+from kquota_spark.replay.log_lines import line_parts, log_lines
+from kquota_spark.ship.rotated_files import Position
 from tests.support.logs.followed_log import MIB, all_lines, tail_of
 from tests.support.logs.log_lines import PRODUCE_V9, changed
 from tests.support.logs.replayed_captures import found

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kquota_spark.formats.request_log import RequestLogParser, Unreadable
-from kquota_spark.model.decision import Stretch, judge_bucket
-from kquota_spark.model.points import Point, PointKind
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.replay import BucketReplay, Governing
-from kquota_spark.model.request_coverage import RequestCoverage
-from kquota_spark.model.sampled_rate import RateConfig, SampleRing
+from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
+from kquota_spark.model.govern.request_coverage import RequestCoverage
+from kquota_spark.model.measure.points import Point, PointKind
+from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.replay import BucketReplay, Governing
 from kquota_spark.pipeline.charges import CLIENT_KEYS, Charges, charges_of
 from kquota_spark.pipeline.ingest import request_batch
 from kquota_spark.pipeline.measure import TILE_POINTS, usage_batch

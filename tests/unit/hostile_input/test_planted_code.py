@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.checkpoints.lineage import require_lineage, stored_lineage
+from kquota_spark.checkpoints.whole_checkpoint import require_whole
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.delta_tables import create_tables
-from kquota_spark.io.lineage import require_lineage, stored_lineage
-from kquota_spark.io.whole_checkpoint import require_whole
+from kquota_spark.store.creation import create_tables
 from tests.support.logs.followed_log import all_lines, tail_of
 from tests.support.logs.log_lines import PRODUCE_V9
 from tests.support.places import DATA, ROOT

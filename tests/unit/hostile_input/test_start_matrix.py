@@ -14,7 +14,7 @@ import pytest
 
 from kquota_spark.cli.main import main
 from kquota_spark.errors import UserError
-from kquota_spark.io.java_check import require_java
+from kquota_spark.process.java_check import require_java
 from tests.support.logs.log_lines import PRODUCE_V9, changed
 from tests.support.places import ROOT
 from tests.support.tables.audited_tables import tables
@@ -210,6 +210,6 @@ def test_without_java_the_demo_says_so_in_one_line_and_keeps_the_files_of_the_la
         "demo: Java 17 or 21 is needed and was not found (JAVA_HOME is /nowhere): install it, e.g. apt-get install "
         "openjdk-17-jre-headless, or set JAVA_HOME\n"
     )
-    demo = ["-m", "kquota_spark.embedded.demo"]
+    demo = ["-m", "kquota_spark.embedded.demo.__main__"]
     assert _started(demo, tmp_path, {"JAVA_HOME": "/nowhere"}) == (1, "", told)
     assert sorted(tmp_path.rglob("*")) == before

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kquota_spark.model.entities import DEFAULT
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.points import Point
-from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.model.rules import QuotaChange, RuleBook
+from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.points import Point
+from kquota_spark.model.quotas.entities import DEFAULT
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.sent import received, stretch_of
 from tests.support.pipeline.governed_requests import (

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kquota_spark.model.callback_governor import CallbackGovernor
-from kquota_spark.model.group_callbacks import PartitionBasedCallback
-from kquota_spark.model.leaders import LeaderBook, LeaderChange
-from kquota_spark.model.quota_callback import CallbackError, QuotaCallback, TopicPartition
-from kquota_spark.model.quota_types import QuotaKey
-from kquota_spark.model.rules import QuotaChange, RuleBook, stretches
+from kquota_spark.model.govern.callback_governor import CallbackGovernor
+from kquota_spark.model.quotas.group_callbacks import PartitionBasedCallback
+from kquota_spark.model.quotas.leaders import LeaderBook, LeaderChange
+from kquota_spark.model.quotas.quota_callback import CallbackError, QuotaCallback, TopicPartition
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.pipeline.govern import governed_batch
 from kquota_spark.pipeline.packed_points import points_of
 from kquota_spark.pipeline.sent import manager_of, received

@@ -9,17 +9,17 @@ from operator import attrgetter
 import msgspec
 import pytest
 
-from kquota_spark.formats.quota_file import read_quota_file
-from kquota_spark.io.offline import replay_files
-from kquota_spark.model.bucket_replays import replay_of
-from kquota_spark.model.decision import Decision, judge_bucket
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.rules import RuleBook, stretches
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.formats.quota_files.quota_file import read_quota_file
+from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.rules import RuleBook, stretches
+from kquota_spark.model.replay.bucket_replays import replay_of
+from kquota_spark.model.replay.decision import Decision, judge_bucket
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
 from kquota_spark.pipeline.manager_judge import ManagerJudge
 from kquota_spark.pipeline.sent import Sent
+from kquota_spark.replay.files import replay_files
 from tests.support.chance import drawn
 from tests.support.pipeline.packed import packed_bytes
 from tests.support.places import DATA

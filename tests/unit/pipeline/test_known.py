@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kquota_spark.model.govern import RuleGovernor
-from kquota_spark.model.points import CONTROLLER_ID
-from kquota_spark.model.rules import RuleBook
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.govern.govern import RuleGovernor
+from kquota_spark.model.measure.points import CONTROLLER_ID
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.pipeline.known import BrokerWindows, ToldWindows
 from tests.support.pipeline.governed_requests import known
 

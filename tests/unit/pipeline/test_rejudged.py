@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from kquota_spark.model.decision import Decision, judge_bucket
-from kquota_spark.model.quota_types import QuotaType
-from kquota_spark.model.replay import BucketReplay
-from kquota_spark.model.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.replay.decision import Decision, judge_bucket
+from kquota_spark.model.replay.replay import BucketReplay
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.rejudge import Reach, rejudged
 from kquota_spark.pipeline.sent import Sent, stretch_of

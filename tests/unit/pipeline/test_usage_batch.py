@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kquota_spark.model.points import Point
+from kquota_spark.model.measure.points import Point
 from kquota_spark.pipeline.measure import TILE_POINTS, usage_batch
 from kquota_spark.pipeline.packed_points import from_columns, packed, points_of, unpacked
 from tests.support.chance import drawn

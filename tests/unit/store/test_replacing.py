@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.io.delta_commits import DeltaCommits
 from kquota_spark.schema.tables import DECISIONS
 from kquota_spark.store import replacing
 from kquota_spark.store.commits import BatchCommits, MicroBatch
+from kquota_spark.store.following import DeltaCommits
 from kquota_spark.store.parts import dataset_of
 from kquota_spark.store.replacing import add_rows, replace_rows
 from tests.support.places import ROOT

@@ -1,0 +1,243 @@
+"""Writes `log_gaps`, which each micro-batch judges by: lines that are missing, and where each log begins.
+
+The driver looks at its start, and whenever a micro-batch has written what may be a gap: a crash between the two is made
+good by the next start.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from kquota_spark.audit.gaps.lost_offsets import looked_through, lost_offsets, note_compared
+from kquota_spark.audit.gaps.unseen_requests import Unseen, unseen_requests
+from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import rate_config
+from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
+from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
+from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.places import place_of
+from kquota_spark.store.reading import Tables, open_tables, query
+from kquota_spark.store.storage import storage_options
+
+_TOLD = """
+select distinct broker_id, log_time_ms, record_time_ms from requests
+where kind = 'gap' and cluster_id = $1 and not is_out_of_time
+  and (broker_id, log_time_ms, record_time_ms) not in (
+    select (broker_id, epoch_ms(from_time), epoch_ms(to_time)) from log_gaps where cluster_id = $1
+  ) order by all
+"""
+_UNBEGUN = """
+select 1 from requests where cluster_id = $1 and kind = 'request' and not is_out_of_time and broker_id not in (
+  select broker_id from log_gaps where cluster_id = $1 and reason in ($2, $3)
+) limit 1
+"""
+_FIRST_LINES = """
+with mine as (
+  select * from requests where cluster_id = $1 and kind in ('request', 'heartbeat') and not is_out_of_time
+), beginning as (
+  select broker_id, min(log_time_ms) as complete_from_ms,
+         min(record_time_ms) filter (kind = 'request') as first_ms
+  from mine where broker_id not in (
+    select broker_id from log_gaps where cluster_id = $1 and reason in ($2, $3)
+  ) group by all having first_ms is not null
+)
+select beginning.broker_id, complete_from_ms, record_time_ms, correlation_id, connection
+from beginning left join mine on mine.broker_id = beginning.broker_id and kind = 'request'
+  and record_time_ms < first_ms + $4 and not coalesce(is_forwarded, false)
+qualify row_number() over (
+  partition by beginning.broker_id order by record_time_ms, correlation_id, connection
+) <= $5 order by all
+"""
+
+
+_NOTED_EVERY = 50
+"""Micro-batches: so few commits of `requests`, at most, a start has to look through."""
+_KNOWN = """
+select broker_id, epoch_ms(from_time), epoch_ms(to_time), reason from log_gaps where cluster_id = $1
+"""
+
+
+class LogGap(NamedTuple):
+    """A row of `log_gaps`; times in epoch ms."""
+
+    broker_id: int
+    from_ms: int
+    to_ms: int
+    reason: str
+
+
+def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
+    """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause.
+
+    Args:
+        settings: whose tables.
+        through: see `lost_offsets`.
+
+    Raises:
+        UserError: a table or a note cannot be read or written; what is missing is found by the next call.
+    """
+    compared = lost_offsets(settings, through)
+    unseen = unseen_requests(settings, looked_through(settings))
+    lost = [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
+    found = [*_in_rows(settings, unseen), *_new(settings, lost)]
+    if found:
+        _write(settings, found)
+    note_compared(settings, compared, unseen.version)
+    return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
+
+
+def _write(settings: Settings, gaps: list[LogGap]) -> None:
+    path = place_of(settings.tables, LOG_GAPS.name)
+    rows = pa.Table.from_pylist([_row(settings, gap) for gap in gaps], schema=LOG_GAPS.arrow_schema())
+    with delta_errors(f"{path}: cannot be written"):
+        write_deltalake(path, rows, mode="append", storage_options=storage_options(settings))
+
+
+class Heard(Protocol):
+    """What a task tells of the lines that it has written."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """`gaps`: words of shippers of lost lines."""
+
+    @property
+    def brokers(self) -> Iterable[int]:
+        """Whose lines."""
+
+    @property
+    def spans(self) -> Iterable[tuple[str, int, int, int, int]]:
+        """Topic, partition, first and last offset, and how many."""
+
+
+class GapWatch:
+    """Looks for gaps at the driver's start, and when a micro-batch gives a reason.
+
+    Args:
+        settings: whose tables.
+        say: takes a line for the user.
+    """
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings, self._say = settings, say
+        self._brokers: set[int] = set()
+        self._not_noted = 0
+        self._next: dict[tuple[str, int], int] = {}
+        self._recording = threading.Lock()
+
+    def record(self, through: int | None = None) -> None:
+        """Write what is new, and say so."""
+        with self._recording:
+            for note in record_gaps(self._settings, through):
+                self._say(note)
+
+    def follow(self, told: Iterable[Heard], number: int) -> None:
+        """`record` after lines of a broker not seen before, a shipper's word of lost lines, or offsets without a line.
+
+        Args:
+            told: by the tasks of a micro-batch.
+            number: of the micro-batch.
+        """
+        brokers = {broker_id for each in told for broker_id in each.brokers} - self._brokers
+        is_told = any(each.counts.get("gaps") for each in told)
+        is_short = self._is_short([span for each in told for span in each.spans])
+        self._not_noted += 1
+        # The less is left to look through, the sooner the next start is under way.
+        if brokers or is_told or is_short or self._not_noted >= _NOTED_EVERY:
+            self._brokers |= brokers
+            self._not_noted = 0
+            self.record(number)
+
+    def _is_short(self, spans: Iterable[tuple[str, int, int, int, int]]) -> bool:
+        """Whether offsets are missing in a partition, or between this micro-batch and the one before."""
+        is_short = False
+        by_place = groupby(sorted(spans), key=lambda span: span[:2])
+        for (topic, partition), found in by_place:
+            for _, _, first, last, count in found:
+                is_short |= first != self._next.get((topic, partition), first) or last - first + 1 != count
+                self._next[topic, partition] = last + 1
+        return is_short
+
+
+def _new(settings: Settings, lost: list[LogGap]) -> list[LogGap]:
+    """Those that were not written before: after a crash they are found a second time."""
+    if not lost:
+        return []
+    known = query(settings, (LOG_GAPS.name,), _KNOWN, [settings.cluster_id]).rows
+    return [gap for gap in lost if gap not in known]
+
+
+def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
+    by_reason: dict[str, list[LogGap]] = defaultdict(list)
+    for gap in gaps:
+        by_reason[gap.reason].append(gap)
+    notes = []
+    if lost := by_reason[SHIPPER_LOST_LINES]:
+        notes.append(f"shippers lost lines: {len(lost)} new gaps in log_gaps")
+    if begun := by_reason[MID_STREAM]:
+        brokers = ", ".join(str(gap.broker_id) for gap in begun)
+        horizon_s = rate_config(settings).horizon_ms / 1_000
+        notes.append(
+            f"the audit begins in mid-stream of the log of broker {brokers}: {horizon_s:g} s are uncertain"
+        )
+    return notes
+
+
+def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
+    """What the rows say that were not looked through before."""
+    if unseen.paths == ():
+        return []
+    with open_tables(settings, LOG_GAPS.name) as tables:
+        if unseen.paths is None:
+            tables.open(REQUESTS.name)
+        else:
+            tables.open_files(REQUESTS.name, unseen.paths)
+        found = _told(settings, tables)
+        if tables.query(_UNBEGUN, [settings.cluster_id, MID_STREAM, BROKER_START]).rows:
+            if unseen.paths is not None:
+                # What a shipper said before the first request may be in an older file.
+                tables.open(REQUESTS.name)
+            found += _beginnings(settings, tables)
+        return found
+
+
+def _told(settings: Settings, tables: Tables) -> list[LogGap]:
+    """What shippers told."""
+    rows = tables.query(_TOLD, [settings.cluster_id]).rows
+    return [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in rows]
+
+
+def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:
+    """How the logs begin of brokers of which that is not written down."""
+    asked = [settings.cluster_id, MID_STREAM, BROKER_START, WITHIN_MS, MOST_LINES]
+    beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
+    for broker_id, from_ms, *line in tables.query(_FIRST_LINES, asked).rows:
+        beginnings[broker_id].complete_from(from_ms)
+        if line[0] is not None:
+            beginnings[broker_id].add(*line)
+    found = []
+    for broker_id, begins in beginnings.items():
+        from_ms = begins.complete_from_ms or 0
+        if begins.is_broker_start:
+            found.append(LogGap(broker_id, from_ms, from_ms, BROKER_START))
+        else:
+            found.append(LogGap(broker_id, 0, from_ms, MID_STREAM))
+    return found
+
+
+def _row(settings: Settings, gap: LogGap) -> dict[str, object]:
+    return {
+        "cluster_id": settings.cluster_id,
+        "broker_id": gap.broker_id,
+        "from_time": dt.datetime.fromtimestamp(gap.from_ms / 1_000, dt.UTC),
+        "to_time": dt.datetime.fromtimestamp(gap.to_ms / 1_000, dt.UTC),
+        "reason": gap.reason,
+    }

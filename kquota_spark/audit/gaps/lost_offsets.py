@@ -1,0 +1,298 @@
+"""Offsets of the log topics that the query passed without their lines: expired before it came, or of a topic made anew.
+
+The Kafka source goes on at the first line there is (failOnDataLoss = false). Of a partition that ends before the place
+it had been read to it takes what is there for read, in a micro-batch of no rows (seen with Spark 4.2), and goes on at
+that end. A topic made anew that is longer again than the old one had been read cannot be told from the old one by its
+offsets; nor can an expired line whose offset the old topic had, too.
+
+What each micro-batch covered is in the checkpoint, what came of it in `requests`. A note next to the checkpoint
+says through which micro-batch they were compared, so that a restart finds what a crash left, and nothing twice: when
+retention has deleted rows of `requests`, their offsets are missing, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from kquota_spark.checkpoints.checkpoints import LOG, Checkpoint
+from kquota_spark.checkpoints.lineage import stored_lineage
+from kquota_spark.checkpoints.notes import read_note, write_note
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.kafka.questions import first_offsets
+from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
+from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.files import paths_within
+from kquota_spark.store.places import place_of
+from kquota_spark.store.reading import Tables, open_tables
+from kquota_spark.store.storage import delta_table
+
+_ROWS = """
+select count(distinct kafka_offset) + coalesce(sum(lines - 1), 0)::bigint from requests
+where cluster_id = $1 and topic = $2 and "partition" = $3 and kafka_offset >= $4 and kafka_offset < $5
+"""
+_MISSING = """
+select before + 1, following from (
+  select following, max(last) over (order by following rows between unbounded preceding and 1 preceding) as before
+  from (
+    select $4 - 1 as following, $4 - 1 as last union all select $5, $5 union all
+    select coalesce(first_offset, kafka_offset), kafka_offset from requests
+    where cluster_id = $1 and topic = $2 and "partition" = $3 and kafka_offset >= $4 and kafka_offset < $5
+  )
+) where following > before + 1 order by all
+"""
+_AROUND = """
+select broker_id, max(record_time_ms) filter (kafka_offset < $4), min(record_time_ms) filter (kafka_offset >= $5)
+from requests where cluster_id = $1 and topic = $2 and "partition" = $3 and broker_id is not null
+  and record_time_ms is not null and not is_out_of_time group by all order by all
+"""
+_BEFORE = """
+select broker_id, max(record_time_ms)
+from requests where cluster_id = $1 and topic = $2 and "partition" = $3 and broker_id is not null
+  and record_time_ms is not null and not is_out_of_time and kafka_timestamp_ms < $4 group by all order by all
+"""
+
+
+class Covered(NamedTuple):
+    """What a micro-batch covered of a partition; the end exclusive, None where the partition was gone."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int | None
+    at_ms: int
+    """When the micro-batch was planned: all that was lost had been written before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Lines of a partition that were not read, and by broker the times of what was read around them, epoch ms."""
+
+    covered: Covered
+    reason: str
+    brokers: tuple[tuple[int, int, int], ...]
+
+    @property
+    def note(self) -> str:
+        """What the user should know, in one line."""
+        topic, partition, start, end, _ = self.covered
+        where = f"{topic} partition {partition}"
+        brokers = ", ".join(str(broker_id) for broker_id, _, _ in self.brokers) or "none known yet"
+        uncertain = f"verdicts of its brokers ({brokers}) are uncertain there (log_gaps)"
+        if self.reason == EXPIRED_UNREAD:
+            lost = (end or start) - start
+            return (
+                f"{where}: {lost:,} offsets from {start} on expired before they were read; {uncertain}: raise "
+                "retention.ms of the topic above the longest time that the audit is not running"
+            )
+        now = "it is gone" if end is None else f"it ends at {end}, and what it holds up to there is not read"
+        return (
+            f"{where}: the topic was deleted and made anew: read to {start}, now {now}; {uncertain}: "
+            "let the topic be, or give the new one another name"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was found, and through which micro-batch of which query; that is noted when the losses are written."""
+
+    losses: tuple[Loss, ...] = ()
+    query_id: str = ""
+    batch: int = -1
+
+
+class _Noted(msgspec.Struct):
+    query_id: str
+    batch: int
+    requests: int | None = None
+
+
+def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
+    """Compare what the micro-batches since the last comparison covered with `requests`.
+
+    Args:
+        settings: whose tables.
+        through: the micro-batch whose lines are in `requests`; None for the last that Spark noted as done.
+
+    Raises:
+        UserError: the checkpoint or the table cannot be read.
+    """
+    try:
+        checkpoint = Checkpoint.of(settings, LOG)
+        if not checkpoint.exists:
+            return Compared()
+        query_id, last = checkpoint.query_id, checkpoint.last_batch if through is None else through
+        compared = _compared_through(settings, query_id)
+        if last is None:
+            return Compared((), query_id)
+        if compared is None or compared >= last:
+            return Compared((), query_id, last)
+        covered = list(_covered(settings, checkpoint, compared, last))
+    except (OSError, ValueError, KeyError) as error:
+        reason = one_line(error)
+        raise UserError(
+            f"checkpoint {place_of(settings.checkpoints, LOG)} cannot be read: {reason}"
+        ) from error
+    return Compared(_losses(settings, covered), query_id, last)
+
+
+def looked_through(settings: Settings) -> int | None:
+    """The version of `requests` whose rows were looked through for gaps; None where nobody knows.
+
+    Raises:
+        UserError: the note cannot be read.
+    """
+    noted = _noted(settings)
+    return None if noted is None else noted.requests
+
+
+def note_compared(settings: Settings, compared: Compared, requests: int | None = None) -> None:
+    """Remember it: called when the losses are written down.
+
+    Args:
+        settings: whose note.
+        compared: of `lost_offsets`.
+        requests: see `looked_through`.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    noted = _Noted(query_id=compared.query_id, batch=compared.batch, requests=requests)
+    write_note(settings, _path(settings), msgspec.json.encode(noted))
+
+
+def _path(settings: Settings) -> str:
+    return place_of(settings.checkpoints, f"{LOG}.compared.json")
+
+
+def _compared_through(settings: Settings, query_id: str) -> int | None:
+    """The last micro-batch that was compared; None for a checkpoint of a release that ended at the first loss.
+
+    Where the note is damaged, all micro-batches that the checkpoint still has are compared again. What that finds a
+    second time is not written a second time.
+    """
+    found = _noted(settings)
+    if found is None:
+        return None
+    return found.batch if found.query_id == query_id else -1
+
+
+def _noted(settings: Settings) -> _Noted | None:
+    """None without a note; a damaged one says nothing."""
+    text = read_note(settings, _path(settings))
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=_Noted)
+    except msgspec.DecodeError:
+        return _Noted(query_id="", batch=-1)
+
+
+def _covered(settings: Settings, checkpoint: Checkpoint, after: int, last: int) -> Iterator[Covered]:
+    """By micro-batch and partition; a topic that was not subscribed to before began where it began."""
+    planned = set(checkpoint.planned_batches)
+    for batch in range(after + 1, last + 1):
+        if batch not in planned:
+            continue
+        if batch == 0:
+            before = stored_lineage(settings).offsets
+        elif batch - 1 in planned:
+            before = checkpoint.source_offset(batch - 1)
+        else:
+            continue
+        ends, at_ms = checkpoint.source_offset(batch), checkpoint.batch_time_ms(batch)
+        for topic, starts in before.items():
+            for partition in sorted({*starts, *ends.get(topic, ())}):
+                start, end = starts.get(partition, 0), ends.get(topic, {}).get(partition)
+                yield Covered(topic, int(partition), start, end, at_ms)
+
+
+class _Missing(NamedTuple):
+    """Offsets that no line has: of a partition made anew, or the range of them, the end exclusive."""
+
+    covered: Covered
+    is_made_anew: bool
+
+
+def _losses(settings: Settings, covered: list[Covered]) -> tuple[Loss, ...]:
+    stretches = list(_stretches(covered))
+    missing = [each for each in stretches if each.is_made_anew]
+    missing += _expired(settings, [each.covered for each in stretches if not each.is_made_anew])
+    if not missing:
+        return ()
+    # Of which brokers the lines around are, and of when, any file may say.
+    with open_tables(settings, REQUESTS.name) as tables:
+        return tuple(
+            _made_anew(settings, tables, each.covered)
+            if each.is_made_anew
+            else _around(settings, tables, each.covered)
+            for each in sorted(missing, key=lambda each: each.covered[:3])
+        )
+
+
+def _stretches(covered: list[Covered]) -> Iterator[_Missing]:
+    """What micro-batches covered one after the other, put together, and where a partition was made anew."""
+    by_place = sorted(covered, key=lambda each: (each.topic, each.partition))
+    for _, group in groupby(by_place, key=lambda each: (each.topic, each.partition)):
+        stretch: Covered | None = None
+        for each in group:
+            if each.end is not None and each.end >= each.start:
+                # Micro-batches go on where the one before ended.
+                stretch = each if stretch is None else stretch._replace(end=each.end, at_ms=each.at_ms)
+                continue
+            if stretch is not None:
+                yield _Missing(stretch, is_made_anew=False)
+                stretch = None
+            yield _Missing(each, is_made_anew=True)
+        if stretch is not None:
+            yield _Missing(stretch, is_made_anew=False)
+
+
+def _expired(settings: Settings, stretches: list[Covered]) -> Iterator[_Missing]:
+    """The offsets that have no line and that Kafka does not have any more.
+
+    What it has and gives to nobody is a marker: that of a transaction's end takes an offset.
+    """
+    without = list(_without_a_line(settings, [each for each in stretches if each.end != each.start]))
+    begins = first_offsets(settings, {each[:2] for each in without}) if without else {}
+    for each in without:
+        end = min(each.end or 0, begins.get(each[:2], each.end or 0))
+        if each.start < end:
+            yield _Missing(each._replace(end=end), is_made_anew=False)
+
+
+def _without_a_line(settings: Settings, stretches: list[Covered]) -> Iterator[Covered]:
+    if not stretches:
+        return
+    low, high = min(each.start for each in stretches), max(each.end or 0 for each in stretches)
+    paths = paths_within(delta_table(settings, REQUESTS.name), "kafka_offset", low, high)
+    with Tables(settings) as tables:
+        tables.open_files(REQUESTS.name, paths)
+        for each in stretches:
+            place = [settings.cluster_id, each.topic, each.partition, each.start, each.end]
+            if tables.query(_ROWS, place).rows[0][0] != (each.end or 0) - each.start:
+                for first, after in tables.query(_MISSING, place).rows:
+                    yield each._replace(start=first, end=after)
+
+
+def _around(settings: Settings, tables: Tables, covered: Covered) -> Loss:
+    asked = [settings.cluster_id, covered.topic, covered.partition, covered.start, covered.end]
+    brokers = tuple(
+        (broker_id, before_ms or 0, max(covered.at_ms, before_ms) if after_ms is None else after_ms)
+        for broker_id, before_ms, after_ms in tables.query(_AROUND, asked).rows
+    )
+    return Loss(covered, EXPIRED_UNREAD, brokers)
+
+
+def _made_anew(settings: Settings, tables: Tables, covered: Covered) -> Loss:
+    asked = [settings.cluster_id, covered.topic, covered.partition, covered.at_ms]
+    brokers = tuple(
+        (broker_id, before_ms, max(before_ms, covered.at_ms))
+        for broker_id, before_ms in tables.query(_BEFORE, asked).rows
+    )
+    return Loss(covered, MADE_ANEW, brokers)

@@ -1,0 +1,100 @@
+"""Through when the tables are closed: no micro-batch will write an older second any more."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow.compute as pc
+
+from kquota_spark.audit.violations import Place, seconds_by_place
+from kquota_spark.checkpoints.checkpoints import LOG as CHECKPOINT
+from kquota_spark.checkpoints.checkpoints import TARGETS, Checkpoint
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.model.replay.episodes import LOG
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.store.commits import BatchCommits, MicroBatch
+from kquota_spark.store.places import place_of
+from kquota_spark.store.reading import query
+from kquota_spark.store.storage import arrow_files, delta_table
+
+_NEWEST_LINE = """
+select max(record_time_ms) from requests where cluster_id = ? and kind in ('request', 'left_out') and not is_out_of_time
+"""
+
+
+def closed_through_ms(settings: Settings) -> int | None:
+    """Every second before this time (epoch ms) has been measured and judged; None for none yet.
+
+    Seconds are closed in order, and a micro-batch commits `usage` before `decisions`: what the newest row of both
+    follows is closed. Where the job has never run, nobody will judge the lines of `requests`: all are closed.
+
+    Raises:
+        UserError: a table or the checkpoint cannot be read.
+    """
+    measured, judged = seconds_of(settings, USAGE.name), seconds_of(settings, DECISIONS.name)
+    found = [min(measured[1], judged[1])] if measured and judged else []
+    if not _has_run(settings):
+        newest_ms = query(settings, [REQUESTS.name], _NEWEST_LINE, [settings.cluster_id]).rows[0][0]
+        found += [] if newest_ms is None else [newest_ms // 1_000 * 1_000]
+    return max(found) + 1_000 if found else None
+
+
+def _has_run(settings: Settings) -> bool:
+    try:
+        return Checkpoint.of(settings, CHECKPOINT).exists
+    except OSError as error:
+        raise _unreadable(settings, CHECKPOINT, error) from error
+
+
+def _unreadable(settings: Settings, name: str, error: Exception) -> UserError:
+    reason = one_line(error)
+    return UserError(f"checkpoint {place_of(settings.checkpoints, name)} cannot be read: {reason}")
+
+
+def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
+    """Where the decisions begin that are written but perhaps not folded: of the micro-batch that is under way.
+
+    Raises:
+        UserError: a checkpoint cannot be read.
+    """
+    commits, found = BatchCommits(settings, DECISIONS), dict[Place, int]()
+    for name in TARGETS:
+        try:
+            checkpoint = Checkpoint.of(settings, name)
+            if not checkpoint.exists:
+                continue
+            done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
+            decided = commits.rows_of(MicroBatch(checkpoint.query_id, done + 1))
+        except (OSError, ValueError, KeyError) as error:
+            raise _unreadable(settings, name, error) from error
+        if decided is not None:
+            for cluster_id, broker_id, source, time_ms in seconds_by_place(decided, "min"):
+                found[cluster_id, broker_id, source or LOG] = time_ms
+    return found
+
+
+def seconds_of(settings: Settings, name: str) -> tuple[int, int] | None:
+    """The oldest and the newest second that a table has from the log; None if it has none.
+
+    The oldest is that of the first files, by their statistics, and may be older than any of the log. JMX is ahead of
+    the log, so the newest is looked up in the rows, newest date first.
+    """
+    table = delta_table(settings, name)
+    actions = table.get_add_actions(flatten=True)
+    if "min.second" not in actions.schema.names:
+        return None
+    oldest = [_epoch_ms(time) for time in actions.column("min.second").to_pylist() if time is not None]
+    dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
+    is_of_log = pc.scalar(True)
+    if "source" in dataset.schema.names:
+        is_of_log = pc.field("source").is_null() | (pc.field("source") == "log")
+    for day in sorted(set(actions.column("partition.event_date").to_pylist()), reverse=True):
+        rows = dataset.to_table(columns=["second"], filter=is_of_log & (pc.field("event_date") == day))
+        if rows.num_rows:
+            return min(oldest), _epoch_ms(pc.max(rows["second"]).as_py())
+    return None
+
+
+def _epoch_ms(time: datetime) -> int:
+    return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)

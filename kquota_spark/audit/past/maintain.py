@@ -1,0 +1,154 @@
+"""Keeps the tables small: old dates out, small files together, replaced files removed. No Spark, no JVM.
+
+Safe beside a running job. Only closed dates are touched (see `audit.past.closed`), so no commit of the job is in the
+way. Files go when they are older than the file retention: readers and a micro-batch that runs again may want younger
+ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from deltalake import DeltaTable
+
+from kquota_spark.audit.past.closed import closed_through_ms, seconds_of
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.schema.tables import DECISIONS, TABLES, USAGE
+from kquota_spark.store.failures import OvertakenError, delta_errors
+from kquota_spark.store.places import place_of
+from kquota_spark.store.storage import delta_table_if_there
+
+_HOUR_MS = 3_600_000
+_DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))
+
+RollUp = Callable[[Settings, date], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that was done to a table, or would be: `note` says why not, or what kept it from it."""
+
+    table: str
+    action: str
+    date: str
+    files: int
+    note: str = ""
+
+
+def maintain(
+    settings: Settings, now_ms: int, *, is_dry_run: bool, roll_ups: Sequence[RollUp] = ()
+) -> Iterator[Step]:
+    """Maintain all tables, table by table.
+
+    Args:
+        settings: retention, and where the tables are.
+        now_ms: the clock, epoch ms; retention counts from it.
+        is_dry_run: change nothing.
+        roll_ups: called for each closed date that `decisions` holds, oldest first, before anything is deleted.
+
+    Raises:
+        UserError: a table cannot be read or written, or `maintain.retention` names none.
+    """
+    unknown = sorted(set(settings.maintain.retention) - set(_DATED))
+    if unknown:
+        raise UserError(
+            f"maintain.retention.{unknown[0]}: no table with dates, expected one of {', '.join(_DATED)}"
+        )
+    closed = _closed(settings)
+    if closed is None:
+        raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
+    if not is_dry_run:
+        _roll_up(settings, closed, roll_ups)
+    for name in _DATED:
+        table = _open(settings, name)
+        if table is None or table.version() == 0:
+            continue
+        with delta_errors(f"table {name}"):
+            first_kept = min(closed, _first_kept(settings, name, now_ms))
+            yield from _expired(table, name, first_kept, is_dry_run)
+            yield from _compacted(table, name, first_kept, closed, is_dry_run)
+            yield _vacuumed(settings, table, name, is_dry_run)
+
+
+def _closed(settings: Settings) -> date | None:
+    """Dates before this one are closed; None if there is none."""
+    table = _open(settings, DECISIONS.name)
+    if table is None:
+        return None
+    if seconds_of(settings, USAGE.name) is None:
+        # JMX alone: its rows come within seconds, in order.
+        return max(_files_of(table), default=None)
+    closed_ms = closed_through_ms(settings)
+    return None if closed_ms is None else datetime.fromtimestamp(closed_ms / 1_000, UTC).date()
+
+
+def _roll_up(settings: Settings, closed: date, roll_ups: Sequence[RollUp]) -> None:
+    table = _open(settings, DECISIONS.name)
+    days = [] if table is None else sorted(day for day in _files_of(table) if day < closed)
+    for day in days:
+        for roll_up in roll_ups:
+            roll_up(settings, day)
+
+
+def _open(settings: Settings, name: str) -> DeltaTable | None:
+    with delta_errors(f"{place_of(settings.tables, name)}: cannot be opened"):
+        return delta_table_if_there(settings, name)
+
+
+def _first_kept(settings: Settings, name: str, now_ms: int) -> date:
+    """The oldest date that is kept: its last second is not older than the retention."""
+    kept_ms = settings.maintain.retention.get(name)
+    if kept_ms is None:
+        return date.min
+    return (datetime.fromtimestamp(now_ms / 1_000, UTC) - timedelta(milliseconds=kept_ms)).date()
+
+
+def _files_of(table: DeltaTable) -> Mapping[date, int]:
+    """Number of files of each date."""
+    actions = table.get_add_actions(flatten=True)
+    if "partition.event_date" not in actions.schema.names:
+        return {}
+    return Counter(day for day in actions.column("partition.event_date").to_pylist() if day is not None)
+
+
+def _expired(table: DeltaTable, name: str, first_kept: date, is_dry_run: bool) -> Iterator[Step]:
+    files = _files_of(table)
+    old = sorted(day for day in files if day < first_kept)
+    if old and not is_dry_run:
+        table.delete(f"event_date < '{first_kept.isoformat()}'")
+    yield from (Step(name, "delete date", day.isoformat(), files[day]) for day in old)
+
+
+def _compacted(
+    table: DeltaTable, name: str, first_kept: date, closed: date, is_dry_run: bool
+) -> Iterator[Step]:
+    for day, count in sorted(_files_of(table).items()):
+        if count < 2 or not first_kept <= day < closed:
+            continue
+        if is_dry_run:
+            yield Step(name, "compact", day.isoformat(), count)
+            continue
+        try:
+            with delta_errors(f"table {name}"):
+                made = table.optimize.compact(partition_filters=[("event_date", "=", day.isoformat())])
+        except OvertakenError:
+            table.update_incremental()
+            yield Step(name, "compact", day.isoformat(), 0, "another writer was faster: next time")
+        else:
+            if made["numFilesRemoved"]:
+                into = f"into {made['numFilesAdded']}"
+                yield Step(name, "compact", day.isoformat(), made["numFilesRemoved"], into)
+
+
+def _vacuumed(settings: Settings, table: DeltaTable, name: str, is_dry_run: bool) -> Step:
+    hours = settings.maintain.file_retention // _HOUR_MS
+    # Full: files that a killed job wrote and never committed too.
+    removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False, full=True)
+    if not is_dry_run:
+        table.create_checkpoint()
+        table.cleanup_metadata()
+    return Step(name, "remove files", "", len(removed))

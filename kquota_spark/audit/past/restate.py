@@ -1,0 +1,258 @@
+"""Restates a closed stretch: recomputes it from `requests` with the quotas that are known now.
+
+Late lines, seconds judged before an edit was known, tables written by an older release: the rows of the stretch
+are replaced by what a run that had never been late would have written. `usage` is written last: until then a
+restatement that was cut off is simply run again.
+
+Behind the stretch, decisions are replaced for as long as the new requests stay in a bucket's ring. The state of
+the running job is not touched: where that lasts to the end of what is closed, the caller is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+
+from kquota_spark.audit.past.closed import closed_through_ms, not_folded_from_ms, seconds_of
+from kquota_spark.audit.rebuilt_violations import rebuild_violations
+from kquota_spark.audit.spark import spark_session, sql_literal, table
+from kquota_spark.checkpoints.known import KnownLoader
+from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import mutation_config, rate_config
+from kquota_spark.errors import UserError
+from kquota_spark.pipeline.bucket_judge import Configs
+from kquota_spark.pipeline.charges import to_charged
+from kquota_spark.pipeline.govern import to_governed
+from kquota_spark.pipeline.judge import as_decisions
+from kquota_spark.pipeline.measure import to_seconds, to_usage
+from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
+from kquota_spark.process.java_check import require_java
+from kquota_spark.process.notices import say
+from kquota_spark.schema.columns import Table
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.store.parts import Part, PartWriter
+from kquota_spark.store.reading import query, utc_text
+from kquota_spark.store.replacing import add_rows, replace_rows
+from kquota_spark.store.storage import delta_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+_LEFT_OUT = """
+select coalesce(sum(lines), 0)::bigint from requests
+where cluster_id = ? and kind = 'left_out' and record_time_ms >= ? and record_time_ms < ?
+"""
+_REACHES_MS = (600_000, 86_400_000)
+"""How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
+_PARTS = "path string, size bigint, event_date string, rows bigint, stats string, written_ms bigint"
+"""`Part`, on its way from workers to the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """What was done; times in epoch ms.
+
+    `cold_buckets` were in use without a pause for a day before the stretch, so that their samples may have opened
+    elsewhere. `unsettled_buckets` are still different where the closed seconds end: the job goes on there with
+    rings that lack the late requests.
+    """
+
+    from_ms: int
+    to_ms: int
+    decisions_to_ms: int
+    usage_rows: int
+    decision_rows: int
+    cold_buckets: int
+    unsettled_buckets: int
+
+
+def run_restate(settings: Settings, from_ms: int, to_ms: int) -> Restated:
+    """Start Spark, restate, stop.
+
+    Raises:
+        UserError: the stretch is empty or not closed yet, a table cannot be read or written, or there is no Java.
+    """
+    closed_ms = require_closed(settings, from_ms, to_ms)
+    require_java()
+    session = spark_session(settings, f"kquota-restate {settings.cluster_id}")
+    try:
+        return restate(session, settings, from_ms // 1_000 * 1_000, -(-to_ms // 1_000) * 1_000, closed_ms)
+    finally:
+        session.stop()
+
+
+def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
+    """The end of what is closed.
+
+    Raises:
+        UserError: the stretch is empty, reaches beyond it, or `requests` does not hold all of it.
+    """
+    if to_ms <= from_ms:
+        raise UserError(f"nothing to restate: {utc_text(to_ms)} is not after {utc_text(from_ms)}")
+    closed_ms = closed_through_ms(settings)
+    if closed_ms is None:
+        raise UserError("nothing to restate: the audit has not judged a second yet")
+    if -(-to_ms // 1_000) * 1_000 > closed_ms:
+        raise UserError(
+            f"seconds from {utc_text(closed_ms)} on are open, the audit may still write them: restate up to there"
+        )
+    first_date = _first_date(settings)
+    if first_date is None or _utc(from_ms)[:10] < first_date:
+        raise UserError(
+            f"table requests begins with {first_date or 'nothing'}, and rows before it would be replaced by none: "
+            "restate from there on (maintain.retention.requests says how long it is kept)"
+        )
+    ((left_out,),) = query(
+        settings,
+        [REQUESTS.name],
+        _LEFT_OUT,
+        [settings.cluster_id, from_ms // 1_000 * 1_000, -(-to_ms // 1_000) * 1_000],
+    ).rows
+    if left_out:
+        raise UserError(
+            f"{left_out:,} requests between {utc_text(from_ms)} and {utc_text(to_ms)} have no row in table requests, "
+            "because of tables.requests: only a stretch with all its requests can be restated"
+        )
+    return closed_ms
+
+
+def _first_date(settings: Settings) -> str | None:
+    """The oldest date of `requests`, as text."""
+    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
+    if "partition.event_date" not in actions.schema.names:
+        return None
+    return min((str(date) for date in actions.column("partition.event_date").to_pylist()), default=None)
+
+
+def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int, closed_ms: int) -> Restated:
+    """Restate whole seconds; see `Restated` and `run_restate`."""
+    # What a stretch needs in memory is read once; it is much smaller than the tables.
+    stream = settings.stream
+    requests = _mine(session, settings, REQUESTS.name, from_ms, to_ms).where(
+        f"record_time_ms >= {from_ms} AND record_time_ms < {to_ms}"
+    )
+    seconds = to_seconds(
+        to_charged(requests, KnownLoader(settings)), f"{stream.allowed_lateness} milliseconds"
+    )
+    usage = to_usage(seconds, settings.cluster_id).persist()
+    say(f"restating {utc_text(from_ms)} to {utc_text(to_ms)}: judging")
+    rejudged, reach = _rejudged(session, settings, usage, from_ms, to_ms, closed_ms)
+    try:
+        tail_end_ms = _tail_end_ms(settings, rejudged, reach)
+        say(f"writing decisions through {utc_text(tail_end_ms)}, violations and usage")
+        touched = rejudged.where(f"second_ms < {tail_end_ms}")
+        decision_rows = _replace(session, settings, DECISIONS, as_decisions(touched), from_ms, tail_end_ms)
+        buckets = touched.groupBy("bucket_user", "bucket_client_id", "bucket_tags", "broker_id", "quota_type")
+        cold, unsettled = _counted(buckets.agg(F.first("is_warm"), F.first("differs_until_ms")).collect())
+    finally:
+        rejudged.unpersist()
+    rebuild_violations(settings, from_ms, tail_end_ms, not_folded_from_ms(settings))
+    usage_rows = _replace(session, settings, USAGE, usage, from_ms, to_ms)
+    usage.unpersist()
+    return Restated(from_ms, to_ms, tail_end_ms, usage_rows, decision_rows, cold, unsettled)
+
+
+def _counted(buckets: list[Row]) -> tuple[int, int]:
+    return sum(not row[-2] for row in buckets), sum(row[-1] is None for row in buckets)
+
+
+def _rejudged(
+    session: SparkSession, settings: Settings, usage: DataFrame, from_ms: int, to_ms: int, closed_ms: int
+) -> tuple[DataFrame, Reach]:
+    """All seconds of all buckets from the stretch to the end of the reach; kept in memory."""
+    configs = Configs(rate_config(settings), mutation_config(settings))
+    seconds = seconds_of(settings, USAGE.name)
+    beginning_ms = from_ms if seconds is None else seconds[0]
+    for reach_ms in _REACHES_MS:
+        reach = Reach(
+            from_ms,
+            to_ms,
+            from_ms - reach_ms,
+            min(to_ms + reach_ms, closed_ms),
+            from_ms - reach_ms <= beginning_ms,
+        )
+        kept = _seconds(session, settings, USAGE.name, reach.warm_from_ms, reach.tail_to_ms)
+        is_inside = f"unix_millis(second) >= {from_ms} AND unix_millis(second) < {to_ms}"
+        parts = {KEPT: kept.where(f"NOT ({is_inside})"), OLD: kept.where(is_inside), NEW: usage}
+        sent = (
+            to_governed(rows, KnownLoader(settings)).withColumn("part", F.lit(part))
+            for part, rows in parts.items()
+        )
+        found = to_rejudged(reduce(lambda one, other: one.unionByName(other), sent), configs, reach).persist()
+        is_settled = reach.tail_to_ms == closed_ms or found.where("differs_until_ms IS NULL").isEmpty()
+        if is_settled and found.where("NOT is_warm").isEmpty():
+            break
+        if reach_ms != _REACHES_MS[-1]:
+            found.unpersist()
+    return found, reach
+
+
+def _tail_end_ms(settings: Settings, rejudged: DataFrame, reach: Reach) -> int:
+    """Through when decisions are replaced: at least as long as a ring remembers."""
+    row = rejudged.agg(F.max(F.coalesce("differs_until_ms", F.lit(reach.tail_to_ms)))).head()
+    differs_until_ms = reach.to_ms if row is None or row[0] is None else int(row[0])
+    at_least_ms = reach.to_ms + rate_config(settings).horizon_ms
+    return max(reach.to_ms, min(max(differs_until_ms, at_least_ms), reach.tail_to_ms))
+
+
+def _mine(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
+    """Rows of this cluster on the dates of a stretch."""
+    return table(session, settings, name).where(
+        f"cluster_id = {sql_literal(settings.cluster_id)} AND {_dates(from_ms, to_ms)}"
+    )
+
+
+def _seconds(session: SparkSession, settings: Settings, name: str, from_ms: int, to_ms: int) -> DataFrame:
+    return _mine(session, settings, name, from_ms, to_ms).where(_second_of_log_within(from_ms, to_ms))
+
+
+def _dates(from_ms: int, to_ms: int) -> str:
+    # A text is a date to Spark and to deltalake, which knows DATE '...' as well, but not TIMESTAMP '...'.
+    first, last = _utc(from_ms)[:10], _utc(to_ms - 1)[:10]
+    return f"event_date >= '{first}' AND event_date <= '{last}'"
+
+
+def _second_of_log_within(from_ms: int, to_ms: int) -> str:
+    """What JMX says of a second is not recomputed from requests. Rows of releases that had no JMX are of the log."""
+    return f"second >= '{_utc(from_ms)}Z' AND second < '{_utc(to_ms)}Z' AND {FROM_LOG}"
+
+
+def _utc(time_ms: int) -> str:
+    return utc_text(time_ms).removesuffix(" UTC")
+
+
+def _replace(
+    session: SparkSession, settings: Settings, declared: Table, rows: DataFrame, from_ms: int, to_ms: int
+) -> int:
+    """Replace the rows of a stretch in one commit; how many there are now."""
+    parts = _written(settings, declared, rows)
+    if _seconds(session, settings, declared.name, from_ms, to_ms).isEmpty():
+        # Who follows the table leaves out commits that replace rows. One that only adds some has to say it itself.
+        add_rows(settings, declared, parts)
+    else:
+        cluster = settings.cluster_id.replace("'", "''")
+        within = f"{_dates(from_ms, to_ms)} AND {_second_of_log_within(from_ms, to_ms)}"
+        replace_rows(settings, declared, parts, f"cluster_id = '{cluster}' AND {within}")
+    return sum(part.rows for part in parts)
+
+
+def _written(settings: Settings, declared: Table, rows: DataFrame) -> list[Part]:
+    """The rows as files of the table, one a date; no part of it yet."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = PartWriter(settings, declared)
+        for batch in batches:
+            if batch.num_rows:
+                writer.write(batch)
+        # A task without rows has no files, and nothing to say of what columns they would have.
+        if parts := [part._asdict() for part in writer.close()]:
+            yield pa.RecordBatch.from_pylist(parts)
+
+    of_dates = rows.select(*declared.names).repartition("event_date")
+    return [Part(*row) for row in of_dates.mapInArrow(write, _PARTS).collect()]

@@ -1,0 +1,226 @@
+"""The Spark session of the job, and its queries' sources."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.kafka.clients import spark_options
+from kquota_spark.kafka.questions import admin_client, asked_topics
+from kquota_spark.process.quiet_logs import without_debug
+from kquota_spark.store.places import local_path, place_of
+from kquota_spark.store.storage import hadoop_options
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+_NEEDED_CLASSES = {
+    "io.delta.sql.DeltaSparkSessionExtension": "delta-spark",
+    "org.apache.spark.sql.kafka010.KafkaSourceProvider": "spark-sql-kafka-0-10",
+}
+Offsets = Mapping[str, Mapping[str, int]]
+_NONE: Offsets = MappingProxyType({})
+_LOCAL_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+_LOCAL = {
+    # The default is the host's own address: anybody could ask the driver for blocks of the tables.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.authenticate": "true",
+    "spark.ui.enabled": "false",
+}
+"""Of a local master, unless the user says otherwise."""
+_HIDDEN = (
+    "(?i)secret|password|token|credential|jaas|[.]sas[.]|(access|account|private|encryption|keystore)[.]?key"
+)
+"""What Spark hides; its default does not know the keys of accounts, of encryption and of stores in PEM."""
+_UMASK = "spark.hadoop.fs.permissions.umask-mode"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def spark_session(settings: Settings, app_name: str) -> SparkSession:
+    """The session with what the pipeline relies on; master and resources are spark-submit's business.
+
+    Raises:
+        UserError: the Delta or Kafka jars are not on the class path.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    without_debug("py4j")  # there it shows all calls, those that set the options of Kafka and S3 too
+    SparkContext._ensure_initialized()  # before the JVM is there a SparkConf knows nothing of spark-submit's options
+    conf = SparkConf().setAppName(app_name)
+    options = _pipeline_options(settings) | _local_options(conf)
+    for name, value in (options | _storage_options(settings, conf)).items():
+        conf.set(name, value)
+    # The context alone gets the keys of S3: the log of a session shows its own options at DEBUG.
+    SparkContext.getOrCreate(conf)
+    session = SparkSession.builder.config(map=dict(options)).getOrCreate()
+    _require_jars(session)
+    return session
+
+
+def _pipeline_options(settings: Settings) -> dict[str, str]:
+    """What the pipeline relies on; no secret is in it."""
+    return {
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": _HIDDEN,
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.shuffle.partitions": str(settings.stream.shuffle_partitions),
+        # transformWithState needs RocksDB.
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        # A kill while the first offsets are written leaves a file, for which Spark would refuse every later start.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+        # The default uploads whole files of RocksDB with each micro-batch; this way only what has changed.
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Counting the rows of the state costs a look-up at every write.
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        # The plans make some 200 classes. The default of 100 forgets each before the next micro-batch needs it:
+        # all would be compiled anew every time, by Spark and then by the JVM, which takes most of a core.
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # Asked once a value in uncompiled code; the default is worked out from the environment each time.
+        "spark.sql.types.framework.enabled": "false",
+        # The default sorts all rows of a task as soon as it has seen 128 groups.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "250000",
+        # The default, INT96, is slow to read and foreign to other readers.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # The default of 50 makes every micro-batch of a small table 2 s longer.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # Other readers of the tables (deltalake, DuckDB) cannot all read deletion vectors.
+        "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+    }
+
+
+def _local_options(given: SparkConf) -> dict[str, str]:
+    master = str(given.get("spark.master", "local"))
+    if master.startswith("local"):
+        # Workers of a local master would take the first python3 of the PATH, which may lack our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master != "local" and not master.startswith("local["):  # local-cluster has executors of its own
+        return {}
+    return {name: value for name, value in _LOCAL.items() if not given.contains(name)}
+
+
+def _storage_options(settings: Settings, given: SparkConf) -> dict[str, str]:
+    # Hadoop sets the rights of each file of a checkpoint itself, whatever the umask: readable for all by default.
+    options = {} if given.contains(_UMASK) else {_UMASK: f"{_umask():03o}"}
+    options |= {f"spark.hadoop.{name}": value for name, value in hadoop_options(settings).items()}
+    if local_path(settings.checkpoints) is not None:
+        # The default starts ten processes (chmod, readlink) for each small file of a checkpoint on a local disk.
+        options["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
+    return options
+
+
+def _umask() -> int:
+    """That of this process."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
+    # Elsewhere it can only be read by setting it, for all threads.
+    before = os.umask(0o077)
+    os.umask(before)
+    return before
+
+
+def _require_jars(session: SparkSession) -> None:
+    loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    for name, artifact in _NEEDED_CLASSES.items():
+        try:
+            loader.loadClass(name)
+        except Exception as error:
+            message = (
+                f"the jar of {artifact} is not on Spark's class path: run make setup, "
+                "or give spark-submit the --packages of kquota help spark-cluster"
+            )
+            raise UserError(message) from error
+
+
+def request_log(session: SparkSession, settings: Settings, offsets: Offsets = _NONE) -> DataFrame:
+    """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
+    subscription = settings.kafka.subscription
+    return (
+        _reader(
+            session, settings, subscription, _starting_offsets(settings, settings.kafka.log_topics, offsets)
+        )
+        # Lines that expired before they were read do not end the job: `audit.gaps.lost_offsets` finds and tells them.
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+
+
+def jmx_messages(session: SparkSession, settings: Settings, offsets: Offsets = _NONE) -> DataFrame:
+    """The topic of JMX samples as a stream; from its beginning, or from offsets by topic and partition."""
+    topic = settings.kafka.jmx_topic
+    starting = _starting_offsets(settings, lambda _: [topic], offsets)
+    return _reader(session, settings, ("subscribe", topic), starting).load()
+
+
+def _reader(
+    session: SparkSession, settings: Settings, subscription: tuple[str, str], starting_offsets: str
+) -> DataStreamReader:
+    return (
+        session.readStream.format("kafka")
+        .options(**spark_options(settings.kafka))
+        .option(*subscription)
+        .option("startingOffsets", starting_offsets)
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)
+        # A topic of one partition would otherwise keep one core busy and the others idle.
+        .option("minPartitions", settings.stream.shuffle_partitions)
+    )
+
+
+def _starting_offsets(
+    settings: Settings, meant: Callable[[Iterable[str]], Iterable[str]], offsets: Offsets
+) -> str:
+    """Spark wants every partition named: -2 is the beginning of one that has not been read."""
+    if not offsets:
+        return "earliest"
+    found = asked_topics(admin_client(settings), settings)
+    return json.dumps(
+        {
+            topic: {
+                str(number): offsets.get(topic, {}).get(str(number), -2) for number in found[topic].partitions
+            }
+            for topic in meant(found)
+        }
+    )
+
+
+_NO_LIMIT = 2**31 - 1
+
+
+def table_stream(session: SparkSession, settings: Settings, name: str, first_version: int) -> DataFrame:
+    """A table as a stream from a version on, all that is there in one micro-batch."""
+    return (
+        session.readStream.format("delta")
+        .option("startingVersion", first_version)
+        .option("skipChangeCommits", "true")
+        .option("maxFilesPerTrigger", _NO_LIMIT)
+        .load(place_of(settings.tables, name))
+    )
+
+
+def table(session: SparkSession, settings: Settings, name: str) -> DataFrame:
+    """A table as it is now."""
+    return session.read.format("delta").load(place_of(settings.tables, name))
+
+
+def sql_literal(text: str) -> str:
+    """A text as Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,209 @@
+"""The table `violations`: episodes are folded into it micro-batch by micro-batch, or made anew from all decisions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.model.measure.points import CONTROLLER_ID
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.replay.episodes import LOG, BucketId, Clocks, Episode, Violation, folded
+from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
+from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
+from kquota_spark.store.reading import query
+from kquota_spark.store.rows import arrow_rows, rows_in_ms
+from kquota_spark.store.storage import arrow_files
+
+LOG_SILENCE_MS = 600_000
+"""So long after the log's last word JMX tells of violations instead."""
+BUCKET_COLUMNS = ("cluster_id", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags")
+SECOND_COLUMNS = (
+    *BUCKET_COLUMNS, "second", "level", "rule", "limit_per_s", "rate_per_s", "quota_used_percent",
+    "total_throttle_ms", "throttled_requests", "source", "users", "client_ids", "throttle_ms",
+    "observed_total_throttle_ms", "observed_throttled_requests", "observed_throttle_ms",
+)  # fmt: skip
+"""Columns of `decisions` that a violated second is made of."""
+_EPISODE_COLUMNS = (
+    "start_time", "last_second", "level", "rule", "limit_per_s", "peak_rate_per_s", "peak_quota_used_percent",
+    "violated_seconds", "throttled_ms", "throttled_requests", "source", "users", "client_ids", "longest_throttle_ms",
+    "observed_throttled_ms", "observed_throttled_requests", "observed_longest_throttle_ms",
+)  # fmt: skip
+_LOG_TOLD = """
+select case quota_type when $3 then $4 else broker_id end as teller, quota_type, epoch_ms(max(second))
+from decisions where cluster_id = $1 and coalesce(source, 'log') = 'log' and epoch_ms(second) >= $2 group by all
+"""
+ON_SAME = "old.episode_id = new.episode_id and old.event_date = new.event_date"
+_writing = threading.Lock()
+"""The queries of log and JMX fold in one process."""
+
+Piece = tuple[BucketId, Episode]
+Place = tuple[str, int, str]
+"""Cluster, broker and source, each of which has a time of its own."""
+
+
+class Judged(NamedTuple):
+    """What episodes need of a micro-batch of decisions: its violated seconds, and its newest ones."""
+
+    violated: Sequence[Piece]
+    newest_ms: dict[Place, int]
+
+
+def violated_seconds(decisions: pa.Table) -> pa.Table:
+    """Seconds that belong to episodes: `schema.harm.IS_VIOLATED`.
+
+    Exactly at the limit is allowed (Kafka's `Quota.acceptable`).
+    """
+    column: Any = pc.field
+    is_told = column("observed_total_throttle_ms").is_valid()
+    is_over = column("quota_used_percent") > 100.0
+    is_throttled = column("observed_throttled_requests") > 0
+    is_violated = (~is_told & is_over) | (is_told & (is_throttled | (is_over & column("is_certain"))))
+    return decisions.filter(is_violated).select(SECOND_COLUMNS)
+
+
+def seconds_by_place(decisions: pa.Table, which: Literal["min", "max"]) -> list[tuple[str, int, str, int]]:
+    """Cluster, broker and source with their first or newest second, epoch ms."""
+    keys = ["cluster_id", "broker_id", "source"]
+    found = decisions.select([*keys, "second"]).group_by(keys).aggregate([("second", which)])
+    in_ms = found[f"second_{which}"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_pylist()
+    return list(zip(*(found[key].to_pylist() for key in keys), in_ms, strict=True))
+
+
+def judged_of(violated: pa.Table, newest: Iterable[tuple[str, int, str, int]]) -> Judged:
+    """The rows of `violated_seconds` and the newest of `seconds_by_place`, of all parts of a micro-batch."""
+    newest_ms: dict[Place, int] = {}
+    for cluster_id, broker_id, source, time_ms in newest:
+        place = (cluster_id, broker_id, source or LOG)
+        newest_ms[place] = max(time_ms, newest_ms.get(place, time_ms))
+    return Judged([piece_of_second(row) for row in rows_in_ms(violated)], newest_ms)
+
+
+def piece_of_second(row: dict[str, Any]) -> Piece:
+    """A row with `SECOND_COLUMNS`, its time in epoch ms."""
+    episode = Episode(
+        row["second"],
+        row["second"],
+        row["level"],
+        row["rule"],
+        row["limit_per_s"],
+        row["rate_per_s"],
+        row["quota_used_percent"],
+        1,
+        row["total_throttle_ms"],
+        row["throttled_requests"],
+        row["source"] or LOG,
+        row["users"] or (),
+        row["client_ids"] or (),
+        row["throttle_ms"],
+        row["observed_total_throttle_ms"],
+        row["observed_throttled_requests"],
+        row["observed_throttle_ms"],
+    )
+    return _bucket(row), episode
+
+
+def _bucket(row: dict[str, Any]) -> BucketId:
+    return BucketId(*(row[name] for name in BUCKET_COLUMNS))
+
+
+class EpisodeFold:
+    """Folds micro-batches of decisions into the episodes that are open.
+
+    Args:
+        settings: where the tables are, and what gap ends an episode.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._commits = BatchCommits(settings, VIOLATIONS)
+
+    def fold(self, judged: Judged, batch: MicroBatch) -> None:
+        """Fold one micro-batch, once.
+
+        Raises:
+            UserError: other writers of the table were always faster.
+        """
+        with _writing:
+            retried(lambda: self._fold(judged, batch))
+
+    def _fold(self, judged: Judged, batch: MicroBatch) -> None:
+        if self._commits.has(batch):
+            return
+        pieces = [*_of_one_source(self._settings, judged.violated)]
+        still_open = dict(self._still_open())
+        found = folded(
+            [*((each.bucket, each.episode) for each in still_open.values()), *pieces],
+            Clocks(judged.newest_ms),
+            self._settings.stream.episode_gap,
+        )
+        changed = [each for each in found if still_open.get(each.episode_id) != each]
+        if changed:
+            merge(self._commits, [violation_row(each) for each in changed], batch)
+
+    def _still_open(self) -> Iterator[tuple[str, Violation]]:
+        table = self._commits.newest()
+        is_mine = pc.field("cluster_id") == self._settings.cluster_id
+        rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table(
+            filter=pc.field("end_time").is_null() & is_mine
+        )
+        for row in rows_in_ms(rows):
+            episode = Episode(*(row[name] for name in _EPISODE_COLUMNS))
+            of_log = episode._replace(source=episode.source or LOG)
+            yield row["episode_id"], Violation(_bucket(row), of_log, None)
+
+
+def merge(commits: BatchCommits, rows: Sequence[dict[str, Any]], batch: MicroBatch | None) -> None:
+    """Insert rows of `violations`, or put them in the place of those with the same id."""
+    merger = commits.newest().merge(
+        arrow_rows(VIOLATIONS, rows),
+        ON_SAME,
+        source_alias="new",
+        target_alias="old",
+        commit_properties=None if batch is None else batch.properties,
+    )
+    merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def violation_row(violation: Violation) -> dict[str, Any]:
+    """A row of the table; times in epoch ms."""
+    episode = violation.episode
+    return {
+        **dict(zip(BUCKET_COLUMNS, violation.bucket, strict=True)),
+        **dict(zip(_EPISODE_COLUMNS, episode, strict=True)),
+        "event_date": datetime.fromtimestamp(episode.start_ms / 1_000, UTC).date(),
+        "episode_id": violation.episode_id,
+        "end_time": violation.end_ms,
+    }
+
+
+def _of_one_source(settings: Settings, violated: Sequence[Piece]) -> Iterator[Piece]:
+    """Leave out seconds from JMX where the same broker's log tells of the same type of quota.
+
+    Both see the same violation, at their own seconds. The log, which misses nothing, counts; when it has said nothing
+    for `LOG_SILENCE_MS`, the shipper is away or there is none, and JMX counts.
+    """
+    of_jmx = [episode.start_ms for _, episode in violated if episode.source != LOG]
+    if not (of_jmx and settings.kafka.has_log):
+        return iter(violated)
+    mutation = QuotaType.CONTROLLER_MUTATION.value
+    asked = [settings.cluster_id, min(of_jmx) - LOG_SILENCE_MS, mutation, CONTROLLER_ID]
+    rows = query(settings, (DECISIONS.name,), _LOG_TOLD, asked).rows
+    told_ms = {(teller, quota_type): time_ms for teller, quota_type, time_ms in rows}
+
+    def is_told(bucket: BucketId, start_ms: int) -> bool:
+        # Of mutations there is one bucket in the cluster, whichever broker's JMX shows it.
+        teller = CONTROLLER_ID if bucket.quota_type == mutation else bucket.broker_id
+        newest_ms = told_ms.get((teller, bucket.quota_type))
+        return newest_ms is not None and start_ms - newest_ms <= LOG_SILENCE_MS
+
+    return (
+        (bucket, episode)
+        for bucket, episode in violated
+        if episode.source == LOG or not is_told(bucket, episode.start_ms)
+    )

@@ -1,0 +1,229 @@
+"""Loads what workers judge by from the tables: read anew when files have changed, and else kept from task to task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar, cast
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from kquota_spark.checkpoints.known_rules import COLUMNS, KnownRules
+from kquota_spark.checkpoints.pinned import Pinned, pinned
+from kquota_spark.config.governor import make_governor, static_defaults
+from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import rate_config
+from kquota_spark.errors import UserError
+from kquota_spark.model.govern.callback_governor import CallbackGovernor
+from kquota_spark.model.govern.govern import Governor, RuleGovernor
+from kquota_spark.model.measure.points import CONTROLLER_ID
+from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.quotas.rules import RuleBook
+from kquota_spark.pipeline.known import BrokerWindows, Gap, Known, Limits, ToldWindows
+from kquota_spark.quotas.stored.rules import leader_changes
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
+from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
+from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.failures import MissingTableError, delta_errors
+from kquota_spark.store.places import place_of
+from kquota_spark.store.quota_rows import is_of_sources, source_filter
+from kquota_spark.store.rows import rows_in_ms
+from kquota_spark.store.storage import arrow_files, delta_table
+
+Row = dict[str, Any]
+
+
+@dataclass
+class _Watched:
+    """The rows of this cluster in one table, those of `known_through` apart; times in epoch ms."""
+
+    settings: Settings
+    name: str
+    table: DeltaTable | None = None
+    asked: int | None = None
+    """The version that was asked for last."""
+    paths: frozenset[str] = frozenset()
+    rows: list[Row] = field(default_factory=list)
+    edition: int = 0
+    """Grows when `rows` change."""
+
+    def look(self, at: Pinned | None) -> None:
+        """Take over what is new; without such a table `table` is None.
+
+        Args:
+            at: as of when; None for now.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        version = None if at is None else at.versions.get(self.name)
+        if self.table is not None and version is not None and version == self.asked:
+            return
+        try:
+            with delta_errors(f"{place_of(self.settings.tables, self.name)}: cannot be read"):
+                self.table, self.asked = self._at(version), version
+        except MissingTableError:
+            self.table = None
+        except UserError:
+            self.table = None
+            raise
+
+    def _at(self, version: int | None) -> DeltaTable:
+        if version is not None:
+            # The files of an old version may be gone: of a micro-batch that runs again after the job stood for long.
+            with suppress(UserError), delta_errors(self.name):
+                table = self.table or delta_table(self.settings, self.name, version)
+                table.load_as_version(version)
+                self._take(table)
+                return table
+        table = delta_table(self.settings, self.name)
+        self._take(table)
+        return table
+
+    def _take(self, table: DeltaTable) -> None:
+        paths = frozenset(table.get_add_actions(flatten=True).column("path").to_pylist())
+        others = frozenset(path for path in paths if not is_of_sources(path))
+        if others != self.paths or not self.edition:
+            if self._differs(table) or not self.edition:
+                self.edition += 1
+            self.paths = others
+
+    def _differs(self, table: DeltaTable) -> bool:
+        """Take over all rows; whether they differ from those of before."""
+        before, self.rows = self.rows, rows_in_ms(self._read(table, []))
+        return self.rows != before
+
+    def _read(
+        self, table: DeltaTable, filters: list[tuple[str, str, Any]], columns: list[str] | None = None
+    ) -> pa.Table:
+        mine = [("cluster_id", "=", self.settings.cluster_id), *filters]
+        return table.to_pyarrow_table(columns=columns, filters=mine, filesystem=arrow_files(table))
+
+
+@dataclass
+class _WatchedRules(_Watched):
+    """The same of `quota_rules`: 100,000 rules are too many to be read row by row at every edit."""
+
+    known: KnownRules = field(default_factory=KnownRules)
+    open_from_ms: int = 0
+
+    def look(self, at: Pinned | None) -> None:
+        before_ms, self.open_from_ms = self.open_from_ms, at.open_from_ms if at else 0
+        if self.open_from_ms < before_ms:  # rules that were left out are wanted again
+            self.asked, self.paths = None, frozenset()
+        super().look(at)
+
+    def _take(self, table: DeltaTable) -> None:
+        super()._take(table)
+        self.known.take_known_through(self._read(table, source_filter(), list(COLUMNS)))
+
+    def _differs(self, table: DeltaTable) -> bool:
+        return self.known.take_rules(self._read(table, [], list(COLUMNS)), self.open_from_ms)
+
+
+WatchedT = TypeVar("WatchedT", bound=_Watched)
+
+
+class _Loader:
+    """What `KnownLoader` and `LimitsLoader` share: tables that outlive a task, because a worker serves many."""
+
+    _opened: ClassVar[tuple[Settings, dict[str, _Watched]] | None] = None
+    _made: ClassVar[dict[str, tuple[object, Any]]] = {}
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def _rules(self) -> _WatchedRules:
+        rules = self._looked(_WatchedRules, QUOTA_RULES.name)
+        if rules.table is None:
+            raise UserError(
+                f"{self._settings.tables}: no table {rules.name}: run kquota watch or the audit first"
+            )
+        return rules
+
+    def _looked(self, kind: type[WatchedT], name: str) -> WatchedT:
+        """A table, with what is new in it."""
+        if _Loader._opened is None or _Loader._opened[0] != self._settings:
+            _Loader._opened = self._settings, {}
+            _Loader._made.clear()
+        watched: Any = _Loader._opened[1].setdefault(name, kind(self._settings, name))
+        watched.look(pinned())
+        return cast(WatchedT, watched)
+
+    def _kept(self, what: str, made_from: Iterable[_Watched], make: Callable[[], Any]) -> Any:
+        """What was made of these tables; made again when one of them has changed."""
+        editions = tuple(watched.edition for watched in made_from)
+        kept = _Loader._made.get(what)
+        if kept is None or kept[0] != editions:
+            kept = _Loader._made[what] = editions, make()
+        return kept[1]
+
+
+class KnownLoader(_Loader):
+    """Loads what a worker of the query of the log judges by."""
+
+    def __call__(self) -> Known:
+        """The present state of the tables.
+
+        Raises:
+            UserError: a table cannot be read, or there is no such callback.
+        """
+        rules, leaders = self._rules(), list[_Watched]()
+        if self._settings.quotas.callback:
+            leaders.append(self._looked(_Watched, PARTITION_LEADERS.name))
+        configs, gaps = (self._looked(_Watched, table.name) for table in (BROKER_CONFIGS, LOG_GAPS))
+        return Known(
+            self._kept("governor", [rules, *leaders], lambda: self._governor(rules, *leaders)),
+            rules.known.known_through_ms,
+            self._kept("windows", [configs], lambda: self._windows(configs.rows)),
+            self._kept("gaps", [gaps], lambda: gaps_by_broker(gaps.rows)),
+            bool(self._settings.quotas.callback),
+            frozenset(row["broker_id"] for row in gaps.rows if row["reason"] in (MID_STREAM, BROKER_START)),
+        )
+
+    def _governor(self, rules: _WatchedRules, leaders: _Watched | None = None) -> Governor:
+        before = _Loader._made.get("governor")
+        if before is not None and isinstance(before[1], CallbackGovernor):
+            before[1].close()
+        changes = LeaderBook(leader_changes(leaders.rows if leaders else ()))
+        return make_governor(self._settings, rules.known.book, changes)
+
+    def _windows(self, rows: Iterable[Row]) -> BrokerWindows:
+        told: dict[int, list[ToldWindows]] = {}
+        for row in rows:
+            if row["broker_id"] is not None:
+                windows = (row["sample_ring"], row["quota_window_num"], row["quota_window_size_seconds"])
+                stretch = ToldWindows(row["valid_from"] or 0, row["valid_to"], *windows)
+                told.setdefault(row["broker_id"], []).append(stretch)
+        return BrokerWindows(rate_config(self._settings), told, frozenset(self._settings.broker.given))
+
+
+class LimitsLoader(_Loader):
+    """Loads by what a worker looks up the limits of buckets whose tags are known."""
+
+    def __call__(self) -> Limits:
+        """The present state of the tables.
+
+        Raises:
+            UserError: `quota_rules` cannot be read.
+        """
+        rules = self._rules()
+        governor = self._kept("limits", [rules], lambda: self._governor(rules.known.book))
+        return Limits(governor, rules.known.ips, rules.known.known_through_ms)
+
+    def _governor(self, book: RuleBook) -> RuleGovernor:
+        # With a callback the limits are its own, and nobody can ask it for a bucket. It has no say in those of ips.
+        has_callback = bool(self._settings.quotas.callback)
+        return RuleGovernor(RuleBook() if has_callback else book, static_defaults(self._settings))
+
+
+def gaps_by_broker(rows: Iterable[Row]) -> dict[int, list[Gap]]:
+    """Rows of `log_gaps` that make verdicts uncertain; the controller may be any of the brokers."""
+    found: dict[int, list[Gap]] = {}
+    for row in rows:
+        if row["reason"] != BROKER_START:
+            for broker_id in (row["broker_id"], CONTROLLER_ID):
+                found.setdefault(broker_id, []).append((row["from_time"], row["to_time"]))
+    return found

@@ -1,0 +1,233 @@
+"""A query whose checkpoint is lost goes on under a new lineage: what its tables hold already is left out.
+
+Spark numbers the micro-batches of a new checkpoint from 0 again; Delta knows them by the checkpoint's own id, so
+none is taken for one of before. The overlap is removed by the place of the events. The query of the log reads the topic
+again from `WARM_UP_MS` before the newest second that was measured: that warms the rings up. It leaves out offsets that
+`requests` has, and seconds that `usage` and `decisions` have; violations are made anew. The query of JMX goes on behind
+the newest offsets that `jmx_samples` has.
+
+What was in flight when the checkpoint was lost is exact under two conditions: the topic still holds that time, and no
+bucket was in use without a pause for so long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kquota_spark.checkpoints.checkpoints import JMX, LOG, TARGETS, Checkpoint
+from kquota_spark.checkpoints.notes import read_note, write_note
+from kquota_spark.checkpoints.whole_checkpoint import require_whole
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.schema.version import STATE_FORM
+from kquota_spark.store.creation import has_rows
+from kquota_spark.store.places import place_of
+from kquota_spark.store.reading import query
+from kquota_spark.store.storage import delta_table
+
+_log = logging.getLogger(__name__)
+
+WARM_UP_MS = 3_600_000
+_OFFSETS = """
+select topic, "partition", max(kafka_offset) + 1,
+       coalesce(min(coalesce(first_offset, kafka_offset)) filter (record_time_ms >= $2), max(kafka_offset) + 1)
+from requests where cluster_id = $1 and topic not like 'file:%' group by all order by all
+"""
+_NEWEST = """
+select broker_id, epoch_ms(max(second)) from {table} where cluster_id = ? and coalesce(source, 'log') = 'log'
+group by all order by all
+"""
+_JMX_OFFSETS = """
+select topic, "partition", max(kafka_offset) + 1 from jmx_samples where cluster_id = $1 group by all order by all
+"""
+_BEFORE = {LOG: ("ingest", "measure", "judge"), JMX: ("ingest_jmx", "measure_jmx", "judge_jmx")}
+"""Checkpoints of releases that had a query for each table."""
+
+Offsets = Mapping[str, Mapping[str, int]]
+"""By topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where a query begins, and what the tables hold that it may come to again.
+
+    Attributes:
+        offsets: where it begins to read; empty for the beginning of the topics.
+        read_below: `requests` has the lines below these offsets.
+        measured_ms: the newest second of `usage`, epoch ms; -1 for none.
+        decided_ms: the newest second of `decisions`, by broker.
+        state_form: see `schema.version.STATE_FORM`.
+        tables: the id of `decisions`. The checkpoint belongs to tables with this id; empty: to any.
+    """
+
+    offsets: Offsets = field(default_factory=dict)
+    read_below: Offsets = field(default_factory=dict)
+    measured_ms: int = -1
+    decided_ms: Mapping[str, int] = field(default_factory=dict)
+    state_form: int = STATE_FORM
+    tables: str = ""
+
+    def only_unread(self, requests: pa.RecordBatch) -> pa.RecordBatch:
+        """Lines that the table does not have yet."""
+        if not self.read_below:
+            return requests
+        places = zip(
+            *(requests[name].to_pylist() for name in ("topic", "partition", "kafka_offset")), strict=True
+        )
+        is_new = [
+            offset >= self.read_below.get(topic, {}).get(str(partition), 0)
+            for topic, partition, offset in places
+        ]
+        return requests.filter(pa.array(is_new, pa.bool_()))
+
+    def only_unmeasured(self, usage: pa.RecordBatch) -> pa.RecordBatch:
+        """Seconds that the table does not have yet."""
+        if self.measured_ms < 0:
+            return usage
+        return usage.filter(pc.greater(_in_ms(usage["second"]), pa.scalar(self.measured_ms)))
+
+    def only_undecided(self, decisions: pa.RecordBatch) -> pa.RecordBatch:
+        """Seconds that the table does not have yet."""
+        if not self.decided_ms:
+            return decisions
+        through_ms = [self.decided_ms.get(str(broker), -1) for broker in decisions["broker_id"].to_pylist()]
+        return decisions.filter(pc.greater(_in_ms(decisions["second"]), pa.array(through_ms, pa.int64())))
+
+
+def _in_ms(seconds: Any) -> Any:
+    return seconds.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+
+
+def stored_lineage(settings: Settings, name: str = LOG) -> Lineage:
+    """The lineage of a query; that of an ordinary checkpoint begins with the source.
+
+    A damaged one is made anew of what the tables hold now. Nothing is written twice by that: what was committed is left
+    out, as with the damaged one.
+
+    Raises:
+        UserError: the file cannot be read or written.
+    """
+    text = read_note(settings, _path(settings, name))
+    if text is None:
+        return Lineage()
+    try:
+        return msgspec.json.decode(text, type=Lineage)
+    except msgspec.DecodeError:
+        _log.warning("%s was damaged: made anew of what the tables hold", _path(settings, name))
+        return _begun(settings, name)
+
+
+def require_lineage(settings: Settings, queries: Sequence[str], *, is_new: bool) -> list[str]:
+    """Check every query's checkpoint; with `is_new`, note for those that lost theirs where they begin.
+
+    Returns:
+        Queries that begin anew.
+
+    Raises:
+        UserError: a checkpoint is damaged or foreign, or missing while its tables have rows.
+    """
+    begun = []
+    for name in queries:
+        if require_whole(settings, name):
+            _require_same(settings, name)
+            continue
+        filled = _filled(settings, name)
+        if filled is not None and not is_new:
+            raise UserError(_advice(settings, name, filled))
+        _begun(settings, name)
+        if filled is not None:
+            begun.append(name)
+    return begun
+
+
+def _begun(settings: Settings, name: str) -> Lineage:
+    """A new lineage, noted. Where the tables were begun anew as well, nothing of before is to be left out."""
+    found = Lineage()
+    if _filled(settings, name) is not None:
+        found = _of_log(settings) if name == LOG else _of_jmx(settings)
+    found = replace(found, tables=_tables_id(settings))
+    write_note(settings, _path(settings, name), msgspec.json.encode(found))
+    return found
+
+
+def _filled(settings: Settings, name: str) -> str | None:
+    """The first table of a query that has rows of its source."""
+    for table in TARGETS[name]:
+        source = {LOG: "log", JMX: "jmx"}[name] if table in (USAGE.name, DECISIONS.name) else None
+        if has_rows(settings, table, source):
+            return table
+    return None
+
+
+def _advice(settings: Settings, name: str, filled: str) -> str:
+    where = f"checkpoint {place_of(settings.checkpoints, name)} is missing"
+    old = [hop for hop in _BEFORE[name] if Checkpoint.of(settings, hop).exists]
+    if old:
+        return (
+            f"{where}: the checkpoints {', '.join(old)} are of a release with a query for each table: start once with "
+            "--new-lineage, which goes on behind what the tables hold"
+        )
+    return (
+        f"{where}, but table {filled} has rows that would be written twice: restore the checkpoint, or start with "
+        "--new-lineage, which goes on behind them"
+    )
+
+
+def _require_same(settings: Settings, name: str) -> None:
+    found, where = stored_lineage(settings, name), f"checkpoint {place_of(settings.checkpoints, name)}"
+    if found.state_form != STATE_FORM:
+        raise UserError(
+            f"{where}: another release wrote its state (form {found.state_form}, this one reads {STATE_FORM}): move it "
+            "away and start with --new-lineage, or use that release"
+        )
+    if found.tables not in ("", _tables_id(settings)):
+        raise UserError(
+            f"{where}: it belongs to other tables than {settings.tables}: restore it, or move it away and start with "
+            "--new-lineage"
+        )
+
+
+def _tables_id(settings: Settings) -> str:
+    return str(delta_table(settings, DECISIONS.name).metadata().id)
+
+
+def _of_jmx(settings: Settings) -> Lineage:
+    """Behind the newest offset of each partition: a sample is judged by itself."""
+    offsets: dict[str, dict[str, int]] = {}
+    rows = query(settings, [JMX_SAMPLES.name], _JMX_OFFSETS, [settings.cluster_id]).rows
+    for topic, partition, after_last in rows:
+        if topic == settings.kafka.jmx_topic:
+            offsets.setdefault(topic, {})[str(partition)] = after_last
+    return Lineage(offsets)
+
+
+def _of_log(settings: Settings) -> Lineage:
+    measured_ms = max(_newest_seconds(settings, USAGE.name).values(), default=-1)
+    offsets: dict[str, dict[str, int]] = {}
+    read_below: dict[str, dict[str, int]] = {}
+    asked = [settings.cluster_id, measured_ms - WARM_UP_MS]
+    rows = query(settings, [REQUESTS.name], _OFFSETS, asked).rows
+    wanted = settings.kafka.log_topics({row[0]: None for row in rows})
+    for topic, partition, after_last, first in rows:
+        if topic in wanted:
+            read_below.setdefault(topic, {})[str(partition)] = after_last
+            offsets.setdefault(topic, {})[str(partition)] = first
+    return Lineage(offsets, read_below, measured_ms, _newest_seconds(settings, DECISIONS.name))
+
+
+def _newest_seconds(settings: Settings, name: str) -> dict[str, int]:
+    rows = query(settings, [name], _NEWEST.format(table=name), [settings.cluster_id]).rows
+    return {str(broker): int(second_ms) for broker, second_ms in rows}
+
+
+def _path(settings: Settings, name: str) -> str:
+    return place_of(settings.checkpoints, f"{name}.lineage.json")

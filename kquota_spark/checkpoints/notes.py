@@ -1,0 +1,58 @@
+"""Small files beside the checkpoints: always the old one or the new one, also after a crash or on a full disk."""
+
+from __future__ import annotations
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.process.replaced_file import write_whole
+from kquota_spark.store.places import local_path
+from kquota_spark.store.storage import file_system
+
+
+def write_note(settings: Settings, path: str, data: bytes) -> None:
+    """Replace a note, and make its folder if it is not there.
+
+    Raises:
+        UserError: it cannot be written; the old one is as it was.
+    """
+    try:
+        put_whole(settings, path, data)
+    except OSError as error:
+        reason = error.strerror or one_line(error)
+        raise UserError(
+            f"{path}: cannot be written: {reason}: mend that and start again, which goes on where this one ended"
+        ) from error
+
+
+def put_whole(settings: Settings, path: str, data: bytes) -> None:
+    """Replace a file, local or in an object store, as a whole; make its folder if it is not there.
+
+    Raises:
+        OSError: it cannot be written; the old one is as it was.
+    """
+    local = local_path(path)
+    if local is None:
+        # An object is there when it has been written to its end.
+        files, place = file_system(settings, path)
+        with files.open_output_stream(place) as stream:
+            stream.write(data)
+    else:
+        local.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(local, data)
+
+
+def read_note(settings: Settings, path: str) -> bytes | None:
+    """What a note says; None where there is none.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        files, place = file_system(settings, path)
+        with files.open_input_stream(place) as stream:
+            found: bytes = stream.read()
+            return found
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {one_line(error)}") from error

@@ -1,0 +1,258 @@
+"""Which running cluster a command works on.
+
+One of --bootstrap-server, --zookeeper and --context names it; without them --config does, by its `quotas.source`;
+without that the context in use, or conf/kquota.yaml where a command is run. If there are both of the last two nothing
+is guessed: a quota set on the wrong cluster is worse than a question.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kquota_spark.cli.options.options import DEFAULT_CONFIG, add_config_option, settings_of
+from kquota_spark.cli.text.page import say
+from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.kafka.client_properties import read_properties
+from kquota_spark.kafka.quota_admin import Named
+from kquota_spark.quotas.cluster_quotas import ClusterQuotas
+
+OF_OPTIONS = Named("--bootstrap-server", "--command-config", "--zookeeper")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """A cluster to connect to: by its brokers if it names them, else by the ZooKeeper of `quotas`."""
+
+    quotas: Quotas
+    """Time limits; ZooKeeper's address and login."""
+    named: Named
+    """What errors call the parts by."""
+    bootstrap_servers: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add what names a cluster."""
+    group = parser.add_argument_group(
+        "cluster", "one of these; else --config, the context in use, or conf/kquota.yaml of this directory"
+    )
+    group.add_argument("--context", metavar="NAME", help="as saved by kquota context add")
+    group.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT", help="its brokers: the Admin API, with KRaft or ZooKeeper"
+    )
+    group.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="with --bootstrap-server: client properties"
+    )
+    group.add_argument(
+        "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="its ZooKeeper: brokers of any age, even stopped"
+    )
+    add_config_option(parser)
+
+
+@contextmanager
+def chosen_cluster(options: argparse.Namespace) -> Iterator[ClusterQuotas]:
+    """The cluster that the options of `add_cluster_options` choose, connected for as long as the block runs.
+
+    Raises:
+        UserError: none or several are named, or it does not answer.
+    """
+    with opened_cluster(chosen_address(options)) as cluster:
+        yield cluster
+
+
+@contextmanager
+def opened_cluster(address: ClusterAddress) -> Iterator[ClusterQuotas]:
+    """A connection; what ZooKeeper holds that is no quota is noted on standard error.
+
+    Raises:
+        UserError: the address is none, or nobody answers there.
+    """
+    if address.bootstrap_servers:
+        from kquota_spark.quotas.admin_quotas import admin_quotas
+
+        timeout_ms = address.quotas.connect_timeout
+        with admin_quotas(
+            address.bootstrap_servers, address.properties, timeout_ms=timeout_ms, named=address.named
+        ) as cluster:
+            yield cluster
+    else:
+        from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
+
+        with zookeeper_quotas(address.quotas, named=address.named, on_problem=_note) as cluster:
+            yield cluster
+
+
+def chosen_address(options: argparse.Namespace) -> ClusterAddress:
+    """Where the cluster of the options is.
+
+    Raises:
+        UserError: none or several are named, or a file cannot be read.
+    """
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in ("context", "bootstrap_server", "zookeeper")
+        if getattr(options, name) is not None
+    ]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)}: name one cluster")
+    if options.command_config is not None and options.bootstrap_server is None:
+        raise UserError("--command-config: only with --bootstrap-server")
+    if options.bootstrap_server is not None:
+        properties = {} if options.command_config is None else read_properties(options.command_config)
+        return of_brokers(settings_of(options).quotas, options.bootstrap_server, properties, OF_OPTIONS)
+    if options.zookeeper is not None:
+        quotas = dataclasses.replace(settings_of(options).quotas, zookeeper_connect=options.zookeeper)
+        return ClusterAddress(quotas, Named("--zookeeper", instead="--bootstrap-server"))
+    if options.context is not None:
+        return address_of_context(options.context, options.config)
+    if options.config is not None:
+        return _of_settings(load_settings(options.config))
+    return _unnamed()
+
+
+def settings_beside(options: argparse.Namespace) -> Settings | None:
+    """The settings that are named with the cluster of the options, or lie in the directory: their tables tell of it.
+
+    None where there are none; of a context those that it names, never those of the directory.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    if options.config is not None:
+        return load_settings(options.config)
+    has_address = options.bootstrap_server is not None or options.zookeeper is not None
+    name = options.context
+    if name is None and not has_address:
+        name = load_contexts(contexts_file(os.environ)).in_use or None
+    if name is not None:
+        return settings_of_context(name)
+    return load_settings(DEFAULT_CONFIG) if DEFAULT_CONFIG.exists() else None
+
+
+def settings_of_context(name: str) -> Settings | None:
+    """The settings that a saved context names, if it does.
+
+    Raises:
+        UserError: there is no such context, or a file cannot be read.
+    """
+    config = saved_context(name).config
+    return load_settings(Path(config)) if config else None
+
+
+def _unnamed() -> ClusterAddress:
+    path = contexts_file(os.environ)
+    in_use = load_contexts(path).in_use
+    if in_use and DEFAULT_CONFIG.exists():
+        raise UserError(
+            f"which cluster: context {in_use} is in use, and there is {DEFAULT_CONFIG}: say "
+            f"--context {in_use} or --config {DEFAULT_CONFIG}"
+        )
+    if in_use:
+        return address_of_context(in_use)
+    if DEFAULT_CONFIG.exists():
+        return _of_settings(load_settings(DEFAULT_CONFIG))
+    raise UserError(
+        "which cluster: give --bootstrap-server, --zookeeper, --context or --config, or name one by kquota context use"
+    )
+
+
+def address_of_context(name: str, config: Path | None = None) -> ClusterAddress:
+    """Where the cluster of a saved context is.
+
+    Args:
+        name: of the context.
+        config: settings instead of those that the context names; never those of the directory, whose login may be
+            for another cluster.
+
+    Raises:
+        UserError: there is none of this name, one of its files cannot be read, or the settings would be another
+            cluster than the context.
+    """
+    context = saved_context(name)
+    if config is not None and not (context.bootstrap_server or context.zookeeper):
+        raise UserError(
+            f"context {name} is {context.address}, and --config {config} another: leave one of them out"
+        )
+    settings = Settings()
+    if config is not None or context.config:
+        settings = load_settings(config or Path(context.config))
+    where = f"context {name}: "
+    if context.bootstrap_server:
+        properties = read_properties(Path(context.command_config)) if context.command_config else {}
+        named = Named(f"{where}bootstrap_server", f"{where}command_config", "--zookeeper")
+        return of_brokers(settings.quotas, context.bootstrap_server, properties, named)
+    if context.zookeeper:
+        quotas = dataclasses.replace(settings.quotas, zookeeper_connect=context.zookeeper)
+        return ClusterAddress(quotas, Named(f"{where}zookeeper", instead="--bootstrap-server"))
+    return _of_settings(settings)
+
+
+def saved_context(name: str) -> Context:
+    """The context of this name.
+
+    Raises:
+        UserError: there is none, or the file of contexts cannot be read.
+    """
+    path = contexts_file(os.environ)
+    return context_of(load_contexts(path), name, path)
+
+
+def context_of(contexts: Contexts, name: str, path: Path) -> Context:
+    """The context of this name among those of a file.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in contexts.contexts:
+        known = ", ".join(contexts.contexts) or "none"
+        raise UserError(f"context {name}: not in {path}, which has {known}: add it by kquota context add")
+    return contexts.contexts[name]
+
+
+def of_brokers(
+    quotas: Quotas, bootstrap_servers: str, properties: Mapping[str, str], named: Named
+) -> ClusterAddress:
+    """A cluster by its brokers.
+
+    Raises:
+        UserError: an empty address.
+    """
+    if not bootstrap_servers.strip():
+        raise UserError(f"{named.servers}: {bootstrap_servers!r}, expected host:port,host:port")
+    return ClusterAddress(quotas, named, bootstrap_servers, properties)
+
+
+def _of_settings(settings: Settings) -> ClusterAddress:
+    quotas, kafka = settings.quotas, settings.kafka
+    if quotas.source == "zookeeper":
+        _require("zookeeper_connect" in quotas.given, "quotas.zookeeper_connect")
+        return ClusterAddress(quotas, Named("quotas.zookeeper_connect", instead="quotas.source: admin"))
+    if quotas.source == "admin":
+        _require("bootstrap_servers" in kafka.given, "kafka.bootstrap_servers")
+        return of_brokers(quotas, kafka.bootstrap_servers, kafka.options, Named())
+    raise UserError(
+        "quotas.source: a file is no cluster: name one by --bootstrap-server, --zookeeper or --context"
+    )
+
+
+def _require(is_given: bool, address: str) -> None:
+    if not is_given:
+        raise UserError(
+            f"which cluster: the settings do not say {address}, and none is guessed: set it, or give "
+            "--zookeeper, --bootstrap-server or --context"
+        )
+
+
+def _note(problem: str) -> None:
+    say(f"kquota: note: {terminal_text(problem)}", sys.stderr)

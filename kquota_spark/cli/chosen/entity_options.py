@@ -1,0 +1,215 @@
+"""Options that name entities, in the two grammars that people know.
+
+That of KIP-546, rpk and kcl: `--name user=alice --default client-id --any ip --strict`, and the plural spellings of the
+KIP: `--names=user=alice,client-id=etl --defaults=user,client-id`. That of kafka-configs.sh: `--entity-type users
+--entity-name alice`, or `--user alice --client-defaults`. One command line speaks one of them, and of the second only
+the long or the short form, as kafka-configs.sh has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default
+from kquota_spark.model.quotas.entity_filter import (
+    ANY,
+    AnyName,
+    EntityFilter,
+    EntityType,
+    entity_of,
+    parts_of,
+)
+
+_TYPES = {kind.value: kind for kind in EntityType}
+_PLURALS = {"users": EntityType.USER, "clients": EntityType.CLIENT_ID, "ips": EntityType.IP}
+_SHORT = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
+_Part = tuple[EntityType, str | Default | AnyName]
+
+
+def add_entity_options(parser: argparse.ArgumentParser, *, is_filter: bool) -> None:
+    """Add both grammars; without `is_filter` only what names one entity."""
+    one = parser.add_argument_group("entities by type and name", "types: user, client-id, ip")
+    one.set_defaults(parts=[], configs=[], short=[], usage=parser.error)
+    one.add_argument("--name", action=_Append, dest="parts", type=_named, metavar="TYPE=NAME",
+                     help="of this name; may be repeated for another type")  # fmt: skip
+    one.add_argument("--names", action=_Append, dest="parts", type=_names, metavar="TYPE=NAME,...",
+                     help="the same, several in one; a name with a comma needs --name")  # fmt: skip
+    one.add_argument("--default", action=_Append, dest="parts", type=_default, metavar="TYPE",
+                     help="the default of this type")  # fmt: skip
+    one.add_argument("--defaults", action=_Append, dest="parts", type=_defaults, metavar="TYPE,...",
+                     help="the same, several in one")  # fmt: skip
+    if is_filter:
+        one.add_argument("--any", action=_Append, dest="parts", type=_any, metavar="TYPE",
+                         help="any name of this type, and its default")  # fmt: skip
+        one.add_argument("--strict", action="store_true", help="only entities with no other type")
+    configs = parser.add_argument_group("entities as kafka-configs.sh names them", "not beside those above")
+    configs.add_argument("--entity-type", action=_Append, dest="configs", type=_entity_type, metavar="TYPE",
+                         help="users, clients or ips; users and clients together")  # fmt: skip
+    configs.add_argument("--entity-name", action=_Append, dest="configs", type=_entity_name, metavar="NAME",
+                         help="its name, in the order of the types")  # fmt: skip
+    configs.add_argument(
+        "--entity-default", action=_Append, nargs=0, dest="configs", const=DEFAULT, help="its default"
+    )
+    for word, kind in _SHORT.items():
+        configs.add_argument(f"--{word}", action=_Append, dest="short", type=_typed(kind), metavar="NAME",
+                             help=f"the {kind.value} of this name")  # fmt: skip
+        configs.add_argument(f"--{word}-defaults", action=_Append, nargs=0, dest="short", const=[(kind, DEFAULT)],
+                             help=f"the default {kind.value}")  # fmt: skip
+
+
+def asked_filter(options: argparse.Namespace) -> EntityFilter:
+    """What `add_entity_options` with `is_filter` asks for; all without any.
+
+    Raises:
+        SystemExit: with 2, wrong usage.
+    """
+    parts = dict(_asked(options))
+    is_as_configs = bool(options.configs or options.short)
+    if is_as_configs and options.strict:
+        _wrong(options, "--strict: not beside the forms of kafka-configs.sh, which are strict themselves")
+    try:
+        return EntityFilter(parts, is_strict=options.strict or is_as_configs)
+    except ValueError as error:
+        _wrong(options, f"{error}: --name, --default or --any names one")
+
+
+def asked_entity(options: argparse.Namespace) -> AnyEntity:
+    """The one entity that `add_entity_options` names.
+
+    Raises:
+        SystemExit: with 2, wrong usage.
+    """
+    parts: dict[EntityType, str | Default] = {}
+    for kind, name in _asked(options):
+        if isinstance(name, AnyName):
+            _wrong(options, f"--entity-type: {kind.value} without a name: --entity-name or --entity-default")
+        parts[kind] = name
+    if not parts:
+        _wrong(options, "whose quotas: give --name or --default")
+    try:
+        return entity_of(parts)
+    except ValueError as error:
+        _wrong(options, str(error))
+
+
+def require_name(entity: AnyEntity, *, is_set: bool) -> None:
+    """See that somebody can have the names of an entity.
+
+    What a migration made of a default (KAFKA-16411) can still be removed: only to set it is refused.
+
+    Raises:
+        UserError: a name that is empty or reads as the default's, or is not UTF-8.
+    """
+    from kquota_spark.formats.exchange.reading import name_problem
+
+    for kind, name in parts_of(entity).items():
+        if name != "" and (problem := name_problem(name)) is not None:
+            raise UserError(f"{kind.value} {name!r}: {problem}")
+        if is_set and name in ("", DEFAULT.value):
+            has = "has an empty name" if name == "" else f"is called {name}"
+            raise UserError(f"{entity}: nobody {has}; the default has an option of its own, see --help")
+
+
+def _asked(options: argparse.Namespace) -> list[_Part]:
+    given = [group for group in (options.parts, options.configs, options.short) if group]
+    if len(given) > 1:
+        forms = "--name and --default, --entity-type, or --user, --client and --ip"
+        _wrong(options, f"entities in two forms, expected one of: {forms}")
+    parts = list(_zipped(options)) if options.configs else [*options.parts, *options.short]
+    kinds = [kind for kind, _ in parts]
+    for kind in kinds:
+        if kinds.count(kind) > 1:
+            _wrong(options, f"{kind.value} is named twice, expected once")
+    return parts
+
+
+def _zipped(options: argparse.Namespace) -> Iterator[_Part]:
+    """Types and names of kafka-configs.sh, each in its order; a type without a name is any."""
+    kinds = [one for one in options.configs if isinstance(one, EntityType)]
+    names = [one for one in options.configs if not isinstance(one, EntityType)]
+    if len(names) > len(kinds):
+        _wrong(options, "more names than --entity-type")
+    for index, kind in enumerate(kinds):
+        yield kind, names[index] if index < len(names) else ANY
+
+
+def _wrong(options: argparse.Namespace, problem: str) -> NoReturn:
+    options.usage(problem)
+    raise AssertionError  # it has ended the program
+
+
+class _Append(argparse.Action):
+    """Appends its value, or without one its constant; argparse's own would append to the default of all parsers."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        given = self.const if self.nargs == 0 else values
+        found = given if isinstance(given, list) else [given]
+        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *found])
+
+
+def _kind(text: str) -> EntityType:
+    if text in _TYPES:
+        return _TYPES[text]
+    msg = f"{text!r}, expected one of {', '.join(_TYPES)}"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _named(text: str) -> list[_Part]:
+    kind, equals, name = text.partition("=")
+    if not equals:
+        msg = f"{text!r}, expected TYPE=NAME, e.g. user=alice"
+        raise argparse.ArgumentTypeError(msg)
+    return [(_kind(kind), name)]
+
+
+def _names(text: str) -> list[_Part]:
+    try:
+        return [part for pair in text.split(",") for part in _named(pair)]
+    except argparse.ArgumentTypeError as error:
+        msg = f"{error}; a name that has a comma is given by --name TYPE=NAME"
+        raise argparse.ArgumentTypeError(msg) from None
+
+
+def _default(text: str) -> list[_Part]:
+    return [(_kind(text), DEFAULT)]
+
+
+def _defaults(text: str) -> list[_Part]:
+    return [part for kind in text.split(",") for part in _default(kind)]
+
+
+def _any(text: str) -> list[_Part]:
+    return [(_kind(text), ANY)]
+
+
+def _entity_type(text: str) -> EntityType:
+    if text in _PLURALS:
+        return _PLURALS[text]
+    msg = f"{text!r}, expected one of {', '.join(_PLURALS)}: quotas have no others"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _entity_name(text: str) -> str:
+    if text:
+        return text
+    msg = "empty: the default is --entity-default"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _typed(kind: EntityType) -> Callable[[str], list[_Part]]:
+    def of_kind(text: str) -> list[_Part]:
+        if not text:
+            msg = f"empty: the default {kind.value} has an option of its own"
+            raise argparse.ArgumentTypeError(msg)
+        return [(kind, text)]
+
+    return of_kind

@@ -1,0 +1,185 @@
+"""Options that say where the quotas come from, and how the brokers that enforce them are set up."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota_spark.cli.chosen.cluster_choice import ClusterAddress, chosen_address
+from kquota_spark.cli.options.options import add_settings_options, settings_of, whole_number
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.model.govern.govern import Governor
+from kquota_spark.model.measure.sampled_rate import RingVariant
+
+if TYPE_CHECKING:
+    from kquota_spark.quotas.sources import Client, QuotaHistory
+
+
+def add_source_options(parser: argparse.ArgumentParser) -> None:
+    """Add --config, --tables and the other sources of quotas."""
+    add_settings_options(parser)
+    sources = parser.add_argument_group(
+        "quotas from", "one of these or --tables; by default the settings' tables, else their quotas.source"
+    )
+    sources.add_argument("--quotas", type=Path, metavar="FILE", help="a quotas.yaml with validity")
+    sources.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="a running ZooKeeper: as of now")
+    sources.add_argument("--bootstrap-server", metavar="HOST:PORT", help="a running Kafka: as of now")
+    sources.add_argument("--context", metavar="NAME", help="a running cluster saved by kquota context add")
+    sources.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="with --bootstrap-server: client properties, e.g. security.protocol",
+    )
+
+
+def add_broker_options(parser: argparse.ArgumentParser) -> None:
+    """Add what the quotas alone do not say about the brokers; each stands for a setting."""
+    brokers = parser.add_argument_group("brokers", "instead of the settings' own")
+    brokers.add_argument(
+        "--broker-version", metavar="V", help="3.7 and older keep an older sample ring (default 3.9)"
+    )
+    brokers.add_argument("--window-num", type=int, metavar="N", help="quota.window.num (default 11)")
+    brokers.add_argument(
+        "--window-size-seconds", type=int, metavar="S", help="quota.window.size.seconds (default 1)"
+    )
+    brokers.add_argument(
+        "--producer-default", type=whole_number, metavar="B/S", help="quota.producer.default, up to 2.8"
+    )
+    brokers.add_argument(
+        "--consumer-default", type=whole_number, metavar="B/S", help="quota.consumer.default, up to 2.8"
+    )
+    brokers.add_argument(
+        "--callback", metavar="MODULE:CLASS", help="the brokers' client.quota.callback.class, in Python"
+    )
+    brokers.add_argument(
+        "--callback-option", action="append", default=[], metavar="K=V", help="handed to its configure()"
+    )
+
+
+def settings_with_broker_of(options: argparse.Namespace) -> Settings:
+    """The settings with what the options of `add_broker_options` say instead.
+
+    Raises:
+        UserError: the settings cannot be read, or an option makes no sense.
+    """
+    settings = settings_of(options)
+    if any(number is not None and number < 1 for number in (options.window_num, options.window_size_seconds)):
+        raise UserError("--window-num and --window-size-seconds: expected 1 or more")
+    given = {
+        "version": options.broker_version,
+        "quota_window_num": options.window_num,
+        "quota_window_size_seconds": options.window_size_seconds,
+        "quota_producer_default": options.producer_default,
+        "quota_consumer_default": options.consumer_default,
+    }
+    broker = dataclasses.replace(settings.broker, **{k: v for k, v in given.items() if v is not None})
+    try:
+        RingVariant.of_version(broker.version)
+    except ValueError as error:
+        named = "broker.version" if options.broker_version is None else "--broker-version"
+        raise UserError(f"{named}: {broker.version!r}, expected e.g. 3.9 or 3.7.2") from error
+    callback = settings.quotas.callback if options.callback is None else options.callback
+    # Another callback has other options.
+    own = settings.quotas.callback_options if options.callback is None else {}
+    quotas = dataclasses.replace(
+        settings.quotas,
+        callback=callback,
+        callback_options={**own, **dict(map(_pair, options.callback_option))},
+    )
+    return dataclasses.replace(settings, broker=broker, quotas=quotas)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UserError(f"--callback-option: {text!r}, expected name=value")
+    return name, value
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSource:
+    """Where quotas are read; the settings' own source if nothing is named."""
+
+    file: Path | None = None
+    address: ClusterAddress | None = None
+    has_tables: bool = False
+
+
+def source_of(options: argparse.Namespace) -> QuotaSource:
+    """The source that the options of `add_source_options` name.
+
+    Raises:
+        UserError: several sources, or no address of a cluster.
+    """
+    named = ("quotas", "zookeeper", "bootstrap_server", "context", "tables")
+    given = [f"--{name.replace('_', '-')}" for name in named if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)}: quotas come from one source, name one of them")
+    if options.command_config is not None and options.bootstrap_server is None:
+        raise UserError("--command-config: only with --bootstrap-server")
+    is_cluster = bool(given) and options.quotas is None and options.tables is None
+    return QuotaSource(
+        options.quotas, chosen_address(options) if is_cluster else None, options.tables is not None
+    )
+
+
+def read_quotas(
+    settings: Settings, source: QuotaSource, of: Client | None = None, *, apply_lag_ms: int = 0
+) -> QuotaHistory:
+    """The quotas of a source.
+
+    Args:
+        settings: with the options applied.
+        source: where.
+        of: a running cluster is asked only for what can govern this client; None for all.
+        apply_lag_ms: for a file only: brokers act on an edit this much later.
+
+    Raises:
+        UserError: the source cannot be read.
+    """
+    from kquota_spark.quotas import sources as quota_sources
+
+    if source.file is not None:
+        return quota_sources.from_file(source.file, apply_lag_ms=apply_lag_ms)
+    if (address := source.address) is not None:
+        if not address.bootstrap_servers:
+            return quota_sources.from_zookeeper(address.quotas, of, named=address.named.servers)
+        timeout_ms = address.quotas.connect_timeout
+        return quota_sources.from_admin(
+            address.bootstrap_servers, address.properties, of, timeout_ms=timeout_ms, named=address.named
+        )
+    if source.has_tables:
+        return quota_sources.from_tables(settings)
+    return quota_sources.from_settings(settings, of)
+
+
+def leader_notes(history: QuotaHistory, time_ms: int) -> list[str]:
+    """What has to be said where a callback answers as of a moment whose leaders the source does not tell."""
+    if history.leaders.at(time_ms).leaders:
+        return []
+    return ["leaders of partitions are not known here: the callback is asked without them"]
+
+
+@contextmanager
+def governor_of(settings: Settings, history: QuotaHistory) -> Iterator[Governor]:
+    """What governs by these quotas; a callback is closed at the end.
+
+    Raises:
+        UserError: there is no such callback.
+    """
+    from kquota_spark.config.governor import make_governor
+    from kquota_spark.model.govern.callback_governor import CallbackGovernor
+
+    governor = make_governor(settings, history.book, history.leaders)
+    try:
+        yield governor
+    finally:
+        if isinstance(governor, CallbackGovernor):
+            governor.close()

@@ -1,0 +1,4 @@
+"""Commands of enforcement.
+
+In reading order: actor, plan_page, enforcement, exempt, freeze, simulate, status, plans, override.
+"""

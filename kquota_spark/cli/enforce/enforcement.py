@@ -1,0 +1,284 @@
+"""`kquota enforcement`: lifts the brokers' quotas, and puts back exactly what was there (KIP-13's tooling).
+
+Nothing is sent to the cluster without --yes. Exit codes: 0 done or shown, 1 an error, or a quota that is not as asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kquota_spark.cli.enforce.actor import login_name, reason_of
+from kquota_spark.cli.enforce.plan_page import value_text
+from kquota_spark.cli.options.listing import counted
+from kquota_spark.cli.options.options import (
+    add_form_option,
+    add_settings_options,
+    add_yes_option,
+    settings_of,
+)
+from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import Quota, StepId
+from kquota_spark.enforce.lifting import (
+    Fate,
+    FencedError,
+    Lift,
+    Lifter,
+    Line,
+    Scope,
+    in_batches,
+    lifts,
+    planned_lifting,
+    planned_restoring,
+)
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.model.quotas.entities import DEFAULT, Name
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.process.clock import now_ms
+
+if TYPE_CHECKING:
+    from kquota_spark.enforcement.edges.opened import Edges
+
+_COLUMNS = ("entity", "key", "before", "after", "status", "detail")
+_STATUS_COLUMNS = ("entity", "key", "value", "since", "actor", "reason", "is_in_doubt", "plan_id", "step")
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `enforcement` and what is below it."""
+    group = subparsers.add_parser("enforcement")
+    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    disable = _add(
+        commands, "disable", "remove quotas, of the whole cluster or of some entities", run_disable
+    )
+    disable.add_argument("--reason", metavar="TEXT", help="why; goes into enforcement_log, needed with --yes")
+    enable = _add(commands, "enable", "put back what disable has removed, to the byte", run_enable)
+    for acting in (disable, enable):
+        add_yes_option(acting)
+    _add(commands, "status", "which quotas are lifted, since when and by whom", run_status)
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    about: str,
+    run: Callable[[argparse.Namespace], int],
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=about, description=about)
+    add_settings_options(parser)
+    whose = parser.add_argument_group("whose", "all that match; without any of these, the whole cluster")
+    user = whose.add_mutually_exclusive_group()
+    user.add_argument("--user", metavar="NAME", help="this user, with any client id or none")
+    user.add_argument("--user-default", action="store_true", help="the default user, likewise")
+    client = whose.add_mutually_exclusive_group()
+    client.add_argument("--client-id", metavar="ID", help="this client id, of any user or none")
+    client.add_argument("--client-default", action="store_true", help="the default client id, likewise")
+    add_form_option(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run_disable(options: argparse.Namespace) -> int:
+    """Lift, or show what would be lifted.
+
+    Raises:
+        UserError: the cluster or the log cannot be used, or no reason is given.
+    """
+    settings, scope = settings_of(options), scope_of(options)
+    reason = reason_of(options.reason) if options.yes else ""
+    with _edges(settings) as edges:
+        if not options.yes:
+            lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
+            return _show("disable", lines, options.output, _nothing_changed(lines, "nothing to lift"))
+        lifter = _lifter(settings, edges)
+        lines = planned_lifting(_in_force(settings, scope), lifts(edges.ledger.entries()))
+        kept = [line for line in lines if line.fate is Fate.KEPT]
+        meant = [line.quota for line in lines if line.fate is Fate.LIFT]
+        plan_id, step = f"disable-{now_ms()}", 1
+        done: list[Line] = []
+        for batch in in_batches(meant):
+            done += lifter.lift(batch, StepId(plan_id, step), reason, now_ms())
+            step += len(batch)
+            _progress("lifted", len(done), len(meant))
+        advice = (
+            ""
+            if edges.switch.frozen()
+            else "\nour own enforcement goes on and may set quotas: kquota freeze stops it"
+        )
+    said = f"{_count(done, Fate.LIFTED)} lifted; kquota enforcement enable puts them back{advice}"
+    return _show("disable", [*done, *kept], options.output, said if done else "nothing to lift")
+
+
+def run_enable(options: argparse.Namespace) -> int:
+    """Put back, or show what would be put back.
+
+    Raises:
+        UserError: the cluster or the log cannot be used.
+    """
+    settings, scope = settings_of(options), scope_of(options)
+    with _edges(settings) as edges:
+        if not options.yes:
+            meant = _lifted(edges, scope)
+            held = edges.target.read(list(meant)) if meant else {}
+            values = {quota: held[quota].value for quota in meant}
+            lines = planned_restoring(meant.values(), values)
+            return _show("enable", lines, options.output, _nothing_changed(lines, "nothing is lifted"))
+        lifter = _lifter(settings, edges)
+        meant = _lifted(edges, scope)
+        done: list[Line] = []
+        for batch in in_batches(reversed(meant)):
+            done += lifter.restore([meant[quota] for quota in batch], now_ms())
+            _progress("put back", len(done), len(meant))
+    said = f"{_count(done, Fate.RESTORED)} put back as before" if done else "nothing is lifted"
+    return _show("enable", done, options.output, said)
+
+
+def run_status(options: argparse.Namespace) -> int:
+    """Show what is lifted, as the log has it.
+
+    Raises:
+        UserError: the log cannot be read.
+    """
+    from kquota_spark.enforcement.edges.log import EnforcementLog
+
+    scope = scope_of(options)
+    found = lifts(EnforcementLog(settings_of(options)).entries())
+    rows = [_status_row(lift) for lift in found if scope.holds(lift.quota.entity)]
+    shown = (
+        Shown("since", lambda row: iso_time(row["since"] // 1_000 * 1_000), is_text=True, keep=20),
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=20),
+        Shown("was", lambda row: value_text(QuotaKey(row["key"]), row["value"])),
+        Shown("key", lambda row: row["key"], is_text=True),
+        Shown("by", lambda row: row["actor"], is_text=True),
+        Shown("reason", lambda row: row["reason"], is_text=True, rank=2),
+        Shown("", lambda row: "in doubt" if row["is_in_doubt"] else "", is_text=True),
+    )
+    doubtful = any(row["is_in_doubt"] for row in rows)
+    footer = f"{counted(len(rows), 'quota')} lifted; kquota enforcement enable puts them back"
+    if doubtful:
+        footer += "\nin doubt: a run was cut short; disable and enable read back what became of it"
+    report = Report(
+        "kquota enforcement status", _STATUS_COLUMNS, rows, shown, times=frozenset({"since"}), footer=footer,
+        when_empty="nothing is lifted", colour=lambda row: Colour.YELLOW if row["is_in_doubt"] else None,
+    )  # fmt: skip
+    show(report, options.output)
+    return 0
+
+
+def scope_of(options: argparse.Namespace) -> Scope:
+    """Whose quotas the options mean."""
+    user: Name = DEFAULT if options.user_default else options.user
+    client_id: Name = DEFAULT if options.client_default else options.client_id
+    return Scope(user, client_id)
+
+
+@contextmanager
+def _edges(settings: Settings) -> Iterator[Edges]:
+    from kquota_spark.enforcement.edges.opened import enforcement_edges
+
+    try:
+        with enforcement_edges(settings) as edges:
+            yield edges
+    except FencedError:
+        raise UserError(
+            "another enforcer has taken the lease meanwhile: nothing more was sent; run it again, it goes on where "
+            "it ended"
+        ) from None
+
+
+def _lifter(settings: Settings, edges: Edges) -> Lifter:
+    """Under the lease, with nothing in doubt any more."""
+    from kquota_spark.enforcement.assembly import taken_lease
+
+    lifter = Lifter(edges.target, edges.ledger, taken_lease(settings, edges.lease), login_name())
+    lifter.settle(now_ms())
+    return lifter
+
+
+def _in_force(settings: Settings, scope: Scope) -> dict[Quota, float]:
+    """The quotas that are meant, as the cluster has them now."""
+    from kquota_spark.quotas.sources import from_cluster
+
+    history = from_cluster(settings)
+    for problem in history.problems:
+        print(f"not read as quotas, and left as it is: {terminal_text(problem)}", file=sys.stderr)
+    time_ms = now_ms()
+    return {
+        Quota(entity, key): value
+        for entity in history.book
+        if scope.holds(entity) and (stretch := history.book.at(entity, time_ms)) is not None
+        for key, value in stretch.values.items()
+        if isinstance(key, QuotaKey)
+    }
+
+
+def _lifted(edges: Edges, scope: Scope) -> dict[Quota, Lift]:
+    found = lifts(edges.ledger.entries())
+    return {lift.quota: lift for lift in found if scope.holds(lift.quota.entity)}
+
+
+def _count(lines: Sequence[Line], fate: Fate) -> str:
+    return counted(sum(line.fate is fate for line in lines), "quota")
+
+
+def _nothing_changed(lines: Sequence[Line], when_empty: str) -> str:
+    return "nothing was changed: --yes does it" if lines else when_empty
+
+
+def _progress(what: str, done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        print(f"{what} {done:,} of {total:,}", file=sys.stderr)
+
+
+def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
+    shown = (
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+        Shown("key", lambda row: row["key"], is_text=True, keep=18),
+        Shown("before", lambda row: value_text(QuotaKey(row["key"]), row["before"])),
+        Shown("after", lambda row: value_text(QuotaKey(row["key"]), row["after"])),
+        Shown("", _status_text, is_text=True, keep=12),
+    )
+    bad = {fate.value for fate in Fate if fate.is_bad}
+    report = Report(
+        f"kquota enforcement {command}", _COLUMNS, [_row(line) for line in lines], shown, footer=said,
+        when_empty=said, colour=lambda row: Colour.RED if row["status"] in bad else None,
+    )  # fmt: skip
+    show(report, form)
+    if form != "table":
+        print(said, file=sys.stderr)
+    return 1 if any(line.fate.is_bad for line in lines) else 0
+
+
+def _row(line: Line) -> Row:
+    return {
+        "entity": str(line.quota.entity),
+        "key": line.quota.key.value,
+        "before": line.before,
+        "after": line.after,
+        "status": line.fate.value,
+        "detail": line.detail,
+    }
+
+
+def _status_text(row: Row) -> str:
+    return f"{row['status']}: {row['detail']}" if row["detail"] else str(row["status"])
+
+
+def _status_row(lift: Lift) -> Row:
+    entry = lift.sent
+    return {
+        "entity": str(lift.quota.entity),
+        "key": lift.quota.key.value,
+        "value": lift.value,
+        "since": entry.at_ms,
+        "actor": entry.actor,
+        "reason": entry.proposal.reason,
+        "is_in_doubt": lift.is_in_doubt,
+        "plan_id": entry.step_id.plan_id,
+        "step": entry.step_id.step,
+    }

@@ -1,0 +1,168 @@
+"""A plan as a person reads it, like a diff: who, what, from where to where, why, until when, and what was refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kquota_spark.cli.options.listing import counted
+from kquota_spark.cli.text.page import Page, Tone
+from kquota_spark.cli.text.render import Report, Row
+from kquota_spark.enforce.changes import Event, LogEntry, StepId
+from kquota_spark.formats.text.escape import json_text, terminal_text
+from kquota_spark.formats.text.person_units import iso_time, rate_text
+from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.store.reading import utc_text
+
+COLUMNS = (
+    "plan_id", "step", "status", "entity", "key", "value_before", "value_after", "policy", "reason", "would_have",
+    "expires_at", "mode", "actor", "at", "guard", "detail", "fencing", "evidence_from", "evidence_to", "seconds",
+    "certain_seconds", "throttled_seconds", "numbers",
+)  # fmt: skip
+TIMES = frozenset({"expires_at", "at", "evidence_from", "evidence_to"})
+_TYPES = {kind.key: kind.value for kind in QuotaType}
+_INDENT = 6
+_LABEL = 11
+_WORDS = {
+    Event.PLANNED.value: "",
+    Event.APPLIED.value: "in force",
+    Event.SENDING.value: "sent, the answer is not known",
+    Event.SUPERSEDED.value: "somebody else changed it since",
+}
+
+
+def last_entries(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """The newest row of each step, in the order of plans and steps."""
+    newest: dict[StepId, LogEntry] = {}
+    for entry in entries:
+        newest[entry.step_id] = entry
+    return list(newest.values())
+
+
+def step_row(entry: LogEntry) -> Row:
+    """A step with all that is known of it, for JSON, CSV and tables."""
+    proposal, evidence = entry.proposal, entry.proposal.evidence
+    row: dict[str, Any] = {
+        "plan_id": entry.step_id.plan_id,
+        "step": entry.step_id.step,
+        "status": entry.event.value,
+        "entity": str(proposal.quota.entity),
+        "key": proposal.quota.key.value,
+        "value_before": proposal.before,
+        "value_after": proposal.after,
+        "policy": proposal.policy,
+        "reason": proposal.reason,
+        "would_have": proposal.would_have,
+        "expires_at": proposal.expires_at_ms,
+        "mode": entry.mode.name.lower(),
+        "actor": entry.actor,
+        "at": entry.at_ms,
+        "guard": entry.guard,
+        "detail": entry.detail,
+        "fencing": entry.fencing,
+        "evidence_from": evidence.from_ms,
+        "evidence_to": evidence.to_ms,
+        "seconds": evidence.seconds,
+        "certain_seconds": evidence.certain_seconds,
+        "throttled_seconds": evidence.throttled_seconds,
+        "numbers": json_text({name: _number(value) for name, value in evidence.numbers.items()}),
+    }
+    return row
+
+
+def steps_report(command: str, entries: Iterable[LogEntry]) -> Report:
+    """Steps for JSON and CSV."""
+    return Report(command, COLUMNS, [step_row(entry) for entry in entries], shown=(), times=TIMES)
+
+
+def value_text(key: QuotaKey, value: float | None) -> str:
+    """`300 kB/s`, in the unit of the key, a broker; `not set` without a value."""
+    return "not set" if value is None else rate_text(_TYPES[key], value)
+
+
+def change_text(entry: LogEntry) -> str:
+    """`300 kB/s -> 150 kB/s (-50 %)`."""
+    proposal = entry.proposal
+    key, before, after = proposal.quota.key, proposal.before, proposal.after
+    text = f"{value_text(key, before)} -> {value_text(key, after)}"
+    if before and after is not None:
+        text += f" ({100 * (after - before) / before:+.3g} %)"
+    return text
+
+
+def event_line(entry: LogEntry) -> str:
+    """One row of the log on one line: when, what, of whom, and why."""
+    plan_id, step = entry.step_id
+    refused = f"refused by {entry.guard}" if entry.event is Event.REFUSED else entry.event.value
+    proposal = entry.proposal
+    until = "" if proposal.expires_at_ms is None else f", until {utc_text(proposal.expires_at_ms)}"
+    detail = f" [{entry.detail}]" if entry.detail else ""
+    return terminal_text(
+        f"{iso_time(entry.at_ms)} {refused}: {proposal.quota.entity} {proposal.quota.key.value} "
+        f"{change_text(entry)}{until}; {proposal.policy}: {proposal.reason} (plan {plan_id} step {step}, "
+        f"{entry.actor}){detail}"
+    )
+
+
+def print_plan(entries: Sequence[LogEntry], page: Page) -> None:
+    """A plan with its steps; nothing of what clients chose reaches the terminal unescaped."""
+    if not entries:
+        page.line("nothing to change")
+        return
+    refused = [entry for entry in entries if entry.event is Event.REFUSED]
+    others = [entry for entry in entries if entry.event is not Event.REFUSED]
+    first = entries[0]
+    modes = sorted({entry.mode for entry in entries})
+    page.paragraph(
+        "",
+        f"plan {terminal_text(first.step_id.plan_id)}  {'/'.join(mode.name.lower() for mode in modes)}  "
+        f"{counted(len(others), 'change')}, {len(refused)} refused",
+        Tone.TITLE,
+        indent=0,
+    )
+    for entry in (*others, *refused):
+        print_step(entry, page)
+
+
+def print_step(entry: LogEntry, page: Page) -> None:
+    """One step: a line of what changes, and below it why."""
+    proposal = entry.proposal
+    is_refused = entry.event is Event.REFUSED
+    mark = "!" if is_refused else _mark(proposal.before, proposal.after)
+    key = proposal.quota.key
+    page.line()
+    page.paragraph(
+        f"{entry.step_id.step:>3} {mark} ",
+        terminal_text(str(proposal.quota.entity)),
+        Tone.BAD if is_refused else Tone.TITLE,
+        indent=6,
+    )
+    _field(page, "change", f"{key.value} {change_text(entry)}")
+    _field(page, "why", f"{proposal.policy}: {proposal.reason}")
+    until = "stays" if proposal.expires_at_ms is None else utc_text(proposal.expires_at_ms)
+    _field(page, "until", until)
+    if proposal.would_have:
+        _field(page, "yesterday", proposal.would_have)
+    if is_refused:
+        _field(page, "refused", f"{entry.guard or 'guard'}: {entry.detail}", Tone.BAD)
+    else:
+        status = _WORDS.get(entry.event.value, entry.event.value)
+        _field(page, "now", "; ".join(part for part in (status, entry.detail) if part))
+
+
+def _field(page: Page, label: str, text: str, tone: Tone | None = None) -> None:
+    if text:
+        page.paragraph(" " * _INDENT + label, terminal_text(text), tone, indent=_INDENT + _LABEL)
+
+
+def _number(value: float) -> float | str:
+    """JSON has no number for infinity."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _mark(before: float | None, after: float | None) -> str:
+    """As in a diff: `+` where none was set, `-` for a removal, `~` for another value."""
+    if before is None:
+        return "+"
+    return "-" if after is None else "~"

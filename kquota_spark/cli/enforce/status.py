@@ -1,0 +1,169 @@
+"""`kquota enforce status`: how far enforcement may go, whether it is frozen, what is in force, what waits."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kquota_spark.cli.enforce.freeze import frozen_text
+from kquota_spark.cli.enforce.plan_page import change_text, steps_report
+from kquota_spark.cli.options.listing import counted
+from kquota_spark.cli.options.options import add_output_options, add_settings_options, limit_of, settings_of
+from kquota_spark.cli.text.page import Page, Tone
+from kquota_spark.cli.text.render import show
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import Event, LogEntry
+from kquota_spark.enforce.log_state import LogState
+from kquota_spark.enforce.policies.policy import Policies
+from kquota_spark.enforce.ports import Frozen, Holder
+from kquota_spark.enforcement.edges.log import EnforcementLog
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import iso_time, person_ms
+from kquota_spark.process.clock import now_ms
+from kquota_spark.store.reading import utc_text
+
+_REFUSALS = 5
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `status`."""
+    about = "mode, kill switch, lease, changes in force with their ends, plans that wait, newest refusals"
+    parser = commands.add_parser("status", help=about, description=about)
+    add_settings_options(parser)
+    add_output_options(parser)
+    parser.set_defaults(run=run_status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    policies: Policies
+    frozen: Frozen | None
+    live: Sequence[LogEntry]
+    waiting: Sequence[LogEntry]
+    refused: Sequence[LogEntry]
+
+
+def run_status(options: argparse.Namespace) -> int:
+    """Show it; what cannot be asked is said in its place."""
+    from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+    from kquota_spark.enforcement.policies import load_policies
+
+    settings, time_ms = settings_of(options), now_ms()
+    policies = load_policies(Path(settings.enforcement.policy_file))
+    log = EnforcementLog(settings).entries()
+    state = LogState.of(log)
+    limit = limit_of(options)
+    refused = [entry for entry in log if entry.event is Event.REFUSED]
+    found = _Status(
+        policies=policies,
+        frozen=FreezeSwitch(settings).frozen(),
+        live=[step.last for steps in state.live.values() for step in steps][:limit],
+        waiting=[
+            step.last
+            for step in state.steps.values()
+            if step.is_open and time_ms - step.planned.at_ms <= policies.guards.approve_within
+        ][:limit],
+        refused=refused[: -_REFUSALS - 1 : -1],
+    )
+    if options.output == "table":
+        page = Page()
+        _print(found, time_ms, page)
+        # Last, because the cluster may let us wait.
+        sys.stdout.flush()
+        _print_holder(*_holder(settings), time_ms, page)
+    else:
+        rows = [*found.live, *found.waiting, *found.refused]
+        envelope = _envelope(found, *_holder(settings))
+        show(replace(steps_report("kquota enforce status", rows), envelope=envelope), options.output)
+    return 0
+
+
+def _holder(settings: Settings) -> tuple[Holder | None, str]:
+    from kquota_spark.enforcement.edges.opened import enforcement_edges
+
+    try:
+        with enforcement_edges(settings) as edges:
+            return edges.lease.holder(), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _envelope(found: _Status, holder: Holder | None, holder_problem: str) -> dict[str, Any]:
+    frozen = found.frozen
+    return {
+        "mode": found.policies.mode.name.lower(),
+        "policies": {
+            policy.name: found.policies.mode_of(policy.name).name.lower()
+            for policy in found.policies.policies
+        },
+        "frozen": None if frozen is None else frozen._asdict(),
+        "enforcer": None if holder is None else holder._asdict(),
+        "enforcer_problem": holder_problem or None,
+    }
+
+
+def _print(found: _Status, time_ms: int, page: Page) -> None:
+    page.paragraph("mode", _mode_text(found.policies))
+    if found.frozen is None:
+        page.paragraph("switch", "not frozen")
+    else:
+        page.paragraph("switch", f"FROZEN: {frozen_text(found.frozen)}", Tone.BAD)
+    _print_steps("in force", found.live, time_ms, page)
+    _print_steps("waiting", found.waiting, time_ms, page)
+    _print_steps("refused, newest first", found.refused, time_ms, page)
+
+
+def _mode_text(policies: Policies) -> str:
+    own = [f"{policy.name} {policies.mode_of(policy.name).name.lower()}" for policy in policies.policies]
+    return f"{policies.mode.name.lower()} ({', '.join(own) or 'no policies'})"
+
+
+def _print_holder(holder: Holder | None, problem: str, time_ms: int, page: Page) -> None:
+    page.line()
+    if problem:
+        page.paragraph("enforcer", terminal_text(problem), Tone.BAD)
+        return
+    if holder is None:
+        page.paragraph("enforcer", "none has ever looked")
+        return
+    ago = f"looked {person_ms(max(0, time_ms - holder.since_ms))} ago"
+    page.paragraph("enforcer", f"{terminal_text(holder.name)}, {'at work now' if holder.is_holding else ago}")
+
+
+def _print_steps(title: str, entries: Sequence[LogEntry], time_ms: int, page: Page) -> None:
+    page.line()
+    page.line(f"{title}: {counted(len(entries), 'change') if entries else 'none'}", Tone.TITLE)
+    for entry in entries:
+        proposal = entry.proposal
+        page.paragraph(
+            "",
+            terminal_text(f"{proposal.quota.entity} {proposal.quota.key.value} {change_text(entry)}"),
+            Tone.BAD if entry.event in (Event.REFUSED, Event.FAILED) else None,
+            indent=2,
+        )
+        page.paragraph("", terminal_text("; ".join(_about(entry, time_ms))), indent=6)
+
+
+def _about(entry: LogEntry, time_ms: int) -> list[str]:
+    proposal = entry.proposal
+    parts = [
+        f"{proposal.policy}, plan {entry.step_id.plan_id} step {entry.step_id.step}, {entry.mode.name.lower()}"
+    ]
+    if entry.event is Event.REFUSED:
+        return [*parts, f"{iso_time(entry.at_ms)} {entry.guard}: {entry.detail}"]
+    if proposal.expires_at_ms is None:
+        parts.append("stays")
+    elif proposal.expires_at_ms <= time_ms:
+        parts.append(f"its time was over at {utc_text(proposal.expires_at_ms)}: is jobs/enforce.py running?")
+    else:
+        parts.append(f"until {utc_text(proposal.expires_at_ms)}")
+    if entry.event not in (Event.APPLIED, Event.PLANNED):
+        parts.append(
+            f"{entry.event.value} by {entry.actor}: {entry.detail}" if entry.detail else entry.event.value
+        )
+    return parts

@@ -1,0 +1,177 @@
+"""`kquota agreement`: how well verdicts agree with the brokers, and why not where they do not."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from kquota_spark.cli.options.agreement_line import percent_text
+from kquota_spark.cli.options.listing import bucket_text, counted, with_cluster
+from kquota_spark.cli.options.options import (
+    add_output_options,
+    add_settings_options,
+    limit_of,
+    settings_of,
+    time_argument,
+)
+from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
+from kquota_spark.errors import UserError
+from kquota_spark.findings.agreement_causes import LEAST_AGREEMENT_PERCENT
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import broker_text, person_count, person_ms, type_text
+from kquota_spark.reports.agreement.agreement import GROUPS, Span, by
+from kquota_spark.reports.agreement.agreement_evidence import Drop, drops
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `agreement`."""
+    parser = subparsers.add_parser("agreement")
+    add_settings_options(parser)
+    parser.add_argument(
+        "--by", choices=[name for name in GROUPS if name != "cluster"], default="broker",
+        help="a line for each of these (default broker)",
+    )  # fmt: skip
+    for names, about in (
+        (("--since", "--from"), "only from then on: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch ms"),
+        (("--to",), "only before then"),
+    ):
+        parser.add_argument(*names, type=time_argument, metavar="T", help=about)
+    add_output_options(parser)
+    parser.set_defaults(run=run_agreement)
+
+
+def run_agreement(options: argparse.Namespace) -> int:
+    """Show the agreement by group, and the causes of a drop by broker."""
+    settings = settings_of(options)
+    span = Span(
+        None if options.since is None else options.since.time_ms,
+        None if options.to is None else options.to.time_ms,
+    )
+    if span.from_ms is not None and span.to_ms is not None and span.from_ms >= span.to_ms:
+        raise UserError(f"--to {options.to.text}: not after --from {options.since.text}")
+    found = by(settings, options.by, span)
+    limit = limit_of(options)
+    rows = found.dicts()
+    rest = "" if limit is None or len(rows) <= limit else "; there are more: --limit 0 shows all"
+    dropped = drops(settings, span)
+    report = Report(
+        command="kquota agreement",
+        columns=found.columns,
+        rows=rows[:limit],
+        shown=with_cluster(rows, (*_KEYS[options.by], *_COUNTS)),
+        footer="\n".join([_footer(rows, options.by) + rest, *_cause_lines(dropped)]),
+        when_empty="no decisions in that time",
+        colour=_colour,
+        envelope={"causes": [_cause_row(drop, cause) for drop in dropped for cause in drop.causes]},
+    )
+    show(report, options.output)
+    return 0
+
+
+def _footer(rows: Sequence[Row], group: str) -> str:
+    judged = sum(row["requests_judged"] for row in rows)
+    agreeing = sum(row["requests_agreeing"] for row in rows)
+    whole = percent_text(100.0 * agreeing / judged if judged else None)
+    delay = _delay(*(sum(row[f"delay_by_{source}_ms"] for row in rows) for source in ("brokers", "replay")))
+    return f"agreement {whole} of {judged:,} certain verdicts, {counted(len(rows), group)}{delay}"
+
+
+def _delay(brokers_ms: int, replay_ms: int) -> str:
+    if not brokers_ms:
+        return ""
+    by_replay = f"{person_ms(replay_ms)} by replay, {_times(replay_ms, brokers_ms)}"
+    return f"\ntotal delay in certain seconds: {person_ms(brokers_ms)} by brokers, {by_replay}"
+
+
+def _cause_lines(dropped: Sequence[Drop]) -> list[str]:
+    lines: list[str] = []
+    for drop in dropped:
+        for cause in drop.causes:
+            text = (
+                f"broker {drop.broker_id} of {drop.cluster_id}, likely cause: {cause.cause.value}: "
+                f"{cause.evidence} -> {cause.advice}"
+            )
+            lines.append(terminal_text(text))
+    return lines
+
+
+def _cause_row(drop: Drop, cause: Any) -> dict[str, Any]:
+    return {
+        "cluster_id": drop.cluster_id,
+        "broker_id": drop.broker_id,
+        "cause": cause.cause.value,
+        "evidence": cause.evidence,
+        "advice": cause.advice,
+    }
+
+
+def _times(replay_ms: int, brokers_ms: int) -> str:
+    return f"{replay_ms / brokers_ms:.3f} x" if brokers_ms else "-"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+_KEYS = {
+    "broker": (Shown("broker", lambda row: broker_text(row["broker_id"])),),
+    "type": (Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),),
+    "bucket": (
+        Shown("broker", lambda row: broker_text(row["broker_id"])),
+        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+        Shown("bucket", bucket_text, is_text=True, keep=16),
+    ),
+    "day": (Shown("day", lambda row: row["event_date"], is_text=True, keep=10),),
+}
+_COUNTS = (
+    Shown("agree", lambda row: percent_text(row["agreement_percent"])),
+    Shown("judged", lambda row: person_count(row["requests_judged"])),
+    Shown("throttled", lambda row: person_count(row["judged_throttled"]), rank=2),
+    Shown(
+        "false",
+        lambda row: f"{row['false_positive']:,}+{row['false_negative']:,}",
+        note="false: throttled by replay only + by brokers only",
+    ),
+    Shown(
+        "unsure",
+        lambda row: f"{row['uncertain']:,} ({row['uncertain_wrong']:,})",
+        rank=2,
+        note="unsure: 2 ms could flip them (wrong ones)",
+    ),
+    Shown(
+        "delay",
+        lambda row: person_ms(row["delay_by_brokers_ms"]) if row["delay_by_brokers_ms"] else "-",
+        rank=1,
+        note="delay: total delay by brokers",
+    ),
+    Shown(
+        "by replay",
+        lambda row: _times(row["delay_by_replay_ms"], row["delay_by_brokers_ms"]),
+        rank=1,
+        note="by replay: the same by replay, as multiple of it",
+    ),
+    Shown(
+        "left out",
+        lambda row: f"{row['inferred']:,}+{row['excluded']:,}+{row['late']:,}",
+        rank=3,
+        note="left out: inferred + under a request quota + late",
+    ),
+    Shown(
+        "+-1 ms",
+        lambda row: _share(row["throttle_within_1_ms"], row["throttles_compared"]),
+        rank=4,
+        note="+-1 ms: throttle times",
+    ),
+    Shown(
+        "JMX",
+        lambda row: _share(row["jmx_within_1_percent"], row["jmx_compared"]),
+        rank=5,
+        note="JMX: rates within 1 %",
+    ),
+)
+
+
+def _colour(row: Row) -> Colour | None:
+    share = row["agreement_percent"]
+    return Colour.RED if share is not None and share < LEAST_AGREEMENT_PERCENT else None

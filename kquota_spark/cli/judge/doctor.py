@@ -1,0 +1,92 @@
+"""`kquota doctor`: is every line counted, and may the tables be trusted; `--before`: can the audit start."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from kquota_spark.cli.options.options import (
+    DEFAULT_CONFIG,
+    add_form_option,
+    add_settings_options,
+    settings_of,
+)
+from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show_as_found
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.process.check import Check, Status, fail, ok, warn
+from kquota_spark.process.clock import now_ms
+
+_COLUMNS = ("status", "what", "evidence", "advice")
+_FINDINGS = 2
+_COLOURS = {Status.FAIL.value: Colour.RED, Status.WARN.value: Colour.YELLOW}
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `doctor`."""
+    parser = subparsers.add_parser("doctor")
+    add_settings_options(parser)
+    parser.add_argument(
+        "--before",
+        action="store_true",
+        help="ahead of the first run: settings, servers, the log topic, this machine",
+    )
+    add_form_option(parser)
+    parser.set_defaults(run=run_doctor)
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Run the checks; 0, or 2 if one failed."""
+    command = "kquota doctor"
+    if options.before:
+        command += " --before"
+        checks = _before(options)
+    else:
+        from kquota_spark.doctor.checks import run_checks
+
+        checks = run_checks(settings_of(options), now_ms())
+    report = Report(command, _COLUMNS, (), shown=_SHOWN, colour=_colour, is_cut=False)
+    rows = show_as_found(report, map(_row, checks), options.output)
+    return _FINDINGS if any(row["status"] == Status.FAIL.value for row in rows) else 0
+
+
+def _row(check: Check) -> Row:
+    return {
+        "status": check.status.value,
+        "what": check.what,
+        "evidence": check.evidence,
+        "advice": check.advice,
+    }
+
+
+def _before(options: argparse.Namespace) -> Iterator[Check]:
+    from kquota_spark.doctor.preflight import before_checks
+
+    path = options.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
+    try:
+        settings: Settings = settings_of(options)
+    except UserError as error:
+        yield from (fail("settings", line, "correct the file") for line in str(error).splitlines())
+        return
+    if path is None:
+        yield warn(
+            "settings", f"no {DEFAULT_CONFIG}: built-in defaults", "copy conf/kquota.yaml and adapt it"
+        )
+    else:
+        yield ok("settings", f"{path} is valid")
+    yield from before_checks(settings, now_ms())
+
+
+def _finding(row: Row) -> str:
+    return f"{row['evidence']} -> {row['advice']}" if row["advice"] else str(row["evidence"])
+
+
+_SHOWN = (
+    Shown("check", lambda row: row["status"], is_text=True, keep=5),
+    Shown("what", lambda row: row["what"], is_text=True, keep=17),
+    Shown("evidence -> what to do", _finding, is_text=True),
+)
+
+
+def _colour(row: Row) -> Colour | None:
+    return _COLOURS.get(row["status"])

@@ -1,0 +1,135 @@
+"""`kquota findings`: what is wrong with a cluster's quotas and with the clients under them, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kquota_spark.cli.options.agreement_line import with_agreement
+from kquota_spark.cli.options.filters import filter_of
+from kquota_spark.cli.options.listing import counted
+from kquota_spark.cli.options.options import (
+    add_output_options,
+    add_settings_options,
+    limit_of,
+    settings_of,
+    time_argument,
+)
+from kquota_spark.cli.text.page import Page
+from kquota_spark.cli.text.render import Report, Row, show
+from kquota_spark.findings.findings import Evidence, Finding, Kind
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.reports.clients.findings import findings
+from kquota_spark.store.reading import Tables
+
+_COLUMNS = ("kind", "severity", "subject", "finding", "advice")
+_MOST_ROWS = 10
+_INDENT = 4
+_PATIENCE_S = 1.0
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `findings`."""
+    parser = subparsers.add_parser("findings")
+    add_settings_options(parser)
+    parser.add_argument(
+        "--kind", action="append", choices=[kind.value for kind in Kind], metavar="KIND",
+        help=f"only these, may be repeated: {', '.join(kind.value for kind in Kind)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--since",
+        type=time_argument,
+        metavar="T",
+        help="look at nothing older: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds",
+    )
+    parser.add_argument("--evidence", action="store_true", help="also the rows behind each finding")
+    add_output_options(parser)
+    parser.set_defaults(run=run_findings)
+
+
+def run_findings(options: argparse.Namespace) -> int:
+    """Show findings, the most severe first."""
+    settings = settings_of(options)
+    kinds = [Kind(name) for name in options.kind] if options.kind else list(Kind)
+    since_ms = None if options.since is None else options.since.time_ms
+    found = findings(settings, kinds=kinds, since_ms=since_ms, progress=_progress(time.monotonic()))
+    limit = limit_of(options)
+    shown = found[:limit]
+    columns = (*_COLUMNS, "evidence") if options.evidence else _COLUMNS
+    report = Report("kquota findings", columns, [_row(finding) for finding in shown], shown=())
+    if options.output == "table":
+        _print(shown, len(found), has_evidence=options.evidence)
+        sys.stdout.flush()  # the agreement takes another look at large tables
+    with Tables(settings) as tables:
+        report = with_agreement(report, tables, filter_of(options))
+    if options.output != "table":
+        show(report, options.output)
+    elif report.footer:
+        Page().paragraph("", report.footer, indent=0)
+    return 0
+
+
+def _progress(started_s: float) -> Callable[[str], None]:
+    """Says on stderr what is looked at, once that takes longer than a person waits."""
+
+    def say(at_what: str) -> None:
+        if time.monotonic() - started_s > _PATIENCE_S:
+            print(f"looking at {at_what}", file=sys.stderr)
+
+    return say
+
+
+def _row(finding: Finding) -> Row:
+    return {
+        "kind": finding.kind.value,
+        "severity": finding.severity.value,
+        "subject": finding.subject,
+        "finding": finding.sentence,
+        "advice": finding.advice,
+        "evidence": [_plain(row) for row in finding.evidence],
+    }
+
+
+def _plain(row: Evidence) -> dict[str, Any]:
+    """A row of evidence with its times in ISO 8601."""
+    return {
+        name.removesuffix("_ms") if _is_time(name) else name: iso_time(int(value))
+        if _is_time(name) and value is not None
+        else value
+        for name, value in row.items()
+    }
+
+
+def _is_time(name: str) -> bool:
+    return name in ("time_ms", "first_ms", "last_ms")
+
+
+def _print(shown: Sequence[Finding], total: int, *, has_evidence: bool) -> None:
+    page = Page()
+    for finding in shown:
+        head = f"{finding.severity.value:8} {finding.kind.value}  "
+        page.paragraph(head, terminal_text(finding.subject), indent=len(head))
+        text = f"{finding.sentence} -> {finding.advice}" if finding.advice else finding.sentence
+        page.paragraph("", terminal_text(text), indent=_INDENT)
+        if has_evidence:
+            for line in _evidence_lines(finding):
+                page.paragraph(" " * _INDENT + "|", terminal_text(line), indent=_INDENT + 2)
+    more = f" of {total}; --limit 0 shows all" if total > len(shown) else ""
+    foot = f"{counted(len(shown), 'finding')}{more}, most severe first" if shown else "no findings"
+    page.paragraph("", foot, indent=0)
+
+
+def _evidence_lines(finding: Finding) -> Iterator[str]:
+    for row in finding.evidence[:_MOST_ROWS]:
+        yield "  ".join(f"{name}={_value_text(value)}" for name, value in _plain(row).items())
+    if len(finding.evidence) > _MOST_ROWS:
+        yield f"... {len(finding.evidence) - _MOST_ROWS} more rows: --output json"
+
+
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

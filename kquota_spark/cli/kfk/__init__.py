@@ -1,0 +1,4 @@
+"""`kquota kfk`.
+
+In reading order: selection, command.
+"""

@@ -1,0 +1,305 @@
+"""`kquota kfk`: the command line and the JSON of kfk-quotas, so that what was written for it goes on working.
+
+Exit codes: 0 done, 1 an error or something that the cluster refused, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from kquota_spark import __version__
+from kquota_spark.cli.chosen.cluster_choice import (
+    ClusterAddress,
+    address_of_context,
+    of_brokers,
+    opened_cluster,
+    settings_of_context,
+)
+from kquota_spark.cli.chosen.entity_options import require_name
+from kquota_spark.cli.kfk.selection import chosen, only_one, selection_of
+from kquota_spark.cli.quotas.applied_edits import EntityResult, apply_edits, exit_code
+from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
+from kquota_spark.cli.quotas.quota_edits import exact_text, show_results
+from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.render import FORMATS, Format, Report, Shown, show
+from kquota_spark.config.contexts import contexts_file, load_contexts
+from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.errors import UserError
+from kquota_spark.formats.exchange.kfk import as_line
+from kquota_spark.formats.text.escape import encodable_json, harmless_json, terminal_text
+from kquota_spark.kafka.client_properties import read_properties
+from kquota_spark.kafka.quota_admin import Named
+from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
+from kquota_spark.model.quotas.ip_quotas import in_spelling_of
+from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.process.clock import now_ms
+from kquota_spark.quotas.cluster_quotas import ClusterQuotas
+
+_RATES: Mapping[str, AnyKey] = {
+    "produce_rate": QuotaKey.PRODUCER_BYTE_RATE,
+    "fetch_rate": QuotaKey.CONSUMER_BYTE_RATE,
+    "request_rate": QuotaKey.REQUEST_PERCENTAGE,
+    "mutation_rate": QuotaKey.CONTROLLER_MUTATION_RATE,
+    "connection_rate": IpQuotaKey.CONNECTION_CREATION_RATE,
+}
+_UNITS = {
+    "produce_rate": "bytes a second and broker",
+    "fetch_rate": "bytes a second and broker",
+    "request_rate": "percent of a thread",
+    "mutation_rate": "partitions a second (kfk-quotas has no such option)",
+    "connection_rate": "connections a second, of an ip",
+}
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `kfk`."""
+    group = subparsers.add_parser("kfk", description="{about}; an array on one line.")
+    group.add_argument("-V", "--version", action="version", version=f"kquota {__version__}")
+    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    query = commands.add_parser(
+        "query", help="show quotas; of several kinds of options the first counts, in the order of this help"
+    )
+    query.add_argument(
+        "--all-users", action="store_true", help="of all users, pairs and the default included"
+    )
+    query.add_argument("--all-clients", action="store_true", help="of all client ids, likewise")
+    query.add_argument("--all-ips", action="store_true", help="of all ips")
+    query.add_argument(
+        "--user-clients", action="append", default=[], metavar="USER=CLIENT,CLIENT",
+        help=r"of pairs; \= and \, are part of a name",
+    )  # fmt: skip
+    for kind in ("user", "client", "ip"):
+        query.add_argument(f"--{kind}", action="append", default=[], metavar="NAME", help=f"of this {kind}")
+        query.add_argument(f"--{kind}-default", action="store_true", help="and the default")
+    query.add_argument(
+        "-o", "--only", action="store_true", help="leave defaults out that are not asked for by their option"
+    )
+    query.set_defaults(run=run_query)
+    create = commands.add_parser("create", help="set quotas of one entity; says nothing when it is done")
+    delete = commands.add_parser("delete", help="remove quotas")
+    delete.add_argument("--all", action="store_true", help="all of the entity; they are printed first")
+    for parser in (create, delete):
+        for kind in ("user", "client", "ip"):
+            parser.add_argument(f"--{kind}", metavar="NAME", help=f"of this {kind}")
+            parser.add_argument(f"--{kind}-default", action="store_true", help="of the default")
+        parser.add_argument("--dry-run", action="store_true", help="change nothing; print what would be")
+    for name, unit in _UNITS.items():
+        option = f"--{name.replace('_', '-')}"
+        create.add_argument(option, type=_number, metavar="N", help=unit)
+        delete.add_argument(option, action="store_true", help="remove this one")
+    create.set_defaults(run=run_create)
+    delete.set_defaults(run=run_delete)
+    for parser in (query, create, delete):
+        where = parser.add_mutually_exclusive_group()
+        where.add_argument("--kafka", metavar="NAME", help="a saved context; default the one in use")
+        where.add_argument(
+            "-c", "--config", type=Path, metavar="FILE", help="client properties with bootstrap.servers"
+        )
+        parser.add_argument("--output", choices=FORMATS, help="form instead of the JSON of kfk-quotas")
+
+
+def run_query(options: argparse.Namespace) -> int:
+    """Show quotas.
+
+    Raises:
+        UserError: no cluster, or it does not answer.
+    """
+    selection = selection_of(options)
+    _, *ignored = [f"--{kind.replace('_', '-')}" for kind in selection.kinds] or [""]
+    if ignored:
+        say(
+            f"kquota: note: {', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT",
+            sys.stderr,
+        )
+    with _cluster(options) as cluster:
+        quotas, origin = cluster.read(), cluster.origin
+    entities = selection.found_in(quotas)
+    if options.output is None:
+        _print_array(quotas, entities)
+    else:
+        show(_report(quotas, entities, origin), options.output)
+    return 0
+
+
+def run_create(options: argparse.Namespace) -> int:
+    """Set quotas of one entity.
+
+    Raises:
+        UserError: no entity, no quota, no cluster, or it does not answer.
+    """
+    entity = only_one(chosen(options))
+    values = {
+        key: getattr(options, name) for name, key in _RATES.items() if getattr(options, name) is not None
+    }
+    _check_keys(entity, values)
+    require_name(entity, is_set=True)
+    with _cluster(options) as cluster:
+        held = held_steps(_settings(options), [entity])
+        quotas = cluster.read() if options.output or held or isinstance(entity, IpEntity) else {}
+        # An address that is set in another spelling is altered there: a second entry would overwrite the first.
+        [entity] = in_spelling_of({entity: {}}, quotas)
+        before = quotas.get(entity, {})
+        edits = [QuotaEdit(entity, key, before.get(key), value) for key, value in values.items()]
+        if options.dry_run and options.output is None:
+            _print_array({entity: values}, [entity])
+        notes = held_notes(held, edits, now_ms())
+        return _carried_out(
+            cluster, edits, "kquota kfk create", notes, form=options.output, is_dry_run=options.dry_run
+        )
+
+
+def run_delete(options: argparse.Namespace) -> int:
+    """Remove quotas.
+
+    Raises:
+        UserError: no entity, no quota, no cluster, or it does not answer.
+    """
+    entities = chosen(options)
+    keys = [key for name, key in _RATES.items() if getattr(options, name)]
+    if options.all and keys:
+        raise UserError("--all removes every quota: leave out the options of single ones, or --all")
+    if not options.all:
+        _check_keys(only_one(entities), keys)
+    for entity in entities:
+        require_name(entity, is_set=False)
+    with _cluster(options) as cluster:
+        is_of_ip = any(isinstance(entity, IpEntity) for entity in entities)
+        held = held_steps(_settings(options), entities)
+        is_read = options.all or options.dry_run or options.output or is_of_ip or held
+        found = cluster.read() if is_read else {}
+        entities = list(in_spelling_of({entity: {} for entity in entities}, found))
+        going: QuotaSet = {
+            entity: {key: value for key, value in found.get(entity, {}).items() if options.all or key in keys}
+            for entity in entities
+        }
+        if options.output is None and (options.all or options.dry_run):
+            _print_array(going, [entity for entity in entities if going[entity]])
+        edits = [
+            QuotaEdit(entity, key, going[entity].get(key), None)
+            for entity in entities
+            for key in (going[entity] if options.all else keys)
+        ]
+        notes = held_notes(held, edits, now_ms())
+        return _carried_out(
+            cluster, edits, "kquota kfk delete", notes, form=options.output, is_dry_run=options.dry_run
+        )
+
+
+@contextmanager
+def _cluster(options: argparse.Namespace) -> Iterator[ClusterQuotas]:
+    with opened_cluster(_address(options)) as cluster:
+        yield cluster
+
+
+def _address(options: argparse.Namespace) -> ClusterAddress:
+    if options.config is not None:
+        path: Path = options.config
+        properties = read_properties(path)
+        servers = properties.pop("bootstrap.servers", "")
+        named = Named(f"bootstrap.servers in {path}", str(path), "a context with --zookeeper")
+        return of_brokers(Quotas(), servers, properties, named)
+    return address_of_context(_context(options))
+
+
+def _context(options: argparse.Namespace) -> str:
+    # A name that came out empty, as of an unset variable, is none: another cluster must not stand in for it.
+    name: str = load_contexts(contexts_file(os.environ)).in_use if options.kafka is None else options.kafka
+    if name == "":
+        raise UserError("which cluster: give --kafka CONTEXT or --config FILE; kquota context add saves one")
+    return name
+
+
+def _settings(options: argparse.Namespace) -> Settings | None:
+    """Those that the context names; its --config is another kind of file."""
+    return None if options.config is not None else settings_of_context(_context(options))
+
+
+def _carried_out(
+    cluster: ClusterQuotas,
+    edits: Sequence[QuotaEdit],
+    command: str,
+    notes: Sequence[str],
+    *,
+    form: Format | None,
+    is_dry_run: bool,
+) -> int:
+    for note in notes:
+        say(f"kquota: note: {terminal_text(note)}", sys.stderr)
+    results = apply_edits(cluster, edits, validate_only=is_dry_run)
+    if form is None:
+        _print_problems(results)
+    else:
+        show_results(results, form, command=command, origin=cluster.origin, notes=notes)
+    return exit_code(results)
+
+
+def _print_problems(results: Iterable[EntityResult]) -> None:
+    for result in results:
+        if not result.status.is_done:
+            line = f"{result.entity}: {result.status.value}" + (f": {result.detail}" if result.detail else "")
+            say(f"kquota: {terminal_text(line)}", sys.stderr)
+
+
+def _print_array(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> None:
+    try:
+        line = as_line(quotas, entities)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    text = encodable_json(harmless_json(line.rstrip("\n")), sys.stdout.encoding or "utf-8")
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()  # before what is deleted is deleted
+
+
+def _report(quotas: QuotaSet, entities: Sequence[AnyEntity], origin: str) -> Report:
+    rows = [
+        {"entity": str(entity), "key": key.value, "value": quotas[entity][key]}
+        for entity in entities
+        for key in _RATES.values()
+        if key in quotas[entity]
+    ]
+    return Report(
+        "kquota kfk query",
+        ("entity", "key", "value"),
+        rows,
+        (
+            Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+            Shown("key", lambda row: row["key"], is_text=True, keep=24),
+            Shown("value", lambda row: exact_text(row["value"])),
+        ),
+        when_empty=f"no quotas ({terminal_text(origin)})",
+        envelope={"cluster": origin},
+    )
+
+
+def _check_keys(entity: AnyEntity, keys: Iterable[AnyKey]) -> None:
+    """Kafka says no more than that a key is invalid.
+
+    Raises:
+        UserError: none, or one of the other kind of entity.
+    """
+    wanted = [f"--{name.replace('_', '-')}" for name, key in _RATES.items() if _fits(entity, key)]
+    keys = list(keys)
+    if not keys or not all(_fits(entity, key) for key in keys):
+        raise UserError(f"{entity}: which quota: expected {', '.join(wanted)}")
+
+
+def _fits(entity: AnyEntity, key: AnyKey) -> bool:
+    return isinstance(key, IpQuotaKey) == (entity.level is None)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if math.isfinite(value):
+        return value
+    msg = f"{text!r}, expected a number, e.g. 5000000"
+    raise argparse.ArgumentTypeError(msg)

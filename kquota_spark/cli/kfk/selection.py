@@ -1,0 +1,167 @@
+r"""Which entities the options of `kquota kfk` mean, in the order and with the defaults of kfk-quotas.
+
+Of several kinds of options the first in this order counts: --all-users, --all-clients, --all-ips, --user-clients,
+--user, --client, --ip; without any it is everything. In --user-clients the first `=` parts the user from the client ids
+and each `,` parts those; `\=` and `\,` are part of a name, and any other backslash is itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity
+from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
+
+_ESCAPED = r"\\[=,]|\\(?![=,])"
+_PART = re.compile(rf"((?:{_ESCAPED}|[^=\\])*)=(.*)", re.DOTALL)
+_CLIENT = re.compile(rf"(?:{_ESCAPED}|[^,\\])*")
+_KINDS = ("all_users", "all_clients", "all_ips", "user_clients", "user", "client", "ip")
+_WITH_DEFAULT = {"user": "user_default", "client": "client_default", "ip": "ip_default"}
+_Whole = Callable[[AnyEntity], bool]
+_WHOLE: dict[str, _Whole] = {
+    "all_users": lambda entity: isinstance(entity, Entity) and entity.user is not None,
+    "all_clients": lambda entity: isinstance(entity, Entity) and entity.client_id is not None,
+    "all_ips": lambda entity: isinstance(entity, IpEntity),
+}
+"""Every entity that has such a part: pairs are of a user and of a client id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The options of a query."""
+
+    whole: frozenset[str]
+    """Kinds of which all are wanted: all_users, all_clients, all_ips."""
+    named: Mapping[str, Sequence[str]]
+    """What was given of user_clients, user, client and ip."""
+    defaults: frozenset[str]
+    """Kinds whose default is asked for: user, client, ip."""
+    is_only: bool
+    """Defaults that are not asked for are left out."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of options that were given, in the order in which they count; only the first does.
+
+        --client-default beside --user-clients belongs to that.
+        """
+        given = [kind for kind in _KINDS if kind in self.whole | self.defaults or self.named.get(kind)]
+        if "user_clients" in given and not self.named["client"]:
+            given = [kind for kind in given if kind != "client"]
+        return given
+
+    def found_in(self, quotas: QuotaSet) -> list[AnyEntity]:
+        """The entities with quotas that are asked for; a default behind those that are named.
+
+        Raises:
+            UserError: an option that names nothing.
+        """
+        if not self.kinds:
+            return in_order(quotas)
+        kind = self.kinds[0]
+        if kind in _WHOLE:
+            return list(filter(_WHOLE[kind], in_order(quotas)))
+        wanted = [*self._named(kind), *self._defaults(kind)]
+        return [entity for entity in dict.fromkeys(wanted) if entity in quotas]
+
+    def _named(self, kind: str) -> Iterator[AnyEntity]:
+        for text in self.named[kind]:
+            if kind == "user_clients":
+                user, client_ids = user_and_clients(text)
+                yield from (Entity(user, client_id) for client_id in client_ids)
+            else:
+                yield _entity_of(kind, text)
+
+    def _defaults(self, kind: str) -> Iterator[AnyEntity]:
+        """What is appended: without --only always, with it where the default is asked for."""
+        if kind == "user_clients":
+            if "client" in self.defaults or not self.is_only:
+                yield from (Entity(user_and_clients(text)[0], DEFAULT) for text in self.named[kind])
+        elif kind in self.defaults or not self.is_only:
+            yield _entity_of(kind, DEFAULT)
+
+
+def selection_of(options: argparse.Namespace) -> Selection:
+    """What the options of a query ask for."""
+    return Selection(
+        whole=frozenset(kind for kind in _WHOLE if getattr(options, kind)),
+        named={kind: getattr(options, kind) for kind in _KINDS if kind not in _WHOLE},
+        defaults=frozenset(kind for kind, default in _WITH_DEFAULT.items() if getattr(options, default)),
+        is_only=options.only,
+    )
+
+
+def user_and_clients(text: str) -> tuple[str, list[str]]:
+    """The user and the client ids of a --user-clients.
+
+    Raises:
+        UserError: there is no `=`, or a name is empty.
+    """
+    match = _PART.fullmatch(text)
+    user, rest = match.groups() if match else (text, "")
+    client_ids: list[str] = []
+    at = 0
+    while at <= len(rest):
+        found = _CLIENT.match(rest, at)
+        assert found is not None
+        client_ids.append(_unescaped(found[0]))
+        at = found.end() + 1
+    if not user or not all(client_ids):
+        raise UserError(rf"--user-clients: {text!r}, expected USER=CLIENT,CLIENT (\= and \, inside of names)")
+    return _unescaped(user), client_ids
+
+
+def _unescaped(name: str) -> str:
+    return re.sub(r"\\([=,])", r"\1", name)
+
+
+def chosen(options: argparse.Namespace) -> list[AnyEntity]:
+    """The entities that --user, --client, --ip and their defaults make together, of create and delete.
+
+    A user and a client id are the pair. A name and the default of one kind are two entities.
+
+    Raises:
+        UserError: none, an ip beside another, or a name that cannot be one.
+    """
+    users, client_ids, ips = (
+        [*([name] if name is not None else []), *([DEFAULT] if is_default else [])]
+        for name, is_default in (
+            (options.user, options.user_default),
+            (options.client, options.client_default),
+            (options.ip, options.ip_default),
+        )
+    )
+    if ips and (users or client_ids):
+        raise UserError("--ip: an ip stands alone, without user and client")
+    if not (users or client_ids or ips):
+        raise UserError(
+            "whose quota: give --user, --client or --ip, or one of --user-default, --client-default, --ip-default"
+        )
+    if ips:
+        return [_entity_of("ip", ip) for ip in ips]
+    return [Entity(*names) for names in product(users or [None], client_ids or [None])]
+
+
+def only_one(entities: Sequence[AnyEntity]) -> AnyEntity:
+    """The entity of a create, or of a delete without --all.
+
+    Raises:
+        UserError: a name and the default of the same kind are given.
+    """
+    if len(entities) > 1:
+        raise UserError(f"{' and '.join(map(str, entities))}: name one of them")
+    return entities[0]
+
+
+def _entity_of(kind: str, name: str | Default) -> AnyEntity:
+    if kind != "ip":
+        return Entity(user=name) if kind == "user" else Entity(client_id=name)
+    try:
+        return IpEntity(name)
+    except ValueError as error:
+        raise UserError(f"--ip: {error}") from error

@@ -1,0 +1,210 @@
+"""`kquota usage`: bytes, requests and rates of each client, whether or not a quota holds for it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kquota_spark.cli.options.agreement_line import with_agreement
+from kquota_spark.cli.options.filters import Filter, filter_of
+from kquota_spark.cli.options.listing import (
+    Conditions,
+    add_since,
+    client_conditions,
+    counted,
+    empty_text,
+    footer_text,
+    limited,
+    spans_days,
+    with_cluster,
+    with_source,
+)
+from kquota_spark.cli.options.options import Since, limit_of, settings_of
+from kquota_spark.cli.text.render import Report, Row, Shown, show
+from kquota_spark.formats.text.person_units import (
+    amount_text,
+    broker_text,
+    clock_time,
+    iso_time,
+    or_dash,
+    person_count,
+    person_ms,
+    person_name,
+    person_span,
+    rate_text,
+    type_text,
+)
+from kquota_spark.reports.scope.amount_rates import amount_per_rate
+from kquota_spark.store.reading import Tables, open_tables, utc_text
+
+_CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'
+_DAY_MS = 86_400_000
+_UNIT = amount_per_rate()
+# The rate of a log's second is its amount; of a sample from JMX it is the broker's, in the unit of the limit.
+_RATE = f"if(amount is null, rate_per_s, rate_per_s / {_UNIT})"
+_AMOUNTS = f"amount, requests, duplicates, {_RATE} as rate_per_s, observed_throttle_ms, unsized_requests"
+# A second of more than 10,000 requests is split over several rows (tiles), which are put together before anything else.
+# Where there is no such second, and no JMX beside the log, both would only cost time: half of it or more.
+_ROWS = f"select {_CLIENT}, epoch_ms(usage.second) as second, {_AMOUNTS}, source from usage"  # noqa: S608 - names of ours
+_TILED = f"""
+select {_CLIENT}, epoch_ms(usage.second) as second, sum(amount)::bigint as amount,
+       sum(requests)::bigint as requests, sum(duplicates)::bigint as duplicates,
+       sum({_RATE}) as rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
+       any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
+from usage
+"""  # noqa: S608 - names of ours
+_ONE_SOURCE = """(source = 'log' or (cluster_id, broker_id, quota_type) not in (
+  select distinct cluster_id, broker_id, quota_type from usage where source = 'log'
+))"""
+"""Rows from JMX only of what no log tells, so that nothing is added up twice."""
+_TOTALS = f"""
+select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
+       sum(duplicates)::bigint as duplicates,
+       coalesce(sum(amount) * 1000.0 / {_UNIT} / ?, avg(rate_per_s)) as mean_rate_per_s,
+       max(rate_per_s) as peak_rate_per_s, sum(observed_throttle_ms)::bigint as observed_throttle_ms,
+       count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
+       any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
+"""
+
+
+_DELAY = Shown(
+    "total delay",
+    lambda row: or_dash(row["observed_throttle_ms"], person_ms),
+    note="total delay: by brokers",
+)
+
+
+def run_usage(options: argparse.Namespace) -> int:
+    """Show totals of clients, largest first, or with --by-second every second, newest first."""
+    wanted, limit = filter_of(options), limit_of(options)
+    with open_tables(settings_of(options), "usage", newer_than_ms=wanted.newer_than_ms) as tables:
+        if options.by_second:
+            report = _by_second(tables, wanted, limit)
+        else:
+            last_day = _last_day(tables) if wanted.since is None else None
+            if last_day is not None:
+                wanted = replace(wanted, since=last_day)
+            report = _totals(tables, wanted, limit, is_cut=last_day is not None)
+        report = with_agreement(report, tables, wanted)
+    show(report, options.output)
+    return 0
+
+
+def _last_day(tables: Tables) -> Since | None:
+    """The beginning of the table's last day; None where it holds no more than that."""
+    newest_ms = tables.newest_ms("usage")
+    if newest_ms is None:
+        return None
+    start_ms = newest_ms // 1_000 * 1_000 + 1_000 - _DAY_MS
+    is_longer = _has(tables, f"second < make_timestamptz({start_ms * 1_000})")
+    return Since(iso_time(start_ms), start_ms) if is_longer else None
+
+
+def _by_second(tables: Tables, wanted: Filter, limit: int | None) -> Report:
+    seconds, values = _seconds(tables, wanted)
+    throttled = " where observed_throttle_ms > 0 " if wanted.is_throttled else " "
+    sql = f"select * from ({seconds}){throttled}order by second desc, {_CLIENT}"  # noqa: S608 - names of ours
+    found, has_more = limited(tables, sql, values, limit)
+    rows = found.dicts()
+    with_day = spans_days(rows, "second")
+    shown = (
+        Shown("time", lambda row: clock_time(row["second"], with_day=with_day)),
+        *_who(),
+        Shown("requests", lambda row: or_dash(row["requests"], person_count), rank=9),
+        Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), rank=5),
+        _DELAY,
+    )
+    return Report(
+        command="kquota usage --by-second",
+        columns=found.columns,
+        rows=rows,
+        shown=with_cluster(rows, with_source(rows, shown)),
+        times=frozenset({"second"}),
+        footer=footer_text(rows, "second", "second", has_more=has_more) + _share_note(rows),
+        when_empty=_when_empty(tables, wanted),
+    )
+
+
+def _totals(tables: Tables, wanted: Filter, limit: int | None, *, is_cut: bool) -> Report:
+    seconds, values = _seconds(tables, wanted)
+    throttled = " having sum(observed_throttle_ms) > 0 " if wanted.is_throttled else " "
+    from_ms, to_ms = _span(tables, wanted)
+    sql = f"{_TOTALS}from ({seconds}) group by {_CLIENT}{throttled}order by amount desc nulls last, {_CLIENT}"
+    found, has_more = limited(tables, sql, [max(to_ms - from_ms, 1), *values], limit)
+    rows = found.dicts()
+    shown = (
+        *_who(),
+        Shown("amount", _amount),
+        Shown("requests", lambda row: or_dash(row["requests"], person_count), rank=9),
+        Shown("mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), rank=7),
+        Shown("peak", lambda row: rate_text(row["quota_type"], row["peak_rate_per_s"]), rank=6),
+        _DELAY,
+    )
+    rest = "; there are more: --limit 0 shows all" if has_more else ""
+    return Report(
+        command="kquota usage",
+        columns=found.columns,
+        rows=rows,
+        shown=with_cluster(rows, with_source(rows, shown)),
+        times=frozenset({"first_second", "last_second"}),
+        footer=f"{counted(len(rows), 'client')}, most bytes first{rest}\nmean over {person_span(to_ms - from_ms)} from "
+        f"{utc_text(from_ms)}, peak: highest second"
+        + ("\nthe last day of the table: --since 7d asks for more" if is_cut else "")
+        + _share_note(rows),
+        when_empty=_when_empty(tables, wanted),
+    )
+
+
+def _seconds(tables: Tables, wanted: Filter) -> tuple[str, list[object]]:
+    where = client_conditions(wanted)
+    add_since(where, wanted, "usage.second")
+    if _has(tables, "source = 'jmx'"):
+        where.add(_ONE_SOURCE)
+    if _has(tables, "tile > 0"):
+        return f"{_TILED}{where.sql}group by all", where.values
+    return f"{_ROWS}{where.sql}", where.values
+
+
+def _has(tables: Tables, condition: str) -> bool:
+    """Whether there is such a row; the statistics of the files mostly tell."""
+    return bool(tables.query(f"select 1 from usage where {condition} limit 1").rows)  # noqa: S608 - text of ours
+
+
+def _span(tables: Tables, wanted: Filter) -> tuple[int, int]:
+    """The time that means are taken over, the same for all rows: what the table holds since --since."""
+    where = Conditions()
+    add_since(where, wanted, "usage.second")
+    sql = f"select epoch_ms(min(second)), epoch_ms(max(second)) from usage{where.sql}"  # noqa: S608 - names of ours
+    first_ms, last_ms = tables.query(sql, where.values).rows[0]
+    return (0, 0) if first_ms is None else (first_ms, last_ms + 1_000)
+
+
+def _who() -> tuple[Shown, ...]:
+    return (
+        Shown("user", lambda row: _named(row, "user"), is_text=True, keep=12),
+        Shown("client id", lambda row: _named(row, "client_id"), is_text=True, keep=12),
+        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+        Shown("broker", lambda row: broker_text(row["broker_id"])),
+    )
+
+
+def _named(row: Row, column: str) -> str:
+    """A name; from JMX an empty one is that of a bucket without such a tag."""
+    return person_name(row[column] or (None if row["source"] == "jmx" else ""))
+
+
+def _when_empty(tables: Tables, wanted: Filter) -> str:
+    return empty_text(wanted, "usage", tables.newest_ms("usage"), "usage")
+
+
+def _amount(row: Row) -> str:
+    least = "≥ " if row["unsized_requests"] else ""
+    return or_dash(row["amount"], lambda amount: least + amount_text(row["quota_type"], amount))
+
+
+def _share_note(rows: Sequence[Row]) -> str:
+    share_fetches = sum(row["unsized_requests"] or 0 for row in rows)
+    return (
+        f"\n≥: without {share_fetches:,} share fetches, whose size is not in the log" if share_fetches else ""
+    )

@@ -1,0 +1,150 @@
+"""What the listing commands share: conditions with bound values, limits, and what is said around the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kquota_spark.cli.options.filters import Filter
+from kquota_spark.cli.text.render import Row, Shown
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import broker_text, iso_time, type_text
+from kquota_spark.formats.text.person_units import bucket_text as person_bucket
+from kquota_spark.store.reading import Result, Tables, utc_text
+
+RULE_LEGEND = "rule: u/ user, c/ client id, * the default"
+JMX_LEGEND = "jmx: the broker's own rate, sampled; the throttle is a mean of its last minute"
+_DAY_MS = 86_400_000
+
+
+class Conditions:
+    """Conditions of a query and the values for their `?`; text of a user is only ever a value."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self.values: list[object] = []
+
+    def add(self, part: str, *values: object) -> None:
+        """Add a condition that must hold as well."""
+        self._parts.append(part)
+        self.values.extend(values)
+
+    @property
+    def sql(self) -> str:
+        """A where clause; empty without conditions."""
+        return f" where {' and '.join(self._parts)} " if self._parts else " "
+
+
+def bucket_conditions(wanted: Filter) -> Conditions:
+    """Conditions on a table of buckets: a user is found by a bucket's tag, or inside another's bucket."""
+    conditions = Conditions()
+    for value, tag, inside in (
+        (wanted.user, "bucket_user", "users"),
+        (wanted.client, "bucket_client_id", "client_ids"),
+    ):
+        if value is not None:
+            # An empty tag is no tag: `--client ''` asks for the client that sends an empty id.
+            conditions.add(f"(({tag} = ? and {tag} <> '') or list_contains({inside}, ?))", value, value)
+    _add_place(conditions, wanted)
+    return conditions
+
+
+def client_conditions(wanted: Filter) -> Conditions:
+    """Conditions on a table of clients."""
+    conditions = Conditions()
+    for value, column in ((wanted.user, '"user"'), (wanted.client, "client_id")):
+        if value is not None:
+            conditions.add(f"{column} = ?", value)
+    _add_place(conditions, wanted)
+    return conditions
+
+
+def _add_place(conditions: Conditions, wanted: Filter) -> None:
+    for value, column in ((wanted.broker, "broker_id"), (wanted.type, "quota_type")):
+        if value is not None:
+            conditions.add(f"{column} = ?", value)
+
+
+def add_since(conditions: Conditions, wanted: Filter, time: str) -> None:
+    """Add --since on a timestamp."""
+    if wanted.since is not None:
+        conditions.add(f"{time} >= ?::timestamptz", iso_time(wanted.since.time_ms))
+
+
+def limited(tables: Tables, sql: str, values: Sequence[object], limit: int | None) -> tuple[Result, bool]:
+    """The first rows of a query up to a limit, and whether there are more; None for all."""
+    if limit is None:
+        return tables.query(sql, values), False
+    found = tables.query(f"{sql} limit ?", [*values, limit + 1])
+    return Result(found.columns, found.rows[:limit]), len(found.rows) > limit
+
+
+def empty_text(wanted: Filter, noun: str, newest_ms: int | None, table: str) -> str:
+    """Why there are no rows: nothing that matches, or nothing processed yet."""
+    matching = f"no {noun} match {terminal_text(wanted.text)}" if wanted.text else f"no {noun}"
+    if newest_ms is None:
+        return f"{matching}: the table {table} is empty, has the audit processed anything yet?"
+    return f"{matching}; the table {table} reaches {utc_text(newest_ms)}"
+
+
+def footer_text(rows: Sequence[Row], time: str, noun: str, *, has_more: bool) -> str:
+    """How many rows, of which days, and how to get the rest."""
+    if not rows:
+        return ""
+    days = [iso_time(extreme(row[time] for row in rows))[:10] for extreme in (min, max)]
+    on = f"on {days[0]}" if days[0] == days[1] else f"from {days[0]} to {days[1]}"
+    rest = "; there are more: --limit 0 shows all" if has_more else ""
+    return f"{counted(len(rows), noun)}, newest first; times in UTC {on}{rest}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 violation`, `2 violations`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def spans_days(rows: Sequence[Row], time: str) -> bool:
+    """Whether times of day alone would be ambiguous."""
+    return len({row[time] // _DAY_MS for row in rows}) > 1
+
+
+def bucket_text(row: Row) -> str:
+    """`user alice`, `client etl` or `alice / etl`; with a callback its own tags, `group pay`."""
+    return person_bucket(row["bucket_user"], row["bucket_client_id"], row["bucket_tags"])
+
+
+def bucket_columns() -> tuple[Shown, ...]:
+    """Where it happened: broker, type, bucket, rule."""
+    return (
+        Shown("broker", lambda row: broker_text(row["broker_id"])),
+        Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=8),
+        Shown("bucket", bucket_text, is_text=True, keep=24),
+        Shown("rule", rule_text, is_text=True, rank=9, note=RULE_LEGEND),
+    )
+
+
+def rule_text(row: Row) -> str:
+    """The rule's entity, short enough to be told from others in a few columns: `u/alice/c/*`."""
+    # A sanitised name has no colon: before one stands the module of a callback.
+    rule = (row["rule"] or "-").rpartition(":")[2]
+    # Names are sanitised: a name holds no slash and no star, so nothing else can look like these.
+    for long, short in (("users/", "u/"), ("clients/", "c/"), ("<default>", "*")):
+        rule = rule.replace(long, short)
+    return str(rule)
+
+
+def with_source(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
+    """The columns, and the source where not all rows are from the log."""
+    if all(row["source"] == "log" for row in rows):
+        return shown
+    return (*shown, Shown("source", lambda row: row["source"], is_text=True, rank=3))
+
+
+def legend(rows: Sequence[Row], *of_log: str) -> str:
+    """What is said below the rows; about JMX only where there are some from it."""
+    return "\n".join([*of_log, *([JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else [])])
+
+
+def with_cluster(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, ...]:
+    """The columns, and the cluster where rows of several are shown."""
+    if len({row["cluster_id"] for row in rows}) < 2:
+        return shown
+    return (Shown("cluster", lambda row: row["cluster_id"], is_text=True, keep=8), *shown)

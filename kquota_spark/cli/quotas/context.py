@@ -1,0 +1,185 @@
+"""`kquota context`: clusters saved by name, for the commands that work on a running one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from kquota_spark.cli.chosen.cluster_choice import context_of
+from kquota_spark.cli.options.options import add_form_option
+from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.render import Format, Report, Row, Shown, show
+from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
+from kquota_spark.config.loader import load_settings
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.kafka.client_properties import read_properties
+
+_COLUMNS = ("name", "is_in_use", "bootstrap_server", "command_config", "zookeeper", "config")
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `context`."""
+    group = subparsers.add_parser(
+        "context",
+        description="{about}. Kept in $KQUOTA_CONTEXTS or ~/.config/kquota/contexts.yaml.",
+    )
+    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    add = commands.add_parser("add", help="save a connection by a name")
+    add.add_argument("name", metavar="NAME", help="letters, digits, '.', '_' and '-'")
+    where = add.add_mutually_exclusive_group()
+    where.add_argument("--bootstrap-server", default="", metavar="HOST:PORT", help="its brokers")
+    where.add_argument("--zookeeper", default="", metavar="HOST:PORT[/CHROOT]", help="its ZooKeeper")
+    add.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="with --bootstrap-server: client properties, the login",
+    )
+    add.add_argument(
+        "--config", type=Path, metavar="FILE",
+        help="settings: with --zookeeper for its login and TLS, alone for the cluster itself",
+    )  # fmt: skip
+    add.set_defaults(run=run_add)
+    listing = commands.add_parser("list", help="all of them")
+    listing.set_defaults(run=run_list)
+    showing = commands.add_parser("show", help="one of them")
+    showing.add_argument("name", nargs="?", metavar="NAME", help="default the one in use")
+    showing.set_defaults(run=run_show)
+    for parser in (listing, showing):
+        add_form_option(parser)
+    delete = commands.add_parser("delete", help="forget one; the cluster is not touched")
+    delete.add_argument("name", metavar="NAME")
+    delete.set_defaults(run=run_delete)
+    use = commands.add_parser("use", help="the one meant where a command names no cluster")
+    which = use.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", nargs="?", metavar="NAME")
+    which.add_argument("--none", action="store_true", help="use none any more")
+    use.set_defaults(run=run_use)
+
+
+def run_add(options: argparse.Namespace) -> int:
+    """Save one.
+
+    Raises:
+        UserError: there is one of this name, no address, or a file that cannot be read.
+    """
+    path, contexts = _saved()
+    if options.name in contexts.contexts:
+        raise UserError(
+            f"context {options.name} is there already: kquota context delete {options.name} first"
+        )
+    if options.command_config is not None:
+        read_properties(options.command_config)
+    if options.config is not None:
+        load_settings(options.config)
+    context = Context(
+        bootstrap_server=options.bootstrap_server,
+        command_config=_absolute(options.command_config),
+        zookeeper=options.zookeeper,
+        config=_absolute(options.config),
+    )
+    save_contexts(path, replace(contexts, contexts={**contexts.contexts, options.name: context}))
+    say(f"context {options.name}: {terminal_text(context.address)}, saved in {path}")
+    return 0
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Show all."""
+    _, contexts = _saved()
+    _show("kquota context list", contexts, sorted(contexts.contexts), options.output)
+    return 0
+
+
+def run_show(options: argparse.Namespace) -> int:
+    """Show one.
+
+    Raises:
+        UserError: there is none of this name, or none in use.
+    """
+    path, contexts = _saved()
+    name = options.name or contexts.in_use
+    if not name:
+        raise UserError("no context is in use: name one, or choose it by kquota context use NAME")
+    context_of(contexts, name, path)
+    _show("kquota context show", contexts, [name], options.output)
+    return 0
+
+
+def run_delete(options: argparse.Namespace) -> int:
+    """Forget one.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    path, contexts = _saved()
+    context_of(contexts, options.name, path)
+    left = {name: context for name, context in contexts.contexts.items() if name != options.name}
+    was_in_use = contexts.in_use == options.name
+    save_contexts(path, Contexts(in_use="" if was_in_use else contexts.in_use, contexts=left))
+    say(f"context {options.name} is forgotten{'; none is in use now' if was_in_use else ''}")
+    return 0
+
+
+def run_use(options: argparse.Namespace) -> int:
+    """Choose the one in use.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    path, contexts = _saved()
+    if options.none:
+        save_contexts(path, replace(contexts, in_use=""))
+        say("no context is in use")
+        return 0
+    context = context_of(contexts, options.name, path)
+    save_contexts(path, replace(contexts, in_use=options.name))
+    say(f"context {options.name} is in use: {terminal_text(context.address)}")
+    return 0
+
+
+def _saved() -> tuple[Path, Contexts]:
+    path = contexts_file(os.environ)
+    return path, load_contexts(path)
+
+
+def _absolute(path: Path | None) -> str:
+    return "" if path is None else str(path.expanduser().absolute())
+
+
+def _show(command: str, contexts: Contexts, names: list[str], form: Format) -> None:
+    rows: list[Row] = [_row(name, contexts) for name in names]
+    show(
+        Report(
+            command,
+            _COLUMNS,
+            rows,
+            (
+                Shown("", lambda row: "*" if row["is_in_use"] else "", is_text=True, keep=1),
+                Shown("context", lambda row: str(row["name"]), is_text=True, keep=20),
+                Shown("cluster", lambda row: contexts.contexts[row["name"]].address, is_text=True, keep=40),
+                Shown("files", _files, is_text=True),
+            ),
+            footer="* in use" if contexts.in_use in names else "",
+            when_empty="no context is saved: see kquota context add",
+        ),
+        form,
+    )
+
+
+def _row(name: str, contexts: Contexts) -> Row:
+    context = contexts.contexts[name]
+    return {
+        "name": name,
+        "is_in_use": name == contexts.in_use,
+        "bootstrap_server": context.bootstrap_server or None,
+        "command_config": context.command_config or None,
+        "zookeeper": context.zookeeper or None,
+        "config": context.config or None,
+    }
+
+
+def _files(row: Row) -> str:
+    return ", ".join(path for path in (row["command_config"], row["config"]) if path) or "-"

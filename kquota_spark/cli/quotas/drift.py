@@ -1,0 +1,172 @@
+"""`kquota drift`: whether a cluster is still what a file declares, and if not since when, and who edited it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
+from kquota_spark.cli.options.listing import counted
+from kquota_spark.cli.options.options import Since, add_output_options, limit_of, settings_of
+from kquota_spark.cli.quotas.diff import add_tables_options
+from kquota_spark.cli.quotas.quota_edits import exact_text
+from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
+from kquota_spark.cli.text.page import Page, say
+from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import clock_time, iso_time, type_text
+from kquota_spark.model.compare.drift import Drift, Editor
+from kquota_spark.model.compare.quota_diff import text_edits
+from kquota_spark.model.compare.quota_tree import quota_type_of
+from kquota_spark.model.quotas.rules import BEGINNING_MS
+from kquota_spark.process.clock import now_ms
+from kquota_spark.reports.clients.quota_drift import DriftFound, drift_of
+
+_COLUMNS = (
+    "entity", "key", "declared", "now", "since", "since_before", "edited_at", "edited_before", "version", "by",
+    "client_id", "policy",
+)  # fmt: skip
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `drift`."""
+    parser = subparsers.add_parser(
+        "drift",
+        description="{about}. Exit codes: 0 as declared, 1 an error, or tables that do not know the quotas of now, "
+        "2 drift.",
+    )
+    parser.add_argument("file", metavar="FILE", help="what is declared: a file of quotas in any format")
+    parser.add_argument(
+        "--quiet", action="store_true", help="print nothing, for cron and CI: see the exit code"
+    )
+    add_cluster_options(parser)
+    add_tables_options(parser)
+    add_output_options(parser)
+    parser.set_defaults(run=run_drift)
+
+
+def run_drift(options: argparse.Namespace) -> int:
+    """Show what drifted; 2 if anything did, 1 if that cannot be told.
+
+    Raises:
+        UserError: the file or the cluster cannot be read.
+    """
+    declared = named_side(options.file)
+    there = chosen_side(options)
+    edits = text_edits(declared.quotas, there.quotas)
+    if not options.quiet:
+        at_ms = now_ms() if options.at is None else options.at.time_ms
+        found = drift_of(settings_of(options), edits, at_ms)
+        _show(declared, there, found, options.output, limit_of(options))
+    if there.is_stale:
+        say(f"kquota: {terminal_text(_stale_text(there, options.at))}", sys.stderr)
+        return 1
+    return 2 if edits else 0
+
+
+def _show(declared: Side, there: Side, found: DriftFound, form: Format, limit: int | None) -> None:
+    rows = [_row(drift) for drift in found.drifts]
+    report = Report(
+        "kquota drift",
+        _COLUMNS,
+        rows[:limit],
+        _shown(rows),
+        times=frozenset({"since", "since_before", "edited_at", "edited_before"}),
+        colour=lambda _: Colour.YELLOW,
+        envelope={
+            "declared": declared.origin,
+            "cluster": there.origin,
+            "known_through": None if there.known_through_ms is None else iso_time(there.known_through_ms),
+            "has_history": found.has_history,
+        },
+    )
+    show(report, form)
+    if form == "table":
+        _print_notes(declared, there, found, limit)
+
+
+def _stale_text(there: Side, at: Since | None) -> str:
+    """Why the answer counts as none: who reads only the exit code must not take old quotas for those of now."""
+    known_ms = there.known_through_ms or BEGINNING_MS
+    through = f"only through {iso_time(known_ms)}" if known_ms > BEGINNING_MS else "through no time at all"
+    of = "now" if at is None else iso_time(at.time_ms)
+    return (
+        f"the quotas of {of} are not known: {there.origin} has them {through}: keep kquota watch or the audit running, "
+        "or name a running cluster, or an earlier --at"
+    )
+
+
+def _row(drift: Drift) -> Row:
+    last, editor = drift.last, drift.editor
+    return {
+        "entity": str(drift.edit.entity),
+        "key": drift.edit.key.value,
+        "declared": drift.edit.before,
+        "now": drift.edit.after,
+        **_times("since", "since_before", drift.since),
+        **_times("edited_at", "edited_before", last),
+        "version": None if last is None else last.version,
+        "by": None if editor is None else editor.name,
+        "client_id": None if editor is None else editor.client_id,
+        "policy": None if editor is None else editor.policy,
+        "drift": drift,
+    }
+
+
+def _times(at: str, before: str, change: Any) -> dict[str, int | None]:
+    """When an edit came; of a polled one it is only known when it was not and when it was there."""
+    if change is None:
+        return {at: None, before: None}
+    return {at: change.at_ms or None, before: change.before_ms}
+
+
+def _shown(rows: Sequence[Row]) -> tuple[Shown, ...]:
+    last = Shown("last edit", lambda row: _time(row["edited_at"], row["edited_before"]), rank=6)
+    return (
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=16),
+        Shown("type", lambda row: type_text(quota_type_of(row["drift"].edit.key)), is_text=True, keep=8),
+        Shown("declared", lambda row: exact_text(row["declared"])),
+        Shown("now", lambda row: exact_text(row["now"])),
+        Shown("since", lambda row: _time(row["since"], row["since_before"]), rank=5),
+        *((last,) if any(row["edited_at"] != row["since"] for row in rows) else ()),
+        Shown("by", lambda row: _by(row["drift"].editor), is_text=True, keep=10),
+    )
+
+
+def _time(at_ms: int | None, before_ms: int | None) -> str:
+    if before_ms is not None:
+        return f"<{clock_time(before_ms, with_day=True)}"
+    return "-" if at_ms is None else clock_time(at_ms, with_day=True)
+
+
+def _by(editor: Editor | None) -> str:
+    if editor is None:
+        return "-"
+    if editor.policy is not None:
+        return f"{editor.name}, policy {editor.policy}"
+    return f"{editor.name}, client {editor.client_id}" if editor.client_id else editor.name
+
+
+def _print_notes(declared: Side, there: Side, found: DriftFound, limit: int | None) -> None:
+    page = Page()
+    if there.known_through_ms is not None:
+        page.paragraph("", f"edits after {iso_time(there.known_through_ms)} are not known", indent=0)
+    names = f"{terminal_text(there.origin)}, declared by {terminal_text(declared.origin)}"
+    if not found.drifts:
+        page.paragraph("", f"no drift: {names}", indent=0)
+        return
+    more = f", {limit:,} shown: --limit 0 shows all" if limit and len(found.drifts) > limit else ""
+    page.paragraph("", f"{counted(len(found.drifts), 'value')} not as declared{more}: {names}", indent=0)
+    if not found.has_history:
+        page.paragraph(
+            "", "since when, and who: no table tells (kquota watch writes quota_changes)", indent=0
+        )
+        return
+    page.paragraph(
+        "",
+        "times in UTC, < by then at the latest; since -: it never was as declared, as far as is known; by -: neither "
+        "the request log nor the enforcement's log tells, e.g. set straight in ZooKeeper",
+        indent=0,
+    )

@@ -1,0 +1,85 @@
+"""What enforcement holds of the quotas that somebody is about to edit by hand, and what becomes of it then.
+
+Whoever sets a quota keeps it: `enforce.writing` gives its own change up where it finds another value, and puts nothing
+back. Only the very value that enforcement has set is taken for its own, and goes when its time is over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from kquota_spark.cli.quotas.quota_edits import exact_text
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.lifting import POLICY as LIFTED
+from kquota_spark.enforce.log_state import LogState, Step
+from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import AnyEntity, Entity
+from kquota_spark.model.quotas.quota_set import QuotaEdit
+from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.places import local_path
+from kquota_spark.store.reading import utc_text
+
+_SOON = {"connect_timeout": "1s", "timeout": "2s", "max_retries": "0"}
+"""Of an object store: a note is not worth waiting for."""
+
+
+Held = Mapping[tuple[AnyEntity, AnyKey], Step]
+"""The newest change of enforcement that holds, or may hold, of each quota."""
+
+
+def held_steps(settings: Settings | None, entities: Iterable[AnyEntity]) -> Held:
+    """What enforcement holds of these entities; nothing where no table tells.
+
+    Args:
+        settings: whose tables; None if there are none.
+        entities: only these.
+    """
+    of = {entity for entity in entities if isinstance(entity, Entity)}
+    if settings is None or not of:
+        return {}
+    from kquota_spark.enforcement.edges.log import EnforcementLog
+
+    if local_path(settings.tables) is None:
+        # In any case: of one option in two spellings either may be taken.
+        others = {name: to for name, to in settings.storage_options.items() if name.lower() not in _SOON}
+        settings = dataclasses.replace(settings, storage_options={**others, **_SOON})
+    try:
+        with delta_errors("the enforcement log cannot be read"):
+            state = LogState.of(EnforcementLog(settings).entries(of))
+    except UserError:
+        return {}  # the edit does not depend on it
+    return {(quota.entity, quota.key): steps[-1] for quota, steps in state.live.items() if steps}
+
+
+def held_notes(held: Held, edits: Iterable[QuotaEdit], now_ms: int) -> list[str]:
+    """A sentence for each edit of a quota that is as enforcement has set it; also if the edit leaves it like that."""
+    found = ((held.get((edit.entity, edit.key)), edit) for edit in edits)
+    notes = (_note(step, edit, now_ms) for step, edit in found if step is not None)
+    return [note for note in notes if note is not None]
+
+
+def _note(step: Step, edit: QuotaEdit, now_ms: int) -> str | None:
+    proposal, plan_id = step.proposal, step.step_id.plan_id
+    if proposal.after != edit.before:
+        return None  # somebody else has set it since
+    is_kept = edit.after == edit.before
+    stays = "it stays removed" if edit.after is None else "what you set stays"
+    before, until_ms = exact_text(proposal.before), proposal.expires_at_ms
+    quota = f"{edit.entity} {edit.key.value}"
+    if proposal.policy == LIFTED:
+        then = f"puts {before} back" if is_kept else f"does not put {before} back: {stays}"
+        return f"{quota}: kquota enforcement disable has lifted it, and enable {then}"
+    has_set = (
+        f"{quota}: enforcement has set it to {exact_text(proposal.after)} ({proposal.policy}, plan {plan_id})"
+    )
+    if until_ms is None:
+        return None if is_kept else f"{has_set}, with no end: {stays}"
+    is_over = " (over: is jobs/enforce.py running?)" if until_ms <= now_ms else ""
+    has_set = f"{has_set} until {utc_text(until_ms)}{is_over}"
+    if is_kept:
+        then = "it is removed" if proposal.before is None else f"{before} comes back"
+        return f"{has_set}: then {then}; to set it for good run kquota enforce rollback {plan_id} first"
+    then = "it is not removed then" if proposal.before is None else f"{before} does not come back then"
+    return f"{has_set}: {stays}, {then}"

@@ -1,0 +1,181 @@
+"""What an answer means, in sentences: the bucket, the limit, an example with its arithmetic, and what to mind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kquota_spark.cli.resolve.question import Answer, Question, limit_text, shown_name
+from kquota_spark.cli.resolve.worked_example import MS_PER_PERCENT, Example, Moment
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import iso_time, person_bytes, person_ms, person_span
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.measure.throttle_time import java_round
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL, Standing
+
+_TEMPLATES = {
+    2: "the default is a template: each other client id of this user has a bucket and this limit of its own",
+    4: "the default is a template: each other user with this client id has a bucket and this limit of its own",
+    5: "the default is a template: each other pair of user and client id has a bucket and limit of its own",
+    6: "the default is a template: each other user has a bucket and this limit of its own",
+    8: "the default is a template: each other client id has a bucket and this limit of its own",
+}
+_MUTATION_WINDOWS = 11
+
+
+def bucket_words(question: Question, answer: Answer) -> str:
+    """Who shares the bucket, and where it is."""
+    bucket = answer.governed.bucket
+    user, client_id = shown_name(bucket.user), shown_name(bucket.client_id)
+    if question.has_callback:
+        tags = ", ".join(f"{shown_name(name)}={shown_name(value)}" for name, value in bucket.custom_tags)
+        who = f"all requests with the tags {tags}" if tags else "all requests without a tag"
+    elif bucket.user and bucket.client_id:
+        who = f"user {user} with client id {client_id}"
+    elif bucket.user and answer.limit is None:
+        who = f"user {user} when it sends no client id"
+    elif bucket.user:
+        who = f"every client id of user {user} that no more specific rule takes out"
+    elif bucket.client_id:
+        who = f"client id {client_id}, whoever the user is"
+    else:
+        who = "every client that sends no client id, whoever the user is"
+    if answer.quota_type is QuotaType.CONTROLLER_MUTATION:
+        return f"{who}; one bucket, at the active controller"
+    return f"{who}; each broker has such a bucket of its own"
+
+
+def limit_words(answer: Answer) -> str:
+    """The limit with all its digits, and the rule that sets it."""
+    limit, quota_type = answer.limit, answer.quota_type
+    if limit is None:
+        return "none: unlimited"
+    exact = {
+        QuotaType.REQUEST: f"{limit * MS_PER_PERCENT:,.12g} ms of handler threads in each second, on each broker",
+        QuotaType.CONTROLLER_MUTATION: "partitions created or deleted, at the active controller",
+    }.get(quota_type, f"{limit:,.12g} bytes per second on each broker")
+    return f"{limit_text(quota_type, limit)}: {exact}; set by {terminal_text(answer.governed.rule or '')}"
+
+
+def validity_words(answer: Answer) -> str:
+    """For how long nothing changes that was looked at; empty if that is always."""
+    governing = answer.governed.governing
+    parts = []
+    if governing.valid_from_ms:
+        parts.append(f"nothing that was looked at has changed since {iso_time(governing.valid_from_ms)}")
+    if governing.valid_to_ms is not None:
+        parts.append(f"the next change comes at {iso_time(governing.valid_to_ms)}")
+    return "; ".join(parts)
+
+
+def measure_words(quota_type: QuotaType, limit: float, config: RateConfig) -> str:
+    """How the broker measures."""
+    if quota_type is QuotaType.CONTROLLER_MUTATION:
+        capacity = _MUTATION_WINDOWS * limit
+        return (
+            f"a token bucket of {_MUTATION_WINDOWS} s x {limit:,.12g}/s = {capacity:,.12g} mutations (with the "
+            f"default controller.quota.window.*), refilled by {limit:,.12g}/s; below zero, requests wait for "
+            "what is missing / limit"
+        )
+    slots = config.num_samples + (config.variant is RingVariant.FROM_3_8)
+    shortest_ms, longest_ms = (config.num_samples - 1) * config.window_ms, slots * config.window_ms
+    cap = f", at most {person_span(config.window_ms)}" if quota_type is QuotaType.REQUEST else ""
+    return (
+        f"{config.num_samples} samples of {_seconds(config.window_ms)} s: a window of {_seconds(shortest_ms)} to "
+        f"{_seconds(longest_ms)} s (brokers {config.variant.value}); throttle = sum / limit - window{cap}"
+    )
+
+
+def example_lines(quota_type: QuotaType, example: Example, config: RateConfig) -> Iterator[str]:
+    """A burst with its arithmetic."""
+    idle = _seconds(config.num_samples * config.window_ms)
+    yield f"after {idle} s without traffic {_amount(quota_type, example.free)} may come at once"
+    burst = example.burst
+    yield (
+        f"{_amount(quota_type, burst.total)} at once: rate {burst.total:,} / {person_span(burst.window_ms)} = "
+        f"{_rate(quota_type, burst)}, limit {_limit(quota_type, example)}"
+    )
+    yield f"throttle {_throttle(example, burst)}"
+    after = example.after
+    yield (
+        f"{after.time_ms / 1_000:g} s later the burst is still in the window: one more request is throttled "
+        f"by {person_ms(after.throttle_ms)} again"
+        if after.throttle_ms
+        else f"{after.time_ms / 1_000:g} s later the burst no longer matters"
+    )
+
+
+def notes(answer: Answer, example: Example | None) -> Iterator[str]:
+    """What an operator should know about this answer."""
+    yield from hole_notes(answer)
+    limit, governed = answer.limit, answer.governed
+    if limit is None:
+        yield "nothing limits this client; brokers that measure this type record it in the bucket above"
+        if answer.walk and not governed.bucket.user:
+            # The short cuts of `quotaTypesEnabled`: what a broker has seen since its start is not known here.
+            yield "a broker that has only seen quotas of users records it by user; of pairs alone, by the pair"
+    elif not limit > 0:
+        yield _odd_limit_note(answer.quota_type, limit)
+    if limit is not None and governed.level in _TEMPLATES:
+        yield _TEMPLATES[governed.level]
+    if limit is not None and governed.level in (*CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL):
+        yield "all users with this client id share the bucket: one of them can throttle the others"
+    if example is not None and example.steady is not None and answer.quota_type in BANDWIDTH:
+        steady = example.steady
+        yield (
+            f"exactly the limit is too much when it is sent once per sample: from {steady.time_ms / 1_000:g} s on "
+            f"the rate is {steady.rate_per_s / example.limit_per_s:.3g} times the limit, and each request is "
+            f"throttled by {person_ms(steady.throttle_ms)}"
+        )
+    if answer.quota_type in BANDWIDTH and governed.governing.has_request_quota:
+        yield "a request_percentage holds for this client too: the broker throttles by the larger of the two"
+
+
+def _odd_limit_note(quota_type: QuotaType, limit: float) -> str:
+    """What a limit does that only ZooKeeper lets an operator set: 0, negative, or NaN."""
+    if quota_type is QuotaType.REQUEST and limit == 0:
+        return "a limit of 0 throttles every request by one whole sample, the most that this quota may"
+    if quota_type is QuotaType.CONTROLLER_MUTATION and limit <= 0:
+        return (
+            f"a limit of {limit:g} never fills the bucket again: once below zero it refuses CreateTopics (from "
+            "version 6), DeleteTopics (5) and CreatePartitions (3) for ever; older versions are not throttled"
+        )
+    return f"a limit of {limit:g} throttles nobody: the broker's throttle time does not come out above zero"
+
+
+def hole_notes(answer: Answer) -> Iterator[str]:
+    """Quotas that an empty client id never reaches, though they look as if they held (KAFKA-13341)."""
+    for step in answer.walk:
+        if step.standing is Standing.NOT_REACHED:
+            yield (
+                f"{answer.quota_type.value}: {shown_name(str(step.entity))}, "
+                f"{limit_text(answer.quota_type, step.limit)}, does not reach an empty client id (KAFKA-13341)"
+            )
+
+
+def _seconds(duration_ms: int) -> str:
+    return f"{duration_ms / 1_000:g}"
+
+
+def _amount(quota_type: QuotaType, amount: int) -> str:
+    if quota_type is QuotaType.REQUEST:
+        return f"{amount:,} ms of handler time"
+    return f"{person_bytes(amount)} ({amount:,} bytes)"
+
+
+def _rate(quota_type: QuotaType, moment: Moment) -> str:
+    rate = moment.rate_per_s / (MS_PER_PERCENT if quota_type is QuotaType.REQUEST else 1)
+    return limit_text(quota_type, rate)
+
+
+def _limit(quota_type: QuotaType, example: Example) -> str:
+    per_percent = MS_PER_PERCENT if quota_type is QuotaType.REQUEST else 1
+    return limit_text(quota_type, example.limit_per_s / per_percent)
+
+
+def _throttle(example: Example, moment: Moment) -> str:
+    """`4,500,000 / 300,000 - 10 s = 5.00 s`; of a capped throttle also what is applied."""
+    raw_ms = java_round(moment.total / example.limit_per_s * 1_000 - moment.window_ms)
+    window = person_span(moment.window_ms)
+    formula = f"{moment.total:,} / {example.limit_per_s:,.12g} - {window} = {person_ms(raw_ms)}"
+    return formula if raw_ms == moment.throttle_ms else f"{formula}, applied {person_ms(moment.throttle_ms)}"

@@ -1,0 +1,67 @@
+"""`kquota ship`: request logs into the Kafka topic that the audit reads."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+
+from kquota_spark.cli.options.options import add_config_option, settings_of
+from kquota_spark.config.settings import Settings
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `ship`."""
+    ship = subparsers.add_parser(
+        "ship",
+        description="Follows the request logs of brokers through rotation and sends each line to the Kafka"
+        " topic that the audit reads. After a crash lines may be sent twice, never lost.",
+    )
+    add_config_option(ship)
+    ship.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="ID=PATH",
+        help="the log of broker ID; may be repeated; instead of ship.files",
+    )
+    ship.add_argument("--bootstrap-server", metavar="HOST:PORT", help="instead of kafka.bootstrap_servers")
+    ship.add_argument("--topic", metavar="T", help="instead of kafka.topic")
+    ship.add_argument("--once", action="store_true", help="ship what is there and stop")
+    ship.add_argument(
+        "--end", action="store_true", help="with --once: tell the audit that nothing more will come"
+    )
+    ship.set_defaults(run=run_ship, parser=ship)
+
+
+def run_ship(options: argparse.Namespace) -> int:
+    """Ship until told to stop, or once."""
+    from kquota_spark.process.stop_signals import stop_event
+    from kquota_spark.ship.selection import log_files
+    from kquota_spark.ship.shipper import Shipper
+
+    if options.end and not options.once:
+        options.parser.error("--end works only with --once")
+    files = log_files(options.file, "--file") if options.file else None
+    stop = stop_event()
+    with Shipper.from_settings(_settings(options), files) as shipper:
+        counts = shipper.run_once(end=options.end, stop=stop) if options.once else shipper.run(stop)
+    told = f"shipped {counts.lines} lines"
+    if counts.excluded:
+        told += f", left out {counts.excluded} of our own clients"
+    if counts.cut:
+        told += f", cut {counts.cut} long ones"
+    if counts.half_line_bytes:
+        told += f"; {counts.half_line_bytes} bytes without line feed wait for their rest"
+    print(told, file=sys.stderr)
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    settings = settings_of(options)
+    kafka = settings.kafka
+    if options.bootstrap_server:
+        kafka = replace(kafka, bootstrap_servers=options.bootstrap_server)
+    if options.topic:
+        kafka = replace(kafka, topic=options.topic, topics=(), topic_pattern="")
+    return replace(settings, kafka=kafka)

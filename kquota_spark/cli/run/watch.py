@@ -1,0 +1,68 @@
+"""`kquota watch`: keeps the quota tables up to date without the job."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kquota_spark.cli.options.options import add_settings_options, settings_of
+from kquota_spark.errors import UserError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+_CHECK_S = 0.5
+
+
+def add_commands(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `watch`."""
+    command = subparsers.add_parser(
+        "watch",
+        description="Follow the quotas into the tables quota_changes and quota_rules, until stopped. The "
+        "audit job does that itself: use this to start the history of quotas before the first audit.",
+    )
+    add_settings_options(command)
+    command.add_argument("--once", action="store_true", help="write what is set now, then end")
+    command.add_argument(
+        "--accept-removal",
+        action="store_true",
+        help="believe it that most quotas have vanished, or that nodes are older than recorded",
+    )
+    command.set_defaults(run=watch)
+
+
+def watch(options: argparse.Namespace) -> int:
+    """Run until stopped by a signal, or once.
+
+    Raises:
+        UserError: the source or the tables cannot be read or written.
+    """
+    from kquota_spark.kafka.broker_configs import BrokerConfigs
+    from kquota_spark.process.clock import now_ms
+    from kquota_spark.process.stop_signals import stop_event
+    from kquota_spark.quotas.watch import Watcher
+
+    settings = settings_of(options)
+    if options.accept_removal:
+        settings = replace(settings, quotas=replace(settings.quotas, accept_mass_removal=True))
+    stopped = stop_event()
+    watcher = Watcher(settings)
+    brokers = BrokerConfigs(settings, now_ms)
+    watcher.start()
+    try:
+        if options.once and watcher.is_stale:
+            raise UserError("nothing was written: the source of the quotas does not answer")
+        if not options.once and watcher.is_following:
+            for finding in brokers.ask():
+                print(f"warning: {finding.evidence}: {finding.advice}", file=sys.stderr)
+            brokers.start()
+            print(f"watching the quotas of {settings.cluster_id}; stop with Ctrl-C", file=sys.stderr)
+            while not stopped.wait(_CHECK_S):
+                watcher.check()
+                brokers.check()
+    finally:
+        brokers.stop()
+        watcher.stop()
+    return 0

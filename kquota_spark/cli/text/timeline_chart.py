@@ -1,0 +1,168 @@
+"""A rate over time in characters: bars, the limit as a line of steps, and what happened below. Pure text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kquota_spark.reports.scope.timeline_slots import Slot
+from kquota_spark.reports.timeline.timeline_events import Event
+
+LABEL = 10
+"""Columns at the left of the axis."""
+MOST_SLOTS = 88
+"""Of the forms for programs, which have no width."""
+_ROWS = 10
+_HEADROOM = 10 / 8
+"""So that a limit is the upper edge of a row, and whatever is above it is seen above the line."""
+_EIGHTHS = 8
+_FAR = 4.0
+"""A limit that is so many times the highest rate is not in the picture, or there would be no bars."""
+_TICK = 14
+_MOST_LETTER_ROWS = 3
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Strokes:
+    """Characters to draw with.
+
+    Attributes:
+        bars: from an eighth of a row to a whole one.
+        unjudged: a bar of `usage`, where no quota governed.
+        limit: the line of the limit.
+        exceeded: the line where the rate is above it.
+        edge: left of all.
+        throttled: a mark.
+    """
+
+    bars: str
+    unjudged: str
+    limit: str
+    exceeded: str
+    edge: str
+    throttled: str
+
+    def all(self) -> str:
+        """Every one of them."""
+        return self.bars + self.unjudged + self.limit + self.exceeded + self.edge + self.throttled
+
+
+BLOCKS = Strokes("▁▂▃▄▅▆▇█", "░", "─", "━", "│", "▀")
+ASCII = Strokes("....####", ":", "-", "=", "|", "t")
+
+
+def slots_in(columns: int) -> int:
+    """How many slots the axis has in so many columns, of which the last stays free."""
+    return max(columns - LABEL - 2, _TICK)
+
+
+def chart(slots: Sequence[Slot], strokes: Strokes, rate: Callable[[float], str]) -> Iterator[str]:
+    """The bars with their limit, top row first.
+
+    Args:
+        slots: at most `slots_in` the width.
+        strokes: what to draw with.
+        rate: the text of a rate.
+    """
+    limits = {slot.limit_per_s for slot in slots if slot.limit_per_s is not None}
+    near = [limit * _HEADROOM for limit in limits - far_limits(slots)]
+    top = max([_peak(slots), *near]) or 1.0
+    labels = {_ROWS - 1: rate(top), 0: "0"}
+    # A later limit names its row where two share one.
+    labels |= {_row_of(slot.limit_per_s, top): rate(slot.limit_per_s)
+               for slot in slots if slot.limit_per_s is not None and slot.limit_per_s <= top}  # fmt: skip
+    for row in reversed(range(_ROWS)):
+        cells = "".join(_cell(slot, row, top, strokes) for slot in slots)
+        yield f"{labels.get(row, ''):>{LABEL}}{strokes.edge}{cells}".rstrip()
+
+
+def far_limits(slots: Sequence[Slot]) -> set[float]:
+    """Limits that are not in the picture."""
+    peak = _peak(slots)
+    return {
+        slot.limit_per_s
+        for slot in slots
+        if slot.limit_per_s is not None and slot.limit_per_s > _FAR * peak > 0
+    }
+
+
+def _peak(slots: Sequence[Slot]) -> float:
+    return max((slot.rate_per_s or 0.0 for slot in slots), default=0.0)
+
+
+def _row_of(value: float, top: float) -> int:
+    """The row whose upper part or edge this value is."""
+    return min(max(-int(-value * _ROWS // top) - 1, 0), _ROWS - 1)
+
+
+def _cell(slot: Slot, row: int, top: float, strokes: Strokes) -> str:
+    """The line of the limit goes through the bars: what is above it is over the limit."""
+    rate, limit = slot.rate_per_s, slot.limit_per_s
+    if rate is None:
+        return " "
+    is_over = limit is not None and rate > limit
+    line = -1 if limit is None or limit > top else _row_of(limit, top)
+    if row == line:
+        return strokes.exceeded if is_over else strokes.limit
+    eighths = rate / top * _ROWS * _EIGHTHS - row * _EIGHTHS
+    if rate > 0 and (row == 0 or (is_over and row == line + 1)):
+        eighths = max(eighths, 1.0)
+    if eighths < 1.0:
+        return " "
+    if slot.source == "usage":
+        return strokes.unjudged
+    return strokes.bars[min(int(eighths), _EIGHTHS) - 1]
+
+
+def marks(slots: Sequence[Slot], gaps: Sequence[Event], length_ms: int, strokes: Strokes) -> Iterator[str]:
+    """Rows of marks that have any: throttled, muted, uncertain, and where there is no log."""
+    rows: Mapping[str, list[str]] = {
+        "throttled": [
+            strokes.throttled
+            if slot.throttled_requests or (slot.source == "jmx" and slot.throttled_ms)
+            else " "
+            for slot in slots
+        ],
+        "muted": [strokes.unjudged if slot.is_muted else " " for slot in slots],
+        "uncertain": ["~" if slot.is_certain is False and slot.source == "log" else " " for slot in slots],
+        "no log": ["?" if any(_overlaps(gap, slot, length_ms) for gap in gaps) else " " for slot in slots],
+    }
+    for name, cells in rows.items():
+        if any(cell != " " for cell in cells):
+            yield f"{name:>{LABEL}}{strokes.edge}{''.join(cells)}".rstrip()
+
+
+def _overlaps(gap: Event, slot: Slot, length_ms: int) -> bool:
+    return gap.time_ms < slot.from_ms + length_ms and (gap.until_ms or gap.time_ms + 1) > slot.from_ms
+
+
+def letters(
+    lettered: Sequence[tuple[str, Event]], from_ms: int, length_ms: int, count: int, edge: str
+) -> Iterator[str]:
+    """Rows that put the letter of each event at its time; `+` where there are more than have room."""
+    stacks: list[list[str]] = [[] for _ in range(count)]
+    for letter, event in lettered:
+        place = (event.time_ms - from_ms) // length_ms
+        stacks[min(max(place, 0), count - 1)].append(letter)
+    height = min(max(map(len, stacks), default=0), _MOST_LETTER_ROWS)
+    for row in range(height):
+        is_full = row == _MOST_LETTER_ROWS - 1
+        cells = [
+            "+" if is_full and len(stack) > _MOST_LETTER_ROWS else stack[row] if row < len(stack) else " "
+            for stack in stacks
+        ]
+        name = "events" if row == 0 else ""
+        yield f"{name:>{LABEL}}{edge}{''.join(cells)}".rstrip()
+
+
+def time_axis(from_ms: int, length_ms: int, count: int) -> str:
+    """Times of day below the slots that they are of; with the day where there are several."""
+    has_days = from_ms // _DAY_MS != (from_ms + length_ms * count - 1) // _DAY_MS
+    form = "%m-%d %H:%M" if has_days else "%H:%M:%S" if length_ms < 60_000 else "%H:%M"
+    line = " " * (LABEL + 1)
+    for slot in range(0, max(count - len(form), 1), _TICK):
+        moment = datetime.fromtimestamp((from_ms + slot * length_ms) / 1_000, UTC)
+        line = line.ljust(LABEL + 1 + slot) + moment.strftime(form)
+    return line

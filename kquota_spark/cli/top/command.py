@@ -1,0 +1,146 @@
+"""`kquota top`: what quota buckets do now, on a full screen that follows the tables, or once as a table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kquota_spark.cli.options.listing import JMX_LEGEND, counted
+from kquota_spark.cli.options.options import (
+    SettingsPlace,
+    add_bucket_options,
+    add_output_options,
+    add_settings_options,
+    length_argument,
+    limit_of,
+    settings_of,
+)
+from kquota_spark.cli.text.render import Colour, Report, Row, show, table_width
+from kquota_spark.cli.text.sparkline import ASCII_BARS, BARS
+from kquota_spark.cli.top.columns import table_columns
+from kquota_spark.cli.top.feed import Answer, Feed, Question
+from kquota_spark.cli.top.page import View
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.reports.timeline.top_buckets import COLUMNS, LIMIT_PERCENT, NEAR_PERCENT, SortBy
+from kquota_spark.store.reading import utc_text
+
+_INTERVAL_MS = 5_000
+_SLACK_MS = 30_000
+_MOST_LIVE = 200
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `top`."""
+    parser = subparsers.add_parser("top")
+    add_settings_options(parser)
+    parser.add_argument(
+        "--once", action="store_true", help="print one table and end; the other output formats always do"
+    )
+    parser.add_argument(
+        "--interval",
+        type=length_argument,
+        default=_INTERVAL_MS,
+        metavar="T",
+        help="time between two reads (default 5s)",
+    )
+    parser.add_argument(
+        "--sort",
+        choices=[sort.value for sort in SortBy],
+        default=SortBy.USED.value,
+        help="order (default used)",
+    )
+    parser.add_argument("--reverse", action="store_true", help="reverse the order")
+    add_bucket_options(parser)
+    parser.add_argument(
+        "--per-broker",
+        action="store_true",
+        help="one row per bucket and broker; by default one per bucket, with its worst broker",
+    )
+    add_output_options(parser)
+    parser.set_defaults(run=run_top)
+
+
+def run_top(options: argparse.Namespace) -> int:
+    """Show buckets until somebody quits, or once.
+
+    Raises:
+        UserError: the tables cannot be read once, or there is no terminal to draw on.
+    """
+    settings = settings_of(options)
+    question = Question(
+        user=options.user,
+        client=options.client,
+        broker=options.broker,
+        type=options.type,
+        sort=SortBy(options.sort),
+        is_reversed=options.reverse,
+        is_per_broker=options.per_broker,
+        limit=limit_of(options),
+    )
+    feed = Feed(settings, SettingsPlace(options.config, options.tables))
+    try:
+        if options.once or options.output != "table":
+            show(_report(feed.read(question)), options.output)
+        else:
+            live = replace(question, limit=question.limit if options.limit else _MOST_LIVE)
+            _watch(feed, settings, live, options.interval)
+    finally:
+        feed.close()
+    return 0
+
+
+def _watch(feed: Feed, settings: Settings, question: Question, interval_ms: int) -> None:
+    problem = _no_screen(os.environ, sys.stdout.encoding)
+    if problem:
+        raise UserError(f"{problem}: kquota top --once prints one table")
+    from kquota_spark.cli.top.screen import watch
+
+    stream = settings.stream
+    view = View(
+        cluster_id=settings.cluster_id,
+        interval_ms=interval_ms,
+        # A second is judged when it can get no more lines, by the micro-batch after the one that has shown it.
+        stale_after_ms=stream.allowed_lateness + 6 * stream.trigger + _SLACK_MS,
+        question=question,
+    )
+    watch(feed, view)
+
+
+def _no_screen(environment: Mapping[str, str], encoding: str | None) -> str:
+    """Why there can be no full screen; empty if there can."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "top needs a terminal"
+    if environment.get("TERM", "dumb") in ("dumb", "unknown", ""):
+        return "this terminal cannot move its cursor (TERM)"
+    if (encoding or "").lower().replace("-", "") != "utf8":
+        return f"this terminal is set to {encoding}, top needs UTF-8"
+    return ""
+
+
+def _report(answer: Answer) -> Report:
+    top, encoding = answer.top, sys.stdout.encoding or "utf-8"
+    rows = top.rows
+    bars = BARS if encoding.lower().replace("-", "") == "utf8" else ASCII_BARS
+    newest = "" if answer.newest_ms is None else f"; the newest second is {utc_text(answer.newest_ms)}"
+    rest = f" of {top.total:,}; --limit 0 shows all" if len(rows) < top.total else ""
+    said = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}"]
+    said += [JMX_LEGEND] if any(row["source"] == "jmx" for row in rows) else []
+    return Report(
+        command="kquota top",
+        columns=COLUMNS,
+        rows=rows,
+        shown=table_columns(rows, table_width(), bars),
+        times=frozenset({"last_second"}),
+        footer="\n".join(said),
+        when_empty=f"no buckets in the last minute{newest or ': the table decisions is empty'}",
+        colour=_colour,
+    )
+
+
+def _colour(row: Row) -> Colour | None:
+    percent = row["quota_used_percent"] or 0.0
+    return Colour.RED if percent > LIMIT_PERCENT else Colour.YELLOW if percent >= NEAR_PERCENT else None

@@ -1,0 +1,123 @@
+"""What a key does to the view of `kquota top`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from kquota_spark.cli.options.options import TYPES
+from kquota_spark.cli.top.detail import Look
+from kquota_spark.cli.top.feed import Answer, Question
+from kquota_spark.cli.top.keys_help import SORT_KEYS
+from kquota_spark.cli.top.page import View
+from kquota_spark.reports.scope.bucket_key import BucketKey
+
+_MOST_TYPED = 100
+_BACK = ("escape", "backspace", "left")
+_LOOKS = {"enter": Look.CHART, "e": Look.EXPLAIN, "v": Look.VIOLATIONS}
+
+
+class Room(NamedTuple):
+    """How much the screen shows: rows of a page, and how far its text can be scrolled."""
+
+    page: int
+    most_scroll: int = 0
+
+
+def after_key(view: View, key: str, character: str, room: Room) -> View | None:
+    """The view after a key; None to quit.
+
+    Args:
+        view: before it.
+        key: its name, as Textual calls it.
+        character: what it types; empty if nothing.
+        room: of the screen.
+    """
+    if view.typed is not None:
+        return _typing(view, view.typed, key, character)
+    if character == "q":
+        return None
+    if character == "p":
+        return replace(view, is_paused=not view.is_paused)
+    if character == "?" or (view.is_help and key in (*_BACK, "enter")):
+        return replace(view, is_help=not view.is_help, scroll=0)
+    if view.is_help:
+        return _scrolled(view, key, character, room)
+    where = _among_buckets if view.question.near is None else _near_bucket
+    return where(view, key, character, room)
+
+
+def _near_bucket(view: View, key: str, character: str, room: Room) -> View:
+    if key in _BACK:
+        return replace(_asking(view, near=None), scroll=0)
+    if key in _LOOKS:
+        return replace(_asking(view, look=_LOOKS[key]), scroll=0)
+    return _scrolled(view, key, character, room)
+
+
+def _typing(view: View, typed: str, key: str, character: str) -> View:
+    if key in ("enter", "escape"):
+        return replace(_asking(view, text=typed if key == "enter" else ""), typed=None, chosen=0)
+    if key == "backspace":
+        return replace(view, typed=typed[:-1])
+    is_text = character.isprintable() and len(typed) < _MOST_TYPED
+    return replace(view, typed=typed + character) if is_text else view
+
+
+def _among_buckets(view: View, key: str, character: str, room: Room) -> View:
+    question = view.question
+    rows = [] if view.answer is None else view.answer.top.rows
+    if character == "/":
+        return replace(view, typed=question.text)
+    if key in _LOOKS and rows:
+        return replace(_asking(view, near=BucketKey.of(rows[view.chosen]), look=_LOOKS[key]), scroll=0)
+    changes: dict[str, dict[str, Any]] = {
+        "R": {"is_reversed": not question.is_reversed},
+        "B": {"is_per_broker": not question.is_per_broker},
+        "T": {"type": _next_type(question)},
+        "escape": {"text": ""},
+        **{letter: {"sort": sort, "is_reversed": False} for letter, sort in SORT_KEYS.items()},
+    }
+    asked = changes.get(character if character in changes else key)
+    if asked is not None:
+        return replace(_asking(view, **asked), chosen=0)
+    return replace(view, chosen=_moved(view.chosen, key, character, room.page, len(rows) - 1))
+
+
+def _scrolled(view: View, key: str, character: str, room: Room) -> View:
+    start = min(view.scroll, room.most_scroll)
+    return replace(view, scroll=_moved(start, key, character, room.page, room.most_scroll))
+
+
+def _moved(place: int, key: str, character: str, page: int, last: int) -> int:
+    """The place after a key that moves, from 0 to the last."""
+    steps: Mapping[str, int] = {
+        "up": -1, "k": -1, "down": 1, "j": 1, "pageup": -page, "pagedown": page,
+        "home": -place, "g": -place, "end": last - place, "G": last - place,
+    }  # fmt: skip
+    return max(0, min(place + steps.get(character, steps.get(key, 0)), last))
+
+
+def _asking(view: View, **changed: Any) -> View:
+    return replace(view, question=replace(view.question, **changed))
+
+
+def _next_type(question: Question) -> str | None:
+    order = (None, *TYPES)
+    return order[(order.index(question.type) + 1) % len(order)]
+
+
+def at_width(view: View, columns: int) -> View:
+    """The view on a terminal of so many columns."""
+    return _asking(view, columns=columns)
+
+
+def with_answer(view: View, answer: Answer) -> View:
+    """The view with a newer answer; a bucket that was chosen below the first row stays chosen while it is there."""
+    rows = answer.top.rows
+    chosen = min(view.chosen, max(len(rows) - 1, 0))
+    if chosen and view.answer is not None and view.chosen < len(view.answer.top.rows):
+        before = BucketKey.of(view.answer.top.rows[view.chosen])
+        chosen = next((place for place, row in enumerate(rows) if BucketKey.of(row) == before), chosen)
+    return replace(view, answer=answer, chosen=chosen, error="")

@@ -1,0 +1,162 @@
+"""One bucket of `kquota top` from near, as lines: its timeline, who is inside, its explanation, its episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kquota_spark.cli.look.timeline_page import print_chart
+from kquota_spark.cli.options.listing import bucket_text, rule_text, spans_days
+from kquota_spark.cli.text.page import Tone as PageTone
+from kquota_spark.cli.text.render import Report, Row, Shown, layout_of
+from kquota_spark.cli.text.sparkline import BARS
+from kquota_spark.cli.top.detail import Look, Near
+from kquota_spark.cli.top.lines import Line, ScreenPage, Tone, line_of, tone_of
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import (
+    amount_text,
+    broker_text,
+    clock_time,
+    or_dash,
+    person_ms,
+    person_name,
+    person_percent,
+    rate_text,
+    type_text,
+)
+from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.timeline.top_buckets import WINDOW_S, time_throttled_s
+
+_BAR_CELLS = 24
+_MOST_EVENTS = 20
+
+
+def near_lines(key: BucketKey, near: Near, columns: int) -> list[Line]:
+    """Every line, of which the screen shows a part.
+
+    Args:
+        key: the bucket.
+        near: what is known of it.
+        columns: width of the terminal.
+    """
+    page = ScreenPage(columns)
+    page.paragraph("", _headline(key, near), PageTone.TITLE, indent=0)
+    if near.look is Look.EXPLAIN:
+        return [*page.lines, Line(), *near.explanation]
+    if near.look is Look.VIOLATIONS:
+        return [*page.lines, Line(), *_episode_lines(key, near.episodes, columns)]
+    page.paragraph("", harm_text(near.seconds, near.newest_ms), indent=0)
+    if near.timeline is not None:
+        print_chart(near.timeline, _MOST_EVENTS, page)
+    return [
+        *page.lines,
+        Line(),
+        *_client_lines(key, near, columns),
+        Line(),
+        *_second_lines(key, near, columns),
+    ]
+
+
+def _headline(key: BucketKey, near: Near) -> str:
+    rules = [row["rule"] for row in near.seconds]
+    of_key = {
+        "bucket_user": key.user,
+        "bucket_client_id": key.client_id,
+        "bucket_tags": key.tags or None,
+        "rule": rules[0] if rules else None,
+    }
+    named = f"{bucket_text(of_key)}, {type_text(key.quota_type)}, broker {broker_text(key.broker_id)}"
+    return terminal_text(f"{named}, rule {rule_text(of_key)}" if rules else named)
+
+
+def harm_text(seconds: Sequence[Row], newest_ms: int) -> str:
+    """The harm of the last minute in the three words; JMX counts none of them."""
+    logged = [
+        {**row, "age_s": (newest_ms - row["second"]) // 1_000} for row in seconds if row["source"] == "log"
+    ]
+    if not logged:
+        return "total delay, throttled requests and time throttled: not known, no request was logged in 60 s"
+    requests = sum(row["requests"] for row in logged)
+    throttled = sum(row["delayed_requests"] or 0 for row in logged)
+    delay = person_ms(sum(row["delay_ms"] or 0 for row in logged))
+    held_s = time_throttled_s(logged, WINDOW_S)
+    return (
+        f"last {WINDOW_S} s: total delay {delay}, throttled requests {throttled:,} of {requests:,}, "
+        f"time throttled {held_s} s"
+    )
+
+
+def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
+    if not near.clients:
+        page = ScreenPage(columns)
+        page.paragraph("", "no client is known by name: only JMX tells of it, or it has been idle", indent=0)
+        return page.lines
+    shown = (
+        Shown("user", lambda row: person_name(row["user"]), is_text=True, keep=12),
+        Shown("client id", lambda row: person_name(row["client_id"]), is_text=True, keep=12),
+        Shown("10 s mean", lambda row: rate_text(key.quota_type, row["mean_rate_per_s"])),
+        Shown(
+            "in 60 s",
+            lambda row: or_dash(row["amount"], lambda amount: amount_text(key.quota_type, amount)),
+            rank=1,
+        ),
+        Shown("reqs", lambda row: or_dash(row["requests"], str), rank=2),
+        Shown("total delay", lambda row: or_dash(row["throttled_ms"], person_ms)),
+    )
+    return _table(near.clients, shown, columns, [Tone.PLAIN] * len(near.clients))
+
+
+def _second_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
+    if not near.seconds:
+        return [line_of("no second of this bucket in the last 60 s of the table")]
+    shown = (
+        Shown("second", lambda row: clock_time(row["second"], with_day=False)),
+        Shown("limit", lambda row: rate_text(key.quota_type, row["limit_per_s"])),
+        Shown("rate", lambda row: rate_text(key.quota_type, row["rate_per_s"])),
+        Shown("used", lambda row: person_percent(row["quota_used_percent"])),
+        Shown("", _bar, is_text=True, keep=_BAR_CELLS, rank=3),
+        Shown("total delay", lambda row: or_dash(row["delay_ms"], person_ms)),
+        Shown("longest, by replay", lambda row: or_dash(row["throttle_ms"], person_ms), rank=5),
+        Shown("by brokers", lambda row: or_dash(row["observed_throttle_ms"], person_ms), rank=4),
+        Shown("reqs", lambda row: or_dash(row["requests"], str), rank=2),
+        Shown(
+            "sure",
+            lambda row: "jmx" if row["source"] == "jmx" else "yes" if row["is_certain"] else "no",
+            rank=1,
+        ),
+    )
+    tones = [tone_of(row["quota_used_percent"]) for row in near.seconds]
+    return _table(near.seconds, shown, columns, tones)
+
+
+def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Sequence[Line]:
+    if not episodes:
+        return [line_of("no violation of this bucket on this broker")]
+    with_day = spans_days(episodes, "start_time")
+    shown = (
+        Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
+        Shown("lasted", _lasted),
+        Shown("limit", lambda row: rate_text(key.quota_type, row["limit_per_s"]), rank=1),
+        Shown("peak", lambda row: rate_text(key.quota_type, row["peak_rate_per_s"]), rank=3),
+        Shown("used", lambda row: person_percent(row["peak_quota_used_percent"])),
+        Shown("total delay", lambda row: or_dash(row["delay_ms"], person_ms)),
+        Shown("throttled requests", lambda row: or_dash(row["delayed_requests"], lambda n: f"{n:,}"), rank=2),
+    )
+    tones = [Tone.OVER if row["end_time"] is None else Tone.PLAIN for row in episodes]
+    return _table(episodes, shown, columns, tones)
+
+
+def _table(rows: Sequence[Row], shown: tuple[Shown, ...], columns: int, tones: Sequence[Tone]) -> list[Line]:
+    """Title, in one line or more, and a line for each row, without what a printed table says below."""
+    layout = layout_of(Report("", (), rows, shown), columns)
+    titles = [line_of(text, Tone.STRONG) for text in layout.header()]
+    return titles + [line_of(text, tone) for (text,), tone in zip(layout.rows(), tones, strict=True)]
+
+
+def _lasted(row: Row) -> str:
+    return "open" if row["end_time"] is None else person_ms(row["end_time"] - row["start_time"])
+
+
+def _bar(row: Row) -> str:
+    """Twice the limit is the whole bar."""
+    cells = round(min(row["quota_used_percent"] or 0.0, 200.0) / 200.0 * _BAR_CELLS)
+    return BARS[3] * cells + " " * (_BAR_CELLS - cells)

@@ -1,0 +1,205 @@
+"""The screen of `kquota top` as lines: what stands where, in which tone. Knows no terminal and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kquota_spark.cli.text.render import Row
+from kquota_spark.cli.text.sparkline import bar, slots
+from kquota_spark.cli.top.columns import GAP, SPARK_TITLE, Fitted, cell, fitted, padded
+from kquota_spark.cli.top.feed import Answer, Question
+from kquota_spark.cli.top.keys_help import HELP, KEYS
+from kquota_spark.cli.top.lines import Line, Piece, Tone, line_of, tone_of
+from kquota_spark.cli.top.near import near_lines
+from kquota_spark.formats.text.escape import cut, terminal_text, width
+from kquota_spark.formats.text.person_units import broker_text, iso_time
+from kquota_spark.reports.timeline.top_buckets import NEAR_PERCENT, SortBy
+
+_AROUND = 3
+"""Lines of the screen around its body: two above, one below."""
+_WIDE = 80
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that the screen shows.
+
+    Attributes:
+        cluster_id: of the settings.
+        interval_ms: between two looks.
+        stale_after_ms: the newest second may be so old.
+        question: what is asked; `answer` may still be to an earlier one, and is shown under what that asked.
+        answer: None before the first.
+        error: why there was no newer answer; empty if there was.
+        chosen: place of the chosen row.
+        scroll: lines above the screen, of help and of what is seen from near.
+        typed: the filter while it is typed.
+    """
+
+    cluster_id: str
+    interval_ms: int
+    stale_after_ms: int
+    question: Question = field(default_factory=Question)
+    answer: Answer | None = None
+    error: str = ""
+    chosen: int = 0
+    scroll: int = 0
+    typed: str | None = None
+    is_paused: bool = False
+    is_help: bool = False
+
+
+def screen(view: View, now_ms: int, columns: int, rows: int) -> list[Line]:
+    """The whole screen, at most so many rows."""
+    head = [_title(view, now_ms, columns), _summary(view)]
+    room = max(rows - _AROUND, 0)
+    text = _text(view, columns)
+    if text is not None:
+        start = min(view.scroll, max(len(text) - room, 0))
+        body, below = text[start : start + room], max(len(text) - room - start, 0)
+    elif view.answer is None:
+        body, below = [line_of("reading ...")], 0
+    else:
+        body, below = _table(view, view.answer, columns, room)[:room], 0
+    blanks = [Line() for _ in range(room - len(body))]
+    return [*head, *body, *blanks, _footer(view, columns, below)][:rows]
+
+
+def most_scroll(view: View, columns: int, rows: int) -> int:
+    """How far the text on the screen can be scrolled; 0 where there is none."""
+    return max(len(_text(view, columns) or ()) - max(rows - _AROUND, 0), 0)
+
+
+def _text(view: View, columns: int) -> list[Line] | None:
+    """What is read like a page; None where buckets are listed."""
+    if view.is_help:
+        return [line_of(text) for text in HELP]
+    if view.answer is None or view.answer.near is None or view.answer.question.near is None:
+        return None
+    return near_lines(view.answer.question.near, view.answer.near, columns)
+
+
+def _title(view: View, now_ms: int, columns: int) -> Line:
+    newest_ms = None if view.answer is None else view.answer.newest_ms
+    about = "PAUSED" if view.is_paused else f"every {view.interval_ms / 1_000:g} s"
+    left = GAP.join(["kquota top", terminal_text(view.cluster_id), about])
+    if newest_ms is None:
+        return Line([Piece(left, Tone.STRONG)])
+    is_stale = now_ms - newest_ms > view.stale_after_ms
+    right = _age(newest_ms, now_ms, is_stale=is_stale, is_short=columns < _WIDE)
+    room = columns - width(right) - len(GAP)
+    if width(left) > room and not view.is_paused:
+        left = left.removesuffix(GAP + about)
+    return Line(
+        [
+            Piece(padded(left, max(room, 0), is_text=True) + GAP, Tone.STRONG),
+            Piece(right, Tone.OVER if is_stale else Tone.PLAIN),
+        ]
+    )
+
+
+def _age(newest_ms: int, now_ms: int, *, is_stale: bool, is_short: bool) -> str:
+    """How old the newest second is; of old tables with its day, since they are not live."""
+    seconds = max(now_ms - newest_ms, 0) // 1_000
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            ago = f"{seconds // length} {unit} ago"
+            break
+    else:
+        ago = f"{seconds} s ago"
+    stale = "STALE: " if is_stale else ""
+    time = iso_time(newest_ms)
+    return f"{stale}newest second {'' if is_short else (time if is_stale else time[11:]) + ', '}{ago}"
+
+
+def _summary(view: View) -> Line:
+    if view.error:
+        return Line([Piece(terminal_text(view.error), Tone.OVER)])
+    if view.answer is None:
+        return Line()
+    top, question = view.answer.top, view.answer.question
+    shown = len(top.rows)
+    first = f", the first {shown:,} by {question.sort.value} shown" if shown < top.total else ""
+    noun = "bucket" if top.total == 1 else "buckets"
+    each = "rows per broker" if question.is_per_broker else noun
+    told = [f"{top.total:,} {each}{first}"]
+    if top.near:
+        told.append(f"{top.near:,} at {NEAR_PERCENT:.0f} % or more, {top.over_limit:,} over the limit")
+    return Line([Piece("; ".join(told)), *_filters(question)])
+
+
+def _filters(question: Question) -> Iterator[Piece]:
+    given = {
+        "user": question.user,
+        "client": question.client,
+        "broker": None if question.broker is None else broker_text(question.broker),
+        "type": question.type,
+        "name with": question.text or None,
+    }
+    told = [f"{name} {terminal_text(value)}" for name, value in given.items() if value is not None]
+    if told:
+        yield Piece(f"{GAP}[{', '.join(told)}]", Tone.STRONG)
+
+
+def _table(view: View, answer: Answer, columns: int, room: int) -> list[Line]:
+    rows = answer.top.rows
+    if answer.newest_ms is None:
+        return [Line([Piece("the table decisions is empty: has the audit processed anything yet?")])]
+    if not rows:
+        return [Line([Piece("no bucket matches in the last 60 s of the table")])]
+    shape = fitted(rows, columns)
+    lines = [_titles(answer.question, shape)]
+    space = max(room - 1, 1)
+    # The chosen row stays in sight, in the middle where there is more above and below.
+    start = max(0, min(view.chosen - space // 2, len(rows) - space))
+    for place, row in enumerate(rows[start : start + space], start):
+        lines.append(Line(list(_pieces(row, shape)), is_chosen=place == view.chosen))
+    return lines
+
+
+def _titles(question: Question, shape: Fitted) -> Line:
+    titles = []
+    for column, columns in shape.columns:
+        mark = ("▲" if question.is_reversed else "▼") if column.sort is question.sort else ""
+        titles.append(padded(column.title[: columns - len(mark)] + mark, columns, is_text=column.is_text))
+    if shape.spark_cells:
+        titles.append(SPARK_TITLE)
+    return Line([Piece(GAP.join(titles), Tone.STRONG)])
+
+
+def _pieces(row: Row, shape: Fitted) -> Iterator[Piece]:
+    tone = tone_of(row["quota_used_percent"])
+    for number, (column, columns) in enumerate(shape.columns):
+        text = cell(column, row, columns)
+        yield Piece(GAP + text if number else text, tone if column.sort is SortBy.USED else Tone.PLAIN)
+    if shape.spark_cells:
+        yield Piece(GAP)
+        for percent in slots(row["used_percents"], shape.spark_cells):
+            yield Piece(bar(percent), tone_of(percent))
+
+
+def _footer(view: View, columns: int, below: int) -> Line:
+    if view.typed is not None:
+        typed = cut(terminal_text(view.typed), max(columns - 45, 8))
+        return Line([Piece(f"filter: {typed}_"), Piece(f"{GAP}Enter keeps it, Esc drops it", Tone.FAINT)])
+    keys = _text_keys(view, below) if _is_text(view) else KEYS
+    rank = max(of_key for _, _, of_key in keys)
+    while rank > 0 and sum(len(key) + len(does) + 2 for key, does, _ in keys) - 1 > columns:
+        rank -= 1
+        keys = tuple(key for key in keys if key[2] <= rank)
+    pieces = []
+    for key, does, _ in keys:
+        pieces += [Piece(key, Tone.STRONG), Piece(f":{does} ")]
+    return Line(pieces)
+
+
+def _is_text(view: View) -> bool:
+    return view.is_help or (view.answer is not None and view.answer.question.near is not None)
+
+
+def _text_keys(view: View, below: int) -> tuple[tuple[str, str, int], ...]:
+    """Keys of what is read like a page, as those of the table."""
+    scroll = (("j/k", f"{below} below" if below else "scroll", 1),) if below or view.scroll else ()
+    looks = (("Enter", "chart", 2), ("e", "explain", 2), ("v", "violations", 2))
+    return (("Esc", "back", 0), *scroll, *(() if view.is_help else looks), ("q", "quit", 3))

@@ -1,0 +1,234 @@
+"""What `kquota doctor` asks of the tables after a run: is every line counted, and may a page be trusted.
+
+Tables are opened from the last hop to the first. While the job runs, a later snapshot then has more rows than
+an earlier one, and what it has more is "not yet measured" or "not yet judged", never "lost".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.doctor.counts import judged_checks, line_checks, measured_checks
+from kquota_spark.doctor.growth_checks import growth_checks
+from kquota_spark.doctor.jmx_checks import jmx_checks
+from kquota_spark.errors import UserError
+from kquota_spark.kafka.broker_configs import stored_checks
+from kquota_spark.model.replay.clock_skew import is_ahead
+from kquota_spark.process.check import Check, fail, ok, warn
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.reading import Tables, utc_text
+
+_LAST_TO_FIRST = ("violations", "decisions", "usage", "requests", "quota_rules")
+_OF_JMX = ("jmx_samples",)
+_AGREEMENT_PERCENT = 99.0
+_UNREADABLE_WARN, _UNREADABLE_FAIL = 0.001, 0.5
+_SLACK_MS = 30_000
+_FINISHED = " (expected after a finished run)"
+
+_UNREADABLE = """
+select cluster_id, coalesce(sum(coalesce(lines, 1)) filter (topic is not null), 0)::bigint as lines,
+       count(*) filter (kind = 'unreadable') as unreadable
+from requests group by cluster_id order by cluster_id
+"""
+_REASONS = """
+select coalesce(reason, 'no reason given'), count(*) as times from requests
+where kind = 'unreadable' and cluster_id = ? group by all order by times desc, 1 limit 3
+"""
+_NEWEST = f"""
+select r.cluster_id, r.kafka_ms, r.due_ms, u.usage_ms, d.decision_ms
+from (
+  select cluster_id, max(kafka_timestamp_ms) as kafka_ms,
+         max(record_time_ms) filter (quota_type is not null and not coalesce(is_out_of_time, false)) as due_ms
+  from requests where topic is not null group by cluster_id
+) r
+left join (
+  select cluster_id, epoch_ms(max(second)) as usage_ms from usage where {FROM_LOG} group by 1
+) u using (cluster_id)
+left join (
+  select cluster_id, epoch_ms(max(second)) as decision_ms from decisions where {FROM_LOG} group by 1
+) d using (cluster_id)
+order by cluster_id
+"""  # noqa: S608 - a condition of ours
+_RULES = """
+select d.cluster_id, q.sources, q.known_ms, d.decision_ms, d.behind
+from (
+  select cluster_id, epoch_ms(max(second)) as decision_ms, count(*) filter (is_rules_behind) as behind
+  from decisions group by cluster_id
+) d
+full join (
+  select cluster_id, count(*) as sources, epoch_ms(max(known_through)) as known_ms
+  from quota_sources group by cluster_id
+) q using (cluster_id) order by 1
+"""
+_AGREEMENT = f"""
+select cluster_id, quota_type,
+       coalesce(sum(requests_judged), 0)::bigint as judged,
+       coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
+       coalesce(sum(false_positive), 0)::bigint as false_positive,
+       coalesce(sum(false_negative), 0)::bigint as false_negative,
+       coalesce(sum(uncertain), 0)::bigint as uncertain,
+       coalesce(sum(inferred), 0)::bigint as inferred,
+       coalesce(sum(excluded), 0)::bigint as excluded
+from decisions where {FROM_LOG} group by cluster_id, quota_type order by cluster_id, quota_type
+"""  # noqa: S608 - a condition of ours
+_EPISODES = """
+select cluster_id, count(*) as episodes, count(*) filter (end_time is null) as open,
+       epoch_ms(min(last_second) filter (end_time is null)) as oldest_ms, epoch_ms(max(clock)) as clock_ms
+from (select *, coalesce(source, 'log') as told_by from violations)
+left join (
+  select cluster_id, broker_id, coalesce(source, 'log') as told_by, max(second) as clock from decisions group by all
+) using (cluster_id, broker_id, told_by)
+group by cluster_id order by cluster_id
+"""
+
+
+def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
+    """All checks after a run, each as it is done; a missing table is a finding, and what needs it is left out."""
+    with Tables(settings) as tables:
+        names = _LAST_TO_FIRST + (_OF_JMX if settings.kafka.jmx_topic else ())
+        missing = [check for name in names if (check := _missing(tables, name)) is not None]
+        yield from missing
+        opened = set(names) - {check.what.removeprefix("table ") for check in missing}
+        steps: Sequence[tuple[tuple[str, ...], Callable[[], list[Check]]]] = (
+            (("requests",), lambda: line_checks(tables) if settings.kafka.has_log else []),
+            (("requests",), lambda: _unreadable(tables)),
+            (("requests",), lambda: growth_checks(tables)),
+            (("requests", "usage"), lambda: measured_checks(tables)),
+            (("usage", "decisions"), lambda: judged_checks(tables, now_ms)),
+            (("requests", "usage", "decisions"), lambda: _lags(tables, settings, now_ms)),
+            (("decisions", "quota_rules"), lambda: _rules(tables, settings, now_ms)),
+            (("decisions",), lambda: _agreement(tables)),
+            (("violations", "decisions"), lambda: _episodes(tables, settings)),
+            (("jmx_samples", "decisions"), lambda: jmx_checks(tables, settings, now_ms)),
+        )
+        for needs, run in steps:
+            if opened.issuperset(needs):
+                yield from run()
+    yield from stored_checks(settings)
+
+
+def _missing(tables: Tables, name: str) -> Check | None:
+    try:
+        tables.open(name)
+    except UserError as error:
+        evidence, _, advice = str(error).partition(": ")
+        return fail(f"table {name}", evidence, advice)
+    return None
+
+
+def _unreadable(tables: Tables) -> list[Check]:
+    checks = []
+    for row in tables.query(_UNREADABLE).dicts():
+        share = row["unreadable"] / max(row["lines"], 1)
+        evidence = (
+            f"{row['cluster_id']}: {row['unreadable']:,} of {row['lines']:,} lines ({100 * share:.3f} %)"
+        )
+        reasons = tables.query(_REASONS, [row["cluster_id"]]).rows
+        if reasons:
+            evidence += ": " + "; ".join(f"{times:,} {reason}" for reason, times in reasons)
+        advice = "kept in requests with reason and raw_text: fix what writes them, or the format"
+        if share < _UNREADABLE_WARN:
+            checks.append(ok("unreadable", evidence))
+        else:
+            checks.append((fail if share >= _UNREADABLE_FAIL else warn)("unreadable", evidence, advice))
+    return checks
+
+
+def _lags(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+    stream = settings.stream
+    hop_ms = 3 * stream.trigger + _SLACK_MS
+    checks = []
+    for row in tables.query(_NEWEST).dicts():
+        cluster, kafka_ms, due_ms = row["cluster_id"], row["kafka_ms"], row["due_ms"]
+        newest = f"{cluster}: the newest line is of {utc_text(kafka_ms)}"
+        advice = "is the audit running, and do the shippers send?" + _FINISHED
+        checks.append(_lag("ingest", newest, now_ms - kafka_ms, hop_ms, advice))
+        steps = (
+            ("measure", "usage", due_ms, row["usage_ms"], hop_ms + stream.allowed_lateness),
+            ("judge", "decisions", row["usage_ms"], row["decision_ms"], hop_ms),
+        )
+        for what, table, given_ms, done_ms, allowed_ms in steps:
+            if given_ms is None:
+                continue
+            through = "is empty" if done_ms is None else f"through {utc_text(done_ms)}"
+            behind_ms = given_ms - done_ms if done_ms is not None else allowed_ms + 1
+            advice = (
+                "the query log stands still: see its log; seconds close only when brokers send heartbeats"
+            )
+            checks.append(_lag(what, f"{cluster}: {table} {through}", behind_ms, allowed_ms, advice))
+    return checks
+
+
+def _lag(what: str, evidence: str, behind_ms: int, allowed_ms: int, advice: str) -> Check:
+    seconds = max(behind_ms, 0) // 1_000
+    text = f"{evidence}, {seconds:,} s behind"
+    return ok(what, text) if behind_ms <= allowed_ms else warn(what, text, advice)
+
+
+def _rules(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+    advice = "start the watcher (kquota watch) and keep it running beside the audit"
+    rows = tables.query(_RULES).dicts()
+    if not rows:
+        return [fail("quota snapshot", "quota_rules has no row of a source (level 0)", advice)]
+    return [_snapshot(row, settings, now_ms, advice) for row in rows]
+
+
+def _snapshot(row: dict[str, Any], settings: Settings, now_ms: int, advice: str) -> Check:
+    cluster, what = row["cluster_id"], "quota snapshot"
+    if row["known_ms"] is None:
+        return fail(what, f"{cluster}: no source says through when its quotas are known", advice)
+    evidence = f"{cluster}: quotas are known through {utc_text(row['known_ms'])}"
+    if row["sources"] != 1:
+        evidence = f"{cluster}: quota_rules has {row['sources']} sources (level 0), expected 1"
+        return fail(what, evidence, "requests are judged once per source: keep one")
+    if is_ahead(row["known_ms"], now_ms):
+        wrong = "a clock was wrong: set it, then start the watcher (kquota watch), which writes the time anew"
+        return fail(what, f"{evidence}, ahead of this clock", wrong)
+    if row["behind"]:
+        evidence += f"; {row['behind']:,} decisions were made with older ones and are marked rules_behind"
+        return warn(what, evidence, "restate them; " + advice)
+    age_ms = now_ms - row["known_ms"]
+    if age_ms > settings.quotas.stale_after_ms:
+        return warn(
+            what, f"{evidence}, {age_ms // 1_000:,} s ago", advice + " (expected after a finished run)"
+        )
+    return ok(what, evidence)
+
+
+def _agreement(tables: Tables) -> list[Check]:
+    checks = []
+    for row in tables.query(_AGREEMENT).dicts():
+        what, judged = f"agreement {row['quota_type']}", row["judged"]
+        rest = (
+            f"not judged: {row['uncertain']:,} uncertain, {row['inferred']:,} inferred, "
+            f"{row['excluded']:,} under a request quota"
+        )
+        if not judged:
+            checks.append(ok(what, f"{row['cluster_id']}: nothing to compare ({rest})"))
+            continue
+        percent = 100.0 * row["agreeing"] / judged
+        evidence = (
+            f"{row['cluster_id']}: {percent:.2f} % of {judged:,} verdicts agree with the broker "
+            f"({row['false_positive']:,} false alarms, {row['false_negative']:,} misses); {rest}"
+        )
+        advice = (
+            "check broker.quota_window_num, quota_window_size_seconds and version against the brokers, their "
+            "clocks and log_time_zone, a request quota, and client.quota.callback.class"
+        )
+        is_good = percent >= _AGREEMENT_PERCENT
+        checks.append(ok(what, evidence) if is_good else warn(what, evidence, advice))
+    return checks
+
+
+def _episodes(tables: Tables, settings: Settings) -> list[Check]:
+    checks = []
+    for row in tables.query(_EPISODES).dicts():
+        evidence = f"{row['cluster_id']}: {row['episodes']:,} episodes, {row['open']:,} open"
+        overdue_ms = settings.stream.episode_gap + 3 * settings.stream.trigger + _SLACK_MS
+        is_overdue = row["open"] and row["clock_ms"] - row["oldest_ms"] > overdue_ms
+        advice = "the query log stands still: see its log"
+        text = f"{evidence}, one without a violated second since {utc_text(row['oldest_ms'] or 0)}"
+        checks.append(warn("violations", text, advice) if is_overdue else ok("violations", evidence))
+    return checks or [ok("violations", "none")]

@@ -1,0 +1,136 @@
+"""What `kquota doctor --before` looks at ahead of the first run: this machine, ZooKeeper, Kafka.
+
+A server that is missing is a finding. Every wait is bounded; all together stay below half a minute.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.kafka.broker_checks import kafka_checks
+from kquota_spark.kafka.log_topic_checks import Consumed, Place
+from kquota_spark.process.check import Check, fail, ok, warn
+from kquota_spark.process.java_check import java_check
+from kquota_spark.store.places import local_path
+from kquota_spark.store.reading import open_tables
+
+_ZOOKEEPER_MOST_S = 8.0
+_KAFKA_MOST_MS = 5_000
+_JAVA_MOST_S = 5.0
+_CONSUMED = """
+select topic, "partition", max(kafka_offset), max(kafka_timestamp_ms) from requests
+where cluster_id = ? and topic is not null group by all
+"""
+
+
+def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
+    """All checks ahead of a run, each as it is done."""
+    yield java_check(_JAVA_MOST_S)
+    yield _spark()
+    yield _writable("tables", settings.tables)
+    yield _writable("checkpoints", settings.checkpoints)
+    yield from _quota_source(settings)
+    yield from kafka_checks(settings, _consumed(settings), now_ms)
+
+
+def _spark() -> Check:
+    # Looked up, not imported: a second of start-up, and nothing of it is needed here.
+    missing = [name for name in ("pyspark", "delta") if importlib.util.find_spec(name) is None]
+    if missing:
+        evidence = f"{', '.join(missing)} not installed here"
+        return warn("Spark", evidence, "pip install kquota-spark[spark] where spark-submit runs")
+    return ok("Spark", "pyspark and delta-spark are installed")
+
+
+def _writable(key: str, root: str) -> Check:
+    path = local_path(root)
+    if path is None:
+        return ok(key, f"{root} is not on this machine: not checked")
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return ok(key, f"{root} can be written")
+    return fail(key, f"{root}: {there} cannot be written", f"change its owner, or {key}: in the settings")
+
+
+def _quota_source(settings: Settings) -> list[Check]:
+    if settings.quotas.source == "zookeeper":
+        return _zookeeper(settings)
+    if settings.quotas.source == "admin":
+        return _described_quotas(settings)
+    path = Path(settings.quotas.file)
+    if path.is_file():
+        return [ok("quota file", f"{path} is there")]
+    return [fail("quota file", f"{settings.quotas.file!r} is no file", "check quotas.file")]
+
+
+def _described_quotas(settings: Settings) -> list[Check]:
+    from kquota_spark.quotas.sources import from_admin
+
+    kafka, timeout_ms = settings.kafka, min(settings.quotas.connect_timeout, _KAFKA_MOST_MS)
+    try:
+        found = from_admin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms)
+    except UserError as error:
+        evidence, _, advice = str(error).partition(": ")
+        return [fail("described quotas", evidence, advice)]
+    return [ok("described quotas", f"{found.origin} describes quotas of {len(found.book):,} entities")]
+
+
+def _zookeeper(settings: Settings) -> list[Check]:
+    from kazoo.exceptions import KazooException
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    from kquota_spark.zookeeper.client import tls_problem, zookeeper_client
+
+    where = settings.quotas.zookeeper_connect
+    timeout_s = min(settings.quotas.connect_timeout / 1_000, _ZOOKEEPER_MOST_S)
+    # A logger of its own without output: kazoo reports every attempt.
+    logger = logging.Logger("kazoo", logging.CRITICAL + 1)
+    try:
+        client = zookeeper_client(settings.quotas, logger)
+    except UserError as error:
+        return [fail("ZooKeeper", str(error), "correct the settings")]
+    try:
+        client.start(timeout=timeout_s)
+        return [
+            ok("ZooKeeper", f"{where} answers"),
+            *(_node(client, path) for path in ("/config", "/config/users")),
+        ]
+    except KazooTimeoutError:
+        evidence = tls_problem(settings.quotas) or f"{where} does not answer within {timeout_s:.0f} s"
+        return [fail("ZooKeeper", evidence, "check quotas.zookeeper_connect, and that ZooKeeper runs")]
+    except (KazooException, OSError, ValueError) as error:
+        evidence = f"{where}: {type(error).__name__}"
+        return [fail("ZooKeeper", evidence, "check quotas.zookeeper_connect (host:port,host:port/chroot)")]
+    finally:
+        client.stop()
+        client.close()
+
+
+def _node(client: Any, path: str) -> Check:
+    from kazoo.exceptions import NoAuthError, NoNodeError
+
+    try:
+        names = client.get_children(path)
+    except NoNodeError:
+        advice = "Kafka makes it at its first start: is the chroot in quotas.zookeeper_connect Kafka's own?"
+        return fail("quota nodes", f"{path} does not exist", advice)
+    except NoAuthError:
+        return fail("quota nodes", f"{path} may not be read", "give the watcher read access (ACL)")
+    return ok("quota nodes", f"{path} can be read, {len(names):,} children")
+
+
+def _consumed(settings: Settings) -> dict[Place, Consumed] | None:
+    """How far ingest has come, if it has ever run."""
+    try:
+        with open_tables(settings, "requests") as tables:
+            found = tables.query(_CONSUMED, [settings.cluster_id]).rows
+    except UserError:
+        return None
+    return {(topic, number): Consumed(offset, time_ms) for topic, number, offset, time_ms in found}

@@ -1,0 +1,4 @@
+"""`make demo`.
+
+In reading order: commands, enforcement, jmx, summary, live, load, plan.
+"""

@@ -1,0 +1,333 @@
+"""`make demo`: a real Kafka, real clients over their quotas, and the audit of them, side by side.
+
+ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own; the audit is
+started by spark-submit, as a user would. DEMO_SECONDS is the length of the load. With SOURCE=jmx the audit gets no
+request log, but what the broker's Jolokia agent says. KIND=kraft takes a KRaft node, whose quotas are watched through
+the Admin API. KAFKA=4.3.0 takes such a node of that version, and a share consumer joins the load. ENFORCE=1 lets a
+penalty be applied in mid-run, and end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from kquota_spark.checkpoints.checkpoints import JMX, LOG
+from kquota_spark.checkpoints.driver_lock import driver_pid
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.demo import enforcement as demo_enforcement
+from kquota_spark.embedded.demo import jmx as demo_jmx
+from kquota_spark.embedded.demo.commands import shown
+from kquota_spark.embedded.demo.live import LiveTable
+from kquota_spark.embedded.demo.load import ClientPlan, run_load
+from kquota_spark.embedded.demo.plan import (
+    AUDITOR,
+    JMX_TOPIC,
+    LOG_TOPIC,
+    TOPICS,
+    USERS,
+    change_quota,
+    clients,
+    history,
+    set_quotas,
+)
+from kquota_spark.embedded.demo.summary import is_all_judged, summarise, summary_text
+from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.setup.jars import ensure_jars
+from kquota_spark.embedded.setup.java import find_java
+from kquota_spark.embedded.topics import create_topics
+from kquota_spark.errors import UserError
+from kquota_spark.process.clock import time_of_day
+from kquota_spark.quotas.watch import Watcher
+
+DIRECTORY = Path(".kquota/demo")
+_JUDGED_WITHIN_S = 300.0
+_STOP_S = 60.0
+_DEFAULT_KAFKA, SHARING_KAFKA = "3.9.1", "4.3.0"
+SHARING_JARS = Path(f"conf/ivy-kafka-{SHARING_KAFKA}.xml")
+FEEDERS = {"log": "ship", "jmx": "collect jmx"}
+"""The command that brings what the audit reads, by SOURCE."""
+_CONFIG = """\
+# Written by the demo; the keys are those of conf/kquota.yaml.
+cluster_id: demo
+tables: {directory}/tables
+checkpoints: {directory}/checkpoints
+kafka:
+  bootstrap_servers: {bootstrap}
+  topic: "{topic}"
+  jmx_topic: "{jmx_topic}"
+  options: {login}
+quotas: {{{quotas}}}
+stream: {{trigger: 1 s, allowed_lateness: 5 s}}
+ship:
+  files: [{files}]
+  state_dir: {directory}/ship
+  options: {login}
+collect: {{jmx: {{brokers: {agents}, interval: 2 s, options: {login}}}}}
+enforcement: {{policy_file: {directory}/policy.yaml, allow_open_nodes: true, decision_topic: "{decision_topic}"}}
+"""
+
+
+class Chosen(NamedTuple):
+    """What the environment asks of the demo."""
+
+    seconds: float
+    source: str
+    kafka: str
+    is_kraft: bool
+    is_enforced: bool
+
+
+def main() -> int:
+    """Run the demo."""
+    # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    try:
+        _run(_chosen(os.environ))
+    except UserError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("demo: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _chosen(environment: Mapping[str, str]) -> Chosen:
+    try:
+        seconds = float(environment.get("DEMO_SECONDS", "150"))
+        if not 10 <= seconds <= 3600:
+            raise ValueError
+    except ValueError:
+        msg = "DEMO_SECONDS: expected a number of seconds from 10 to 3600"
+        raise UserError(msg) from None
+    source = _one_of(environment, "SOURCE", *FEEDERS)
+    kafka = _one_of(environment, "KAFKA", _DEFAULT_KAFKA, SHARING_KAFKA)
+    # From 4.0 on Kafka has no ZooKeeper.
+    kinds = ("zookeeper", "kraft") if kafka == _DEFAULT_KAFKA else ("kraft",)
+    is_kraft = _one_of(environment, "KIND", *kinds) == "kraft"
+    is_enforced = environment.get("ENFORCE", "") not in ("", "0")
+    if is_enforced:
+        demo_enforcement.check_enforced(seconds, source, is_kraft=is_kraft)
+    return Chosen(seconds, source, kafka, is_kraft, is_enforced)
+
+
+def _one_of(environment: Mapping[str, str], name: str, *values: str) -> str:
+    """What a variable says; the first of the values where it is not set."""
+    value = environment.get(name, values[0])
+    if value not in values:
+        msg = f"{name}: {value!r}, expected {' or '.join(values)}"
+        raise UserError(msg)
+    return value
+
+
+def _run(chosen: Chosen) -> None:
+    seconds, source = chosen.seconds, chosen.source
+    has_share_groups = chosen.kafka == SHARING_KAFKA
+    find_java()  # without it the files of the last run stay
+    shutil.rmtree(DIRECTORY, ignore_errors=True)
+    DIRECTORY.mkdir(parents=True)
+    jars = ensure_jars(SHARING_JARS) if has_share_groups else None
+    _log_step(f"starting {'a KRaft node of' if chosen.is_kraft else 'ZooKeeper and'} Kafka {chosen.kafka}")
+    brokers = BrokerSettings(users=USERS, jolokia=source == "jmx", kraft=chosen.is_kraft)
+    with embedded_cluster(DIRECTORY / "cluster", settings=brokers, jars=jars) as cluster:
+        create_topics(cluster, TOPICS, config={"message.timestamp.type": "LogAppendTime"})
+        set_quotas(cluster)
+        config = _write_config(cluster, source)
+        settings = load_settings(config)
+        demo_enforcement.write_policy(DIRECTORY / "policy.yaml", seconds, is_enforced=chosen.is_enforced)
+        act = demo_enforcement.Act(cluster, config, seconds) if chosen.is_enforced else None
+        if chosen.is_kraft:
+            # A poll has no history. As operators are told to: it begins before what is to be audited.
+            watcher = Watcher(settings)
+            watcher.start()
+            watcher.stop()
+        feeder = FEEDERS[source]
+        _log_step(f"quotas are set on six levels; starting spark-submit jobs/audit.py (logs in {DIRECTORY})")
+        with _process(_audit(config), "audit.log") as audit:
+            _log_step("writing what the consumers will read")
+            run_load(cluster, history())
+            _log_step(f"starting kquota {feeder} and the clients")
+            with _process(_kquota(feeder, config), f"{feeder.partition(' ')[0]}.log") as feeding:
+                plans = clients(seconds, has_share_groups=has_share_groups)
+                _load_and_show(cluster, settings, plans, [audit, feeding], act)
+                if act is not None:
+                    act.finish()
+            if source == "log":
+                _log_step("the load has ended; shipping the last lines, then the audit works through them")
+                with _process([*_kquota("ship", config), "--once", "--end"], "ship-end.log") as last:
+                    _require_success(last, "ship-end.log")
+            else:
+                _log_step("the load has ended; the audit works through the last samples")
+            _wait_until_judged(settings, audit)
+            _stop_driver(settings, audit)
+        plan = shown("enforce", "plan", config=config)
+    if source == "jmx":
+        print(demo_jmx.summary(settings, seconds, config, DIRECTORY / "summary.json"))
+    else:
+        summary = summarise(settings, seconds)
+        (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        print(summary_text(summary, config))
+    print(plan)
+    print(shown("report", "--period", "last:1h", "--to", str(DIRECTORY / "report.html"), config=config))
+
+
+def _log_step(text: str) -> None:
+    print(f"[{time_of_day()}] {text}", flush=True)
+
+
+def _write_config(cluster: Cluster, source: str) -> Path:
+    login = {
+        name: value for name, value in cluster.client_settings(AUDITOR).items() if name != "bootstrap.servers"
+    }
+    config = DIRECTORY / "kquota.yaml"
+    config.touch(mode=0o600)
+    text = _CONFIG.format(
+        directory=DIRECTORY,
+        bootstrap=cluster.bootstrap_servers,
+        topic=LOG_TOPIC if source == "log" else "",
+        jmx_topic=JMX_TOPIC if source == "jmx" else "",
+        agents=json.dumps(
+            {broker.id: broker.jolokia_url for broker in cluster.brokers if broker.jolokia_url}
+        ),
+        quotas=(
+            f'zookeeper_connect: "{cluster.zookeeper_connect}"'
+            if cluster.has_zookeeper
+            else "source: admin, poll_interval: 1 s"
+        ),
+        decision_topic="" if cluster.has_zookeeper else "kquota.decisions",
+        files=", ".join(json.dumps(f"{broker.id}={broker.request_log}") for broker in cluster.brokers),
+        login=json.dumps(login),
+    )
+    config.write_text(text, encoding="utf-8")
+    return config
+
+
+def _kquota(command: str, config: Path) -> list[str]:
+    return [sys.executable, "-m", "kquota_spark.cli.main", *command.split(), "--config", str(config)]
+
+
+def _audit(config: Path) -> list[str]:
+    spark_submit = str(Path(sys.executable).with_name("spark-submit"))
+    # For minutes of little data beside a broker on the same cores, the optimising compiler costs more than it
+    # gives: with the first tier alone the first decision comes in half the time.
+    # The same goes for generated code, which has to be compiled first.
+    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xss4m"
+    options = [f"spark.driver.extraJavaOptions={java}", "spark.sql.codegen.wholeStage=false"]
+    configured = [part for option in options for part in ("--conf", option)]
+    return [spark_submit, "--driver-memory", "2g", *configured, "jobs/audit.py", "--config", str(config)]
+
+
+@contextmanager
+def _process(command: list[str], log: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is stopped as an operator would, with SIGTERM, when the block is left."""
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(Path("conf").absolute()),
+    }
+    with (DIRECTORY / log).open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(_STOP_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def _load_and_show(
+    cluster: Cluster,
+    settings: Settings,
+    plans: Sequence[ClientPlan],
+    processes: list[subprocess.Popen[bytes]],
+    act: demo_enforcement.Act | None,
+) -> None:
+    """Run the clients, change a quota half-way, and show the audit's live table until they end."""
+    seconds = max(plan.stop_s for plan in plans)
+    stop = threading.Event()
+    load = threading.Thread(target=run_load, args=(cluster, plans, stop), daemon=True)
+    load.start()
+    started_s = time.monotonic()
+    live = LiveTable(settings)
+    is_changed = False
+    running = ExitStack()
+    if act is not None:
+        running.enter_context(act.offender())
+    try:
+        while load.is_alive():
+            load.join(1.0)
+            passed_s = time.monotonic() - started_s
+            if not is_changed and passed_s > seconds / 2:
+                live.note(f"changed in mid-run: {change_quota(cluster)}")
+                is_changed = True
+            for line in act.step(passed_s) if act else ():
+                live.note(line)
+            for process in processes:
+                _require_running(process)
+            live.show(passed_s, seconds)
+    finally:
+        stop.set()
+        running.close()
+        load.join()
+        live.close()
+
+
+def _require_running(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        raise UserError(
+            f"{_name(process)} ended with {process.returncode} in mid-run: see its log in {DIRECTORY}"
+        )
+
+
+def _require_success(process: subprocess.Popen[bytes], log: str) -> None:
+    if process.wait(_JUDGED_WITHIN_S) != 0:
+        raise UserError(f"{_name(process)} ended with {process.returncode}: see {DIRECTORY / log}")
+
+
+def _name(process: subprocess.Popen[bytes]) -> str:
+    for feeder in FEEDERS.values():
+        if set(feeder.split()) <= set(process.args):  # type: ignore[arg-type]
+            return f"kquota {feeder}"
+    return "spark-submit jobs/audit.py"
+
+
+def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _JUDGED_WITHIN_S
+    is_judged = is_all_judged if settings.kafka.has_log else demo_jmx.is_all_judged
+    while not is_judged(settings):
+        _require_running(audit)
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"the audit has not judged everything after {_JUDGED_WITHIN_S:.0f} s: "
+                f"kquota doctor --config {DIRECTORY}/kquota.yaml says where they are"
+            )
+        time.sleep(0.5)
+
+
+def _stop_driver(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C for the Python driver: a signal to spark-submit itself would cut the JVM off in mid-batch."""
+    pid = driver_pid(settings.checkpoints, LOG if settings.kafka.has_log else JMX)
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+    _require_success(audit, "audit.log")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""The demo's last act: what enforcement would do about what the audit found; with ENFORCE=1 it does, and takes it back.
+
+Everything goes through the commands that an operator has. The offender opens a connection for each record, so that no
+throttle ever holds it back; it is there with ENFORCE=1 only.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.demo.commands import kquota_output, output_of
+from kquota_spark.embedded.request_logs import logged_lines
+from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.errors import UserError
+from kquota_spark.formats.request_log.line import RequestLogParser
+from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.process.clock import now_ms
+
+LEAST_SECONDS = 150.0
+"""A policy looks at a minute or more."""
+OFFENDER, USER = "crawler", "erin"
+NODE = f"/config/clients/{OFFENDER}"
+_RECORD = b"x" * 100_000
+_RECORDS_PER_S = 4
+_SEEN_MS = 10_000
+_PRODUCE = 0
+_PARSER = RequestLogParser("UTC")
+_AGAIN_S = 5.0
+_POLICY = """\
+# Written by the demo; conf/policy.yaml has every key, commented.
+mode: {mode}
+guards:
+  bounds:
+    producer_byte_rate: {{floor: 10000, ceiling: 10000000}}
+    consumer_byte_rate: {{floor: 10000, ceiling: 10000000}}
+policies:
+  - {{name: repeat-offenders, kind: penalty, mode: {mode}, within: 1 min, expires_after: {penalty} s}}
+  - name: raise-throttled
+    kind: raise
+    mode: observe
+    broker_capacity_per_s: {{producer_byte_rate: 20000000, consumer_byte_rate: 20000000}}
+    within: 1 min
+    least_seconds: 20
+  - {{name: lower-unused, kind: lower, mode: observe, within: 1 min}}
+"""
+
+
+def write_policy(path: Path, seconds: float, *, is_enforced: bool) -> None:
+    """The policies of the demo; a penalty ends before the load does."""
+    mode = "approve" if is_enforced else "observe"
+    path.write_text(_POLICY.format(mode=mode, penalty=penalty_s(seconds)), encoding="utf-8")
+
+
+def penalty_s(seconds: float) -> int:
+    """How long a penalty lasts: so that it ends before the load does."""
+    return round(0.25 * seconds)
+
+
+def check_enforced(seconds: float, source: str, *, is_kraft: bool) -> None:
+    """Whether ENFORCE=1 can be shown.
+
+    Raises:
+        UserError: the load is too short, or there is no request log or no ZooKeeper.
+    """
+    if seconds < LEAST_SECONDS:
+        raise UserError(
+            f"ENFORCE=1 needs DEMO_SECONDS of {LEAST_SECONDS:.0f} or more: policies look at minutes"
+        )
+    if is_kraft or source != "log":
+        raise UserError("ENFORCE=1 shows brokers with ZooKeeper and a request log: leave KIND and SOURCE out")
+
+
+class Act:
+    """ENFORCE=1: the offender is planned for, limited and let go, beside the live table."""
+
+    def __init__(self, cluster: Cluster, config: Path, seconds: float) -> None:
+        self._cluster, self._config = cluster, config
+        self._penalty_s = penalty_s(seconds)
+        self._due_s = seconds / 2
+        self._limited_ms: int | None = None
+        self._is_over = False
+
+    def step(self, passed_s: float) -> list[str]:
+        """What was done now, in lines; none if nothing is due."""
+        if self._is_over or passed_s < self._due_s:
+            return []
+        if self._limited_ms is not None:
+            return self._release()
+        lines = self._limit()
+        self._due_s = passed_s + (self._penalty_s + 1 if lines else _AGAIN_S)
+        return lines
+
+    def finish(self) -> None:
+        """What the load was too short for."""
+        if self._limited_ms is None:
+            print(
+                f"nobody was limited: {OFFENDER} was in no plan before the load ended; give more DEMO_SECONDS"
+            )
+        elif not self._is_over:
+            time.sleep(max(0.0, self._penalty_s + 1 - (now_ms() - self._limited_ms) / 1_000))
+            print("\n".join(self._release()), flush=True)
+
+    @contextmanager
+    def offender(self) -> Iterator[None]:
+        """The client that does not wait, for as long as the block runs."""
+        stop = threading.Event()
+        client = threading.Thread(target=_crawl, args=(self._cluster, stop), daemon=True)
+        client.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            client.join()
+
+    def _limit(self) -> list[str]:
+        planned = self._kquota("enforce", "plan", "--output", "csv")
+        found = [line.split(",")[0] for line in planned if f",planned,clients/{OFFENDER}," in line]
+        if not found:
+            return []
+        lines = self._kquota("enforce", "show", found[0])
+        for command in ("approve", "apply"):
+            lines += self._kquota("enforce", command, found[0], "--yes")
+        self._limited_ms = now_ms()
+        return lines
+
+    def _release(self) -> list[str]:
+        assert self._limited_ms is not None
+        self._is_over = True
+        before = self._throttle(self._limited_ms)
+        after = self._throttle(now_ms())
+        command = [sys.executable, "jobs/enforce.py", "--config", str(self._config), "--once"]
+        lines = [
+            f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
+        ]
+        lines += ["$ python jobs/enforce.py --once"]
+        lines += [line for line in output_of(command).splitlines() if OFFENDER in line]
+        with connected(self._cluster.zookeeper_connect) as client:
+            there = "is still there" if client.exists(NODE) else "is gone again, as before the penalty"
+        return [*lines, f"ZooKeeper: {NODE} {there}"]
+
+    def _kquota(self, *words: str) -> list[str]:
+        return [
+            f"$ kquota {' '.join(words)}",
+            *kquota_output(*words, config=self._config).splitlines(),
+        ]
+
+    def _throttle(self, to_ms: int) -> str:
+        """Of the ten seconds before, from the log itself: the tables are some seconds behind."""
+        throttles_ms = [
+            request.observed_throttle_ms
+            for broker in self._cluster.brokers
+            for line in logged_lines(broker.request_log)
+            if f'"{OFFENDER}"'.encode() in line
+            and (request := _PARSER.parse(line)).api_key == _PRODUCE
+            and to_ms - _SEEN_MS <= request.record_time_ms < to_ms
+        ]
+        mean_s = sum(throttles_ms) / max(len(throttles_ms), 1) / 1_000
+        return f"{mean_s:.1f} s a record ({len(throttles_ms)} records)"
+
+
+def _crawl(cluster: Cluster, stop: threading.Event) -> None:
+    while not stop.wait(1 / _RECORDS_PER_S):
+        producer = kafka_clients.producer({**cluster.client_settings(USER), "client.id": OFFENDER})
+        producer.produce("orders", _RECORD)
+        producer.flush(10)

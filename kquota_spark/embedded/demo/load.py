@@ -1,0 +1,297 @@
+"""Real traffic: producers and consumers of confluent-kafka, each in a thread, at a rate that is kept.
+
+A producer that is throttled does what a real application does: its bounded queue fills up, it waits, and what
+it could not send is lost time, not a debt that grows. So it presses on its quota for as long as the plan
+says, and no longer. Records are random bytes, which nothing can compress.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.kafka import clients as kafka_clients
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+_IDLE_S = 0.05
+# Different contents for consecutive records without asking the system for each.
+_POOL_BYTES = 1 << 20
+# A client that fell behind catches up with at most this much of its rate.
+_CATCH_UP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Silence, then sending, again and again; a plan's rate holds while it sends."""
+
+    idle_s: float
+    send_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """What one client does.
+
+    Attributes:
+        role: what it is.
+        client_id: what it calls itself; not empty, because librdkafka would say `rdkafka` instead.
+        topic: where it writes or reads; has to exist.
+        bytes_per_s: the rate of record bytes that it tries to reach.
+        user: who it logs in as; None is ANONYMOUS, or the brokers' own user if there are users.
+        partitions: those that it uses; a producer fills a batch of each in turn, as the Java client does.
+        record_bytes: the size of each record that it writes.
+        start_s: when it starts, counted from the start of the load.
+        stop_s: when it stops.
+        acks: -1, 0 or 1; for a producer.
+        batch_bytes: the most that a produce or fetch request carries for a partition.
+        linger_ms: how long a producer waits for a batch to fill.
+        burst: None is steady.
+        from_the_start: a consumer reads what is there, and again from the start when it has read it all;
+            otherwise it reads what is new. A share consumer (Kafka 4.2) always reads what is new.
+    """
+
+    role: Literal["produce", "consume", "share"]
+    client_id: str
+    topic: str
+    bytes_per_s: float
+    user: str | None = None
+    partitions: tuple[int, ...] = (0,)
+    record_bytes: int = 1000
+    start_s: float = 0.0
+    stop_s: float = 10.0
+    acks: int = -1
+    batch_bytes: int = 32_000
+    linger_ms: int = 20
+    burst: Burst | None = None
+    from_the_start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResult:
+    """What one client did, by its own count.
+
+    Attributes:
+        plan: what it was to do.
+        records: acknowledged, or read.
+        bytes: of those records' values.
+        errors: failed records and failed requests; what was still queued at the end is not one.
+        last_error: the last of them in words.
+        longest_throttle_ms: the longest throttle that a broker told it.
+    """
+
+    plan: ClientPlan
+    records: int
+    bytes: int
+    errors: int
+    last_error: str | None
+    longest_throttle_ms: float
+
+
+def run_load(
+    cluster: Cluster, plans: Sequence[ClientPlan], stop_event: threading.Event | None = None
+) -> list[ClientResult]:
+    """Run all plans at the same time, until the last one ends or the event is set.
+
+    Returns:
+        One result for each plan, in their order.
+    """
+    stop = stop_event or threading.Event()
+    started = time.monotonic()
+    with ThreadPoolExecutor(max_workers=max(1, len(plans)), thread_name_prefix="load") as pool:
+        futures = [pool.submit(_Client(cluster, plan, started, stop).run) for plan in plans]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            raise
+
+
+class _Client:
+    """One client at work: its clock, its counts."""
+
+    def __init__(self, cluster: Cluster, plan: ClientPlan, started: float, stop: threading.Event) -> None:
+        self.plan = plan
+        self.started = started
+        self.stop = stop
+        self.records = self.bytes = self.errors = 0
+        self.last_error: str | None = None
+        self.longest_throttle_ms = 0.0
+        self.settings = _settings(cluster, plan.user, plan.client_id)
+        self.settings |= {"error_cb": self.on_error, "throttle_cb": self.on_throttle}
+
+    def run(self) -> ClientResult:
+        if not self.stop.wait(max(0.0, self.started + self.plan.start_s - time.monotonic())):
+            {"produce": self.produce, "consume": self.consume, "share": self.share}[self.plan.role]()
+        return ClientResult(
+            self.plan, self.records, self.bytes, self.errors, self.last_error, self.longest_throttle_ms
+        )
+
+    def produce(self) -> None:
+        plan, pool = self.plan, os.urandom(_POOL_BYTES + self.plan.record_bytes)
+        producer = kafka_clients.producer(self.settings | _producer_settings(plan))
+        pace, sent = _Pace(plan, self.started), 0
+        while not self.over():
+            if not pace.may_go(plan.record_bytes):
+                producer.poll(min(_IDLE_S, pace.wait_s(plan.record_bytes)))
+                continue
+            offset = sent * 4099 % _POOL_BYTES
+            batch = sent * plan.record_bytes // plan.batch_bytes
+            partition = plan.partitions[batch % len(plan.partitions)]
+            try:
+                producer.produce(
+                    plan.topic,
+                    pool[offset : offset + plan.record_bytes],
+                    partition=partition,
+                    on_delivery=self.on_delivery,
+                )
+            except BufferError:
+                producer.poll(_IDLE_S)
+            else:
+                pace.went(plan.record_bytes)
+                sent += 1
+                if sent % 64 == 0:
+                    producer.poll(0)
+        # What is still queued behind a throttle would go on long after the plan's end.
+        producer.purge(in_queue=True, in_flight=False)
+        producer.flush(2)
+        producer.purge()
+        producer.flush(1)
+
+    def consume(self) -> None:
+        from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, TopicPartition
+
+        plan, pace = self.plan, _Pace(self.plan, self.started)
+        start = OFFSET_BEGINNING if plan.from_the_start else OFFSET_END
+        consumer = kafka_clients.consumer(self.settings | _consumer_settings(plan))
+        try:
+            consumer.assign([TopicPartition(plan.topic, partition, start) for partition in plan.partitions])
+            while not self.over():
+                if not pace.may_go(plan.record_bytes):
+                    self.stop.wait(min(_IDLE_S, pace.wait_s(plan.record_bytes)))
+                    continue
+                message = consumer.poll(_IDLE_S)
+                error = message.error() if message is not None else None
+                if message is None:
+                    continue
+                if error is None:
+                    self.took(message)
+                    pace.went(len(message.value() or b""))
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    self.on_error(error)
+                elif plan.from_the_start and (message.offset() or 0) > 0:
+                    consumer.seek(TopicPartition(plan.topic, message.partition() or 0, OFFSET_BEGINNING))
+        finally:
+            consumer.close()
+
+    def share(self) -> None:
+        plan, pace = self.plan, _Pace(self.plan, self.started)
+        with kafka_clients.share_consumer(
+            self.settings | {"group.id": f"kquota-share-{plan.client_id}"}
+        ) as consumer:
+            consumer.subscribe([plan.topic])
+            while not self.over():
+                if not pace.may_go(plan.record_bytes):
+                    self.stop.wait(min(_IDLE_S, pace.wait_s(plan.record_bytes)))
+                    continue
+                for message in consumer.poll(_IDLE_S):
+                    error = message.error()
+                    if error is not None:
+                        self.on_error(error)
+                        continue
+                    self.took(message)
+                    pace.went(len(message.value() or b""))
+
+    def over(self) -> bool:
+        return self.stop.is_set() or time.monotonic() - self.started >= self.plan.stop_s
+
+    def took(self, message: Message) -> None:
+        self.records += 1
+        self.bytes += len(message)
+
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        from confluent_kafka import KafkaError as Code
+
+        if error is None:
+            self.took(message)
+        elif error.code() not in (Code._PURGE_QUEUE, Code._PURGE_INFLIGHT):
+            self.on_error(error)
+
+    def on_error(self, error: KafkaError) -> None:
+        self.errors += 1
+        self.last_error = error.str()
+
+    def on_throttle(self, event: Any) -> None:
+        self.longest_throttle_ms = max(self.longest_throttle_ms, event.throttle_time * 1000)
+
+
+class _Pace:
+    """How much a plan has let go so far; time in which nothing could be sent is not made up for."""
+
+    def __init__(self, plan: ClientPlan, started: float) -> None:
+        self.plan = plan
+        self.origin = started + plan.start_s
+        self.done = 0.0
+
+    def may_go(self, size: int) -> bool:
+        due = self.due()
+        self.done = max(self.done, due - self.plan.bytes_per_s * _CATCH_UP_S)
+        return self.done + size <= due
+
+    def went(self, size: int) -> None:
+        self.done += size
+
+    def wait_s(self, size: int) -> float:
+        return max(0.001, (self.done + size - self.due()) / self.plan.bytes_per_s)
+
+    def due(self) -> float:
+        return self.plan.bytes_per_s * sending_s(time.monotonic() - self.origin, self.plan.burst)
+
+
+def sending_s(elapsed_s: float, burst: Burst | None) -> float:
+    """How long a client has been sending, of the time that has passed since its start."""
+    if burst is None:
+        return elapsed_s
+    cycles, rest = divmod(elapsed_s, burst.idle_s + burst.send_s)
+    return cycles * burst.send_s + max(0.0, rest - burst.idle_s)
+
+
+def _settings(cluster: Cluster, user: str | None, client_id: str) -> dict[str, Any]:
+    return {**cluster.client_settings(user), "client.id": client_id}
+
+
+def _producer_settings(plan: ClientPlan) -> dict[str, Any]:
+    return {
+        "acks": plan.acks,
+        "linger.ms": plan.linger_ms,
+        # The Java client's default; librdkafka's own is a million, all of them behind one throttle.
+        "max.in.flight.requests.per.connection": 5,
+        "batch.size": plan.batch_bytes,
+        "compression.type": "none",
+        # Room for some batches of each partition: enough to keep the pressure up, little to lose at the end.
+        "queue.buffering.max.kbytes": max(256, 8 * len(plan.partitions) * plan.batch_bytes // 1024),
+        "message.timeout.ms": 120_000,
+    }
+
+
+def _consumer_settings(plan: ClientPlan) -> dict[str, Any]:
+    return {
+        # Never joined, never committed: partitions are assigned by hand.
+        "group.id": f"kquota-load-{plan.client_id}",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "fetch.message.max.bytes": plan.batch_bytes,
+        "fetch.wait.max.ms": 100,
+        # Little is fetched ahead, so that fetches follow the pace of the reader.
+        "queued.max.messages.kbytes": max(64, 4 * plan.batch_bytes // 1024),
+        "queued.min.messages": max(1, 2 * plan.batch_bytes // plan.record_bytes),
+        # How long it looks away when that much is there; a second by default.
+        "fetch.queue.backoff.ms": 10,
+    }

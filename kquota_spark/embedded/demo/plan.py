@@ -1,0 +1,92 @@
+"""What the demo shows: users with quotas on six levels, and clients under, near and over them."""
+
+from __future__ import annotations
+
+from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.demo.load import Burst, ClientPlan
+from kquota_spark.embedded.quotas import DEFAULT, Name, set_quota
+
+AUDITOR = "kquota"
+USERS = {
+    AUDITOR: "kquota-secret",
+    **{name: f"{name}-secret" for name in ("alice", "bob", "carol", "dave", "erin")},
+}
+LOG_TOPIC = "kquota.request-log"
+JMX_TOPIC = "kquota.jmx"
+TOPICS = {LOG_TOPIC: 1, JMX_TOPIC: 1, "orders": 2, "history": 2}
+_CONNECTION_S = 3.0
+
+
+def set_quotas(cluster: Cluster) -> None:
+    """Quotas on levels 1, 2, 3, 6, 7 and 8. One key a default, so that both defaults get traffic."""
+    _set(cluster, user=AUDITOR, producer_byte_rate=100_000_000, consumer_byte_rate=100_000_000)
+    _set(cluster, user="alice", client_id="etl", producer_byte_rate=300_000)
+    _set(cluster, user="alice", client_id=DEFAULT, producer_byte_rate=200_000)
+    _set(cluster, user="bob", producer_byte_rate=250_000, consumer_byte_rate=300_000)
+    _set(cluster, user=DEFAULT, consumer_byte_rate=350_000)
+    _set(cluster, client_id="dashboard", producer_byte_rate=220_000)
+    _set(cluster, client_id=DEFAULT, producer_byte_rate=150_000)
+
+
+def _set(
+    cluster: Cluster,
+    *,
+    user: Name | None = None,
+    client_id: Name | None = None,
+    producer_byte_rate: int | None = None,
+    consumer_byte_rate: int | None = None,
+) -> None:
+    """As an administrator of this kind of cluster does: in ZooKeeper, or by AlterClientQuotas."""
+    if cluster.has_zookeeper:
+        set_quota(
+            cluster.zookeeper_connect,
+            user=user,
+            client_id=client_id,
+            producer_byte_rate=producer_byte_rate,
+            consumer_byte_rate=consumer_byte_rate,
+        )
+        return
+    given = {"producer_byte_rate": producer_byte_rate, "consumer_byte_rate": consumer_byte_rate}
+    limits = {key: value for key, value in given.items() if value is not None}
+    alter_quota(cluster, limits, user=user, client_id=client_id)
+
+
+def change_quota(cluster: Cluster) -> str:
+    """The edit in mid-run; says what it was."""
+    _set(cluster, user="bob", producer_byte_rate=120_000)
+    return "users/bob: producer_byte_rate 250,000 -> 120,000 B/s"
+
+
+def clients(seconds: float, *, has_share_groups: bool = False) -> list[ClientPlan]:
+    """The load: who, and how fast beside the limit; with share groups also a consumer of that kind."""
+
+    def produce(user: str, client_id: str, rate: float, **more: object) -> ClientPlan:
+        plan: dict[str, object] = {"partitions": (0, 1), "batch_bytes": 16_000, "stop_s": seconds, **more}
+        return ClientPlan("produce", client_id, "orders", rate, user=user, **plan)  # type: ignore[arg-type]
+
+    def consume(user: str, client_id: str, rate: float) -> ClientPlan:
+        return ClientPlan(
+            "consume", client_id, "history", rate, user=user, start_s=_CONNECTION_S, stop_s=seconds
+        )
+
+    # Over users/<default>: reads what is written, as fast as it can.
+    shared = ClientPlan("share", "workers", "orders", 2_000_000, user="erin", stop_s=seconds)
+    return [
+        *([shared] if has_share_groups else []),
+        produce("alice", "etl", 600_000),  # twice its own limit of 300 kB/s
+        produce("alice", "adhoc", 196_000),  # just under users/alice/clients/<default>
+        produce("bob", "ingest", 240_000),  # under its 250 kB/s, until that is cut to 120
+        produce("carol", "dashboard", 130_000),  # these two share 220 kB/s
+        produce("dave", "dashboard", 130_000, acks=1),
+        produce("dave", "nightly", 900_000, burst=Burst(idle_s=20.0, send_s=4.0)),
+        produce("erin", "sensor", 40_000, acks=0),  # well under
+        produce("erin", "billing", 147_000),  # just under clients/<default>
+        consume("bob", "reader", 700_000),  # over
+        consume("carol", "reader", 200_000),  # under users/<default>
+    ]
+
+
+def history() -> list[ClientPlan]:
+    """What the consumers will read."""
+    return [ClientPlan("produce", "setup", "history", 5_000_000, user=AUDITOR, partitions=(0, 1), stop_s=3.0)]

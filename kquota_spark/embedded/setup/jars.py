@@ -1,0 +1,225 @@
+"""The jars of Spark's job and of the embedded brokers, fetched once and checked at each use.
+
+Both class paths are declared in `conf/ivy.xml` and resolved by the Ivy that is inside PySpark, so that
+nothing but Java is needed; another declaration, with a configuration `broker` alone, is another broker
+version. They live outside the checkout, under the hash of the declaration: checkouts share them, and a
+changed declaration never meets old jars. A manifest, written last, names each jar and its size: a cache
+without it, or with a jar missing or short, is half a cache and is fetched again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kquota_spark.embedded.setup.ivy import retrieve
+from kquota_spark.embedded.setup.java import find_java
+from kquota_spark.errors import UserError
+
+_IVY_XML = "ivy.xml"
+_MANIFEST = "manifest.json"
+_CONF = re.compile(rb'<conf name="(spark|broker|agent)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Jars:
+    """The two class paths, and the Java agent of the brokers; empty is what the declaration does not have."""
+
+    spark: tuple[Path, ...] = ()
+    broker: tuple[Path, ...] = ()
+    agent: tuple[Path, ...] = ()
+
+
+def default_ivy_xml() -> Path:
+    """`conf/ivy.xml` of the working directory, else of the checkout that this module is in."""
+    here = Path("conf") / _IVY_XML
+    return here if here.is_file() else Path(__file__).resolve().parents[2] / "conf" / _IVY_XML
+
+
+def cache_dir(ivy_xml: Path) -> Path:
+    """Where the jars of this declaration are kept."""
+    own = os.environ.get("KQUOTA_JARS")
+    if own:
+        # One that is called otherwise has a place of its own there: two would replace each other's jars.
+        other = "" if ivy_xml.name == _IVY_XML else ivy_xml.stem
+        return Path(own).expanduser() / other
+    shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return shared / "kquota-spark" / f"jars-{_read(ivy_xml).sha256[:12]}"
+
+
+def find_jars(ivy_xml: Path | None = None) -> Jars:
+    """Return the fetched jars; never downloads.
+
+    Raises:
+        UserError: they were not fetched, or not all of them are there.
+    """
+    path = ivy_xml or default_ivy_xml()
+    found = _complete(cache_dir(path), _read(path))
+    if found is None:
+        msg = "jars are missing: run make setup"
+        raise UserError(msg)
+    return found
+
+
+def ensure_jars(ivy_xml: Path | None = None) -> Jars:
+    """Return the jars, fetching them first if they are not all there.
+
+    Raises:
+        UserError: there is no Java, no PySpark, or Ivy could not fetch them.
+    """
+    path = ivy_xml or default_ivy_xml()
+    declaration, target = _read(path), cache_dir(path)
+    found = _complete(target, declaration)
+    if found is not None:
+        return found
+    try:
+        with _only_one(target):
+            # Another process may have fetched them while this one waited for the lock.
+            return _complete(target, declaration) or _fetch(declaration, target)
+    except OSError as error:
+        msg = f"the jars cannot be kept in {target}: {error}: set KQUOTA_JARS to a writable directory"
+        raise UserError(msg) from error
+
+
+class _Declaration(NamedTuple):
+    """An ivy.xml as it was read; `confs` are its configurations."""
+
+    path: Path
+    sha256: str
+    confs: tuple[str, ...]
+
+
+def _read(ivy_xml: Path) -> _Declaration:
+    try:
+        text = ivy_xml.read_bytes()
+    except OSError as error:
+        msg = f"{ivy_xml}: cannot be read ({error.strerror}): name the declaration of the jars, conf/ivy.xml"
+        raise UserError(msg) from error
+    confs = tuple(name.decode() for name in _CONF.findall(text))
+    if not confs:
+        msg = f"{ivy_xml}: no configuration spark or broker in it: name the declaration of the jars, conf/ivy.xml"
+        raise UserError(msg)
+    return _Declaration(ivy_xml, hashlib.sha256(text).hexdigest(), confs)
+
+
+def _complete(directory: Path, declaration: _Declaration) -> Jars | None:
+    try:
+        manifest = json.loads((directory / _MANIFEST).read_bytes())
+        if manifest["ivy_sha256"] != declaration.sha256:
+            return None
+        paths: dict[str, tuple[Path, ...]] = {}
+        for conf in declaration.confs:
+            sizes: dict[str, int] = manifest[conf]
+            paths[conf] = tuple(directory / conf / name for name in sizes)
+            if any(
+                path.stat().st_size != size for path, size in zip(paths[conf], sizes.values(), strict=True)
+            ):
+                return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return Jars(**paths)
+
+
+def _fetch(declaration: _Declaration, target: Path) -> Jars:
+    confs = declaration.confs
+    _refuse_foreign(target, confs)
+    java = find_java()
+    downloads = target.with_name(f".{target.name}.downloads")
+    work = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    try:
+        retrieve(java.path, pyspark_jars(), declaration.path, confs=confs, into=work, downloads=downloads)
+        _write_manifest(work, declaration)
+        _publish(work, target, confs)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    # Kept after a failure, so that the next attempt goes on from there.
+    shutil.rmtree(downloads, ignore_errors=True)
+    found = _complete(target, declaration)
+    assert found is not None
+    return found
+
+
+def _write_manifest(directory: Path, declaration: _Declaration) -> None:
+    manifest: dict[str, object] = {"ivy_sha256": declaration.sha256}
+    for conf in declaration.confs:
+        jars = sorted((directory / conf).glob("*.jar"))
+        if not jars:
+            msg = f"Ivy fetched no jar for the configuration {conf}: check the declaration"
+            raise UserError(msg)
+        manifest[conf] = {jar.name: jar.stat().st_size for jar in jars}
+    (directory / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def _publish(work: Path, target: Path, confs: Sequence[str]) -> None:
+    """Move the fetched tree into its place; the manifest leaves first and comes last."""
+    target.mkdir(parents=True, exist_ok=True)
+    (target / _MANIFEST).unlink(missing_ok=True)
+    for conf in confs:
+        shutil.rmtree(target / conf, ignore_errors=True)
+        (work / conf).rename(target / conf)
+    (work / _MANIFEST).rename(target / _MANIFEST)
+
+
+def _refuse_foreign(target: Path, confs: Sequence[str]) -> None:
+    """KQUOTA_JARS may point anywhere; directories that hold anything but jars are not ours to replace."""
+    for conf in confs:
+        if any(path.suffix != ".jar" for path in (target / conf).glob("*")):
+            msg = f"{target / conf} holds other files than jars: set KQUOTA_JARS to an empty directory"
+            raise UserError(msg)
+
+
+def pyspark_jars() -> Path:
+    """The jars directory of the installed PySpark.
+
+    Raises:
+        UserError: PySpark is not installed.
+    """
+    # find_spec of a top-level package does not import it: importing pyspark takes seconds.
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        msg = "PySpark is needed to fetch the jars and is not installed: run make setup"
+        raise UserError(msg)
+    return Path(next(iter(spec.submodule_search_locations))) / "jars"
+
+
+@contextlib.contextmanager
+def _only_one(target: Path) -> Iterator[None]:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_name(f".{target.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("jars: another process is fetching them, waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main(arguments: list[str]) -> int:
+    """Fetch the jars of the declaration named on the command line."""
+    ivy_xml = Path(arguments[0]) if arguments else default_ivy_xml()
+    try:
+        jars = ensure_jars(ivy_xml)
+    except UserError as error:
+        print(f"kquota: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    print(f"jars: {len(jars.spark)} for Spark, {len(jars.broker)} for the brokers in {cache_dir(ivy_xml)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""Cluster quota: one budget for an entity on all brokers together.
+
+Kafka holds a quota on each broker by itself, and ZooKeeper and the Admin API know one value for all of them: a value
+for each broker cannot be said to them (it takes a callback, KIP-257). So this finds the one value under which the
+brokers' shares add up to the budget as the load lies now: each broker serves at most its demand and at most the value
+(water-filling). With an even split, budget / brokers, the entity gets less than its budget as soon as its load is
+skewed. What stays unsaid: between two looks the load may move, and then each broker lets as much through as the value
+allows; `worst_case_per_s` of the evidence says how much that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kquota_spark.enforce.changes import Evidence, Proposal, Quota
+from kquota_spark.enforce.policies.demand import demand_per_s, used_per_s
+from kquota_spark.enforce.policies.observations import BucketUse
+from kquota_spark.enforce.policies.policy import ClusterQuota
+from kquota_spark.enforce.policies.scene import (
+    Case,
+    Scene,
+    evidence_of,
+    minute_text,
+    type_of,
+    value_text,
+)
+from kquota_spark.model.quotas.entities import Entity
+
+
+def cluster_quotas(policy: ClusterQuota, scene: Scene) -> Iterator[Proposal]:
+    """One proposal for each budget whose value has to change."""
+    cases = {case.quota.entity: case for case in scene.cases(policy.within, (policy.key,)) if case.before}
+    for name, budget in sorted(policy.budgets.items()):
+        entity = Entity.parse(name)
+        if scene.observations.value_of(Quota(entity, policy.key)) is None:
+            proposal = _first(policy, scene, entity, budget)
+        else:
+            proposal = _next(policy, scene, cases[entity], budget) if entity in cases else None
+        if proposal is not None:
+            yield proposal
+
+
+def value_under(demands: Iterable[float], budget: float) -> float:
+    """The value with sum(min(demand, value)) at most the budget, as large as it may be.
+
+    Where the demands do not use the budget up, the broker with the largest may have what is left.
+    """
+    left = budget
+    ordered = sorted(demands)
+    for index, demand in enumerate(ordered):
+        even = left / (len(ordered) - index)
+        if demand > even:
+            return even
+        left -= demand
+    return left + (ordered[-1] if ordered else 0.0)
+
+
+def served(demands: Iterable[float], value: float) -> float:
+    """What all brokers together serve under a value."""
+    return sum(min(demand, value) for demand in demands)
+
+
+def _brokers(policy: ClusterQuota, scene: Scene) -> list[int]:
+    wanted = type_of(policy.key)
+    return sorted({one.broker_id for one in scene.observations.brokers if one.quota_type is wanted})
+
+
+def _first(policy: ClusterQuota, scene: Scene, entity: Entity, budget: float) -> Proposal | None:
+    """Without a value there is nothing to learn the skew from: the even split can do no harm."""
+    brokers = _brokers(policy, scene)
+    bounds = scene.guards.bounds_of(policy.key)
+    period = scene.observations.periods.get(policy.within)
+    if not brokers or bounds is None or period is None or scene.exempt.holds(entity) is not None:
+        return None
+    even = budget / len(brokers)
+    if bounds.nearest(None, even) != even or even < policy.floor_per_broker:
+        return None
+    uses = [use for use in period.buckets if _is_of(use, policy, entity)]
+    reason = (
+        f"budget of {value_text(policy.key, budget)} for the cluster and no quota yet: "
+        f"{value_text(policy.key, even)} on each of {len(brokers)} brokers"
+    )
+    return Proposal(
+        quota=Quota(entity, policy.key),
+        before=None,
+        after=even,
+        policy=policy.name,
+        reason=reason,
+        expires_at_ms=None,
+        evidence=evidence_of(period, uses, budget_per_s=budget, brokers=len(brokers)),
+    )
+
+
+def _is_of(use: BucketUse, policy: ClusterQuota, entity: Entity) -> bool:
+    bucket = use.place.bucket
+    names = (entity.user or "", entity.client_id or "")
+    return use.place.quota_type.key is policy.key and (bucket.user, bucket.client_id) == names
+
+
+def _next(policy: ClusterQuota, scene: Scene, case: Case, budget: float) -> Proposal | None:
+    demands = dict.fromkeys(_brokers(policy, scene), 0.0)
+    demands |= {use.place.broker_id: demand_per_s(use, case.limit_per_s) for use in case.uses}
+    wanted = value_under(demands.values(), budget)
+    if wanted < policy.floor_per_broker:
+        return None
+    after = scene.allowed(case, wanted)
+    if after is None or abs(after - case.limit_per_s) < case.limit_per_s * policy.change_percent / 100:
+        return None
+    if after > max(wanted, case.limit_per_s):
+        return None  # the floor of the guards would raise it beyond the budget
+    even = budget / len(demands)
+    reason = (
+        f"budget of {value_text(policy.key, budget)} for the cluster, and since {minute_text(case.period.from_ms)} "
+        f"{len(demands)} brokers had a demand of {value_text(policy.key, sum(demands.values()))}, "
+        f"{value_text(policy.key, max(demands.values()))} of it on one: one value holds on every broker, and "
+        f"{value_text(policy.key, after)} serves {value_text(policy.key, served(demands.values(), after))}; an even "
+        f"split of {value_text(policy.key, even)} would serve {value_text(policy.key, served(demands.values(), even))}"
+    )
+    evidence = _evidence(case, demands, budget, after)
+    return scene.proposal(case, after, policy=policy.name, reason=reason, evidence=evidence)
+
+
+def _evidence(case: Case, demands: Mapping[int, float], budget: float, after: float) -> Evidence:
+    even = budget / len(demands)
+    serves, even_serves = served(demands.values(), after), served(demands.values(), even)
+    shares = {f"share_of_broker_{broker}_per_s": min(demand, after) for broker, demand in demands.items()}
+    of_demand = {f"demand_of_broker_{broker}_per_s": demand for broker, demand in demands.items()}
+    return evidence_of(
+        case.period,
+        case.uses,
+        budget_per_s=budget,
+        used_per_s=sum(used_per_s(use) for use in case.uses),
+        serves_per_s=serves,
+        even_split_per_s=even,
+        even_split_serves_per_s=even_serves,
+        even_split_loses_per_s=max(0.0, serves - even_serves),
+        worst_case_per_s=after * len(demands),
+        **shares,
+        **of_demand,
+    )

@@ -1,0 +1,103 @@
+"""Default: a quota for traffic that none holds for.
+
+`clients/<default>` is the last of the levels and takes nobody's quota away. `users/<default>` goes before
+`clients/...`: while any of those is set it is not proposed. Neither is proposed while an exempt name would come under
+it: give that name a quota of its own first. A client without an id is not held by `clients/<default>` (KAFKA-13341).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from kquota_spark.enforce.changes import Proposal, Quota
+from kquota_spark.enforce.policies.observations import ClientUse
+from kquota_spark.enforce.policies.policy import DAY_MS, DefaultQuota
+from kquota_spark.enforce.policies.scene import Scene, evidence_of, value_text
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS
+
+
+class _Effect(NamedTuple):
+    """Whom a default would hold: users or client ids, and those of them that used more than it on a broker."""
+
+    names: int
+    over: int
+    peak_rate_per_s: float
+
+
+def defaults(policy: DefaultQuota, scene: Scene) -> Iterator[Proposal]:
+    """One proposal for each key that has no such default yet and unlimited traffic."""
+    entity = Entity.parse(policy.entity)
+    for key in map(QuotaKey, policy.values):
+        if scene.observations.value_of(Quota(entity, key)) is None and not _would_take_over(
+            scene, entity, key
+        ):
+            proposal = _proposal(policy, scene, Quota(entity, key))
+            if proposal is not None:
+                yield proposal
+
+
+def _would_take_over(scene: Scene, entity: Entity, key: QuotaKey) -> bool:
+    """Whether clients would lose the quota that they have now."""
+    if entity.user is None:
+        return False
+    return any(other.level in CLIENT_ONLY_LEVELS for other in scene.observations.entities_with(key))
+
+
+def _proposal(policy: DefaultQuota, scene: Scene, quota: Quota) -> Proposal | None:
+    value, bounds = policy.values[quota.key.value], scene.guards.bounds_of(quota.key)
+    period = scene.observations.periods.get(DAY_MS)
+    unmetered = _unmetered(scene, quota)
+    if period is None or bounds is None or bounds.nearest(None, value) != value or not unmetered:
+        return None
+    if any(scene.is_exempt(client) for client in unmetered):
+        return None
+    of_type = (use for use in period.buckets if use.place.quota_type.key is quota.key)
+    uses = [use for use in of_type if use.limit_per_s is None]
+    of_users = quota.entity.user is not None
+    effect = _effect(unmetered, of_users=of_users, value=value)
+    who = "users" if of_users else "client ids"
+    reason = (
+        f"{effect.names:,} {who} have no {quota.key.value}, and up to {value_text(quota.key, effect.peak_rate_per_s)} "
+        f"on a broker went through unlimited: {value_text(quota.key, value)} for each of them on each broker"
+    )
+    return Proposal(
+        quota=quota,
+        before=None,
+        after=value,
+        policy=policy.name,
+        reason=reason,
+        expires_at_ms=None,
+        evidence=evidence_of(
+            period,
+            uses,
+            names_without_quota=effect.names,
+            names_over_it=effect.over,
+            peak_rate_per_s=effect.peak_rate_per_s,
+        ),
+        would_have=f"in the last day it would have throttled at most {effect.over:,} of {effect.names:,} {who}: "
+        "an estimate from rates over ten seconds, not the broker's ring",
+    )
+
+
+def _unmetered(scene: Scene, quota: Quota) -> list[ClientUse]:
+    return [
+        client
+        for client in scene.observations.clients
+        if client.quota_type.key is quota.key
+        and client.peak_rate_per_s > 0
+        and (client.client_id or quota.entity.user is not None)
+        and scene.resolved(client).limit is None
+    ]
+
+
+def _effect(clients: Collection[ClientUse], *, of_users: bool, value: float) -> _Effect:
+    """Peaks of clients in one bucket are added up as if they had come together: at most so much."""
+    peaks: dict[tuple[str, int], float] = {}
+    for client in clients:
+        place = (client.user if of_users else client.client_id, client.broker_id)
+        peaks[place] = peaks.get(place, 0.0) + client.peak_rate_per_s
+    over = {name for (name, _), peak in peaks.items() if peak > value}
+    return _Effect(len({name for name, _ in peaks}), len(over), max(peaks.values()))

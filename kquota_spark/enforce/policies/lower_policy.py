@@ -1,0 +1,55 @@
+"""Lower: an unused limit comes down in steps, one for each period.
+
+Only limits of named entities: a default is there for who has not come yet. Only where the tables know the period as a
+whole, and never if the bucket was throttled in it, by whatever quota: what was used then says nothing of what was
+wanted. A limit that changed within the period has to stand for a whole one first, so there is one step per period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kquota_spark.enforce.changes import Proposal
+from kquota_spark.enforce.policies.policy import Lower
+from kquota_spark.enforce.policies.scene import Case, Scene, evidence_of, minute_text, value_text
+
+
+def lowerings(policy: Lower, scene: Scene) -> Iterator[Proposal]:
+    """One proposal for each limit that nobody comes near to."""
+    known_from_ms = scene.observations.decisions_from_ms
+    for case in scene.cases(policy.within, policy.keys):
+        if known_from_ms is None or known_from_ms > case.period.from_ms or case.before is None:
+            continue
+        if any(use.throttled_seconds or use.observed_throttled_seconds for use in case.uses):
+            continue
+        peak = max(use.peak_rate_per_s for use in case.uses)
+        lowest = lowered(policy, case.limit_per_s, peak)
+        after = None if lowest is None else scene.allowed(case, lowest)
+        if after is not None:
+            yield _proposal(policy, scene, case, peak, after)
+
+
+def lowered(policy: Lower, limit_per_s: float, peak_rate_per_s: float) -> float | None:
+    """One step down from a limit that nobody comes near to; None where somebody does."""
+    if 100 * peak_rate_per_s >= policy.unused_percent * limit_per_s:
+        return None
+    lowest = max(limit_per_s * (1 - policy.step_percent / 100), peak_rate_per_s * policy.margin_percent / 100)
+    return lowest if lowest < limit_per_s else None
+
+
+def _proposal(policy: Lower, scene: Scene, case: Case, peak: float, after: float) -> Proposal:
+    seconds = sum(use.seconds for use in case.uses)
+    used_percent = 100 * peak / case.limit_per_s
+    reason = (
+        f"highest rate {value_text(case.quota.key, peak)}, {used_percent:.0f} % of the limit, in {seconds:,} seconds "
+        f"since {minute_text(case.period.from_ms)}, none of them throttled: from "
+        f"{value_text(case.quota.key, case.limit_per_s)} to {value_text(case.quota.key, after)}"
+    )
+    evidence = evidence_of(
+        case.period,
+        case.uses,
+        limit_per_s=case.limit_per_s,
+        peak_rate_per_s=peak,
+        p95_rate_per_s=max(use.p95_rate_per_s for use in case.uses),
+    )
+    return scene.proposal(case, after, policy=policy.name, reason=reason, evidence=evidence)

@@ -1,0 +1,89 @@
+"""Penalty: a lower limit, for a time, for who is over its limit again and again and does not hold back.
+
+To be throttled is no offence: a client that obeys is throttled all day if it wants more than it may have, and has
+violations all the same, also high ones, since one large request is enough. Two things together tell another:
+
+* It took clearly more than its limit, averaged over the whole period. The broker's throttle is just long enough to come
+  down to the limit (KIP-13, `QuotaUtils.throttleTime`). But it forgets after its windows: who sends requests of more
+  than ten seconds' limit gets up to twice the limit and waits out every throttle, and so do many connections together.
+* It was told to wait for longer than there was time. A connection that waits is not throttled meanwhile (KIP-219), so
+  the sum of all throttles over the length of the period is how many connections waited at once, at least, if they did.
+  More than a client has is more than it waited.
+
+Throttled fetches come back empty and are not charged, so no consumer gets far above its limit, and hardly one is
+penalised. There is one penalty at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kquota_spark.enforce.changes import Proposal
+from kquota_spark.enforce.policies.observations import BucketUse
+from kquota_spark.enforce.policies.policy import Penalty
+from kquota_spark.enforce.policies.scene import (
+    Case,
+    Scene,
+    evidence_of,
+    minute_text,
+    throttled_percent,
+    value_text,
+)
+
+
+def penalties(policy: Penalty, scene: Scene) -> Iterator[Proposal]:
+    """One proposal for each offender."""
+    for case in scene.cases(policy.within, policy.keys):
+        worst = max(case.uses, key=lambda use: use.mean_rate_per_s)
+        if not _offends(policy, case, worst):
+            continue
+        after = scene.allowed(case, case.limit_per_s * policy.to_percent / 100)
+        if after is not None:
+            yield _proposal(policy, scene, case, worst, after)
+
+
+def _offends(policy: Penalty, case: Case, use: BucketUse) -> bool:
+    is_over = use.episodes >= policy.episodes or throttled_percent(use) > policy.throttled_percent
+    is_told_more = waiting_connections(case, use) > policy.connections
+    return is_over and is_told_more and _used_percent(case, use) > policy.used_percent
+
+
+def waiting_connections(case: Case, use: BucketUse) -> float:
+    """How many connections waited on average, if all throttles were waited out."""
+    return use.throttle_ms / (case.period.to_ms - case.period.from_ms)
+
+
+def _used_percent(case: Case, use: BucketUse) -> float:
+    return 100.0 * use.mean_rate_per_s / case.limit_per_s
+
+
+def _proposal(policy: Penalty, scene: Scene, case: Case, worst: BucketUse, after: float) -> Proposal:
+    used_percent = _used_percent(case, worst)
+    reason = (
+        f"took {used_percent:.0f} % of its limit on broker {worst.place.broker_id} since "
+        f"{minute_text(case.period.from_ms)}: {worst.episodes:,} episode(s), throttled "
+        f"{throttled_percent(worst):.0f} % of {worst.seconds:,} seconds, as long as "
+        f"{waiting_connections(case, worst):,.0f} waiting connections; to {value_text(case.quota.key, after)} "
+        f"until {minute_text(scene.now_ms + policy.expires_after)}"
+    )
+    evidence = evidence_of(
+        case.period,
+        (worst,),
+        limit_per_s=case.limit_per_s,
+        mean_rate_per_s=worst.mean_rate_per_s,
+        used_percent=used_percent,
+        episodes=worst.episodes,
+        peak_used_percent=worst.peak_used_percent,
+        throttle_ms=worst.throttle_ms,
+        waiting_connections=waiting_connections(case, worst),
+    )
+    proposal = scene.proposal(
+        case,
+        after,
+        policy=policy.name,
+        reason=reason,
+        evidence=evidence,
+        expires_at_ms=scene.now_ms + policy.expires_after,
+    )
+    return replace(proposal, is_penalty=True)

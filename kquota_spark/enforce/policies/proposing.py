@@ -1,0 +1,60 @@
+"""All policies over the same observations: at most one proposal for each quota."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kquota_spark.enforce.changes import Mode, Proposal, Quota
+from kquota_spark.enforce.policies.cluster_quota_policy import cluster_quotas
+from kquota_spark.enforce.policies.default_policy import defaults
+from kquota_spark.enforce.policies.lower_policy import lowerings
+from kquota_spark.enforce.policies.observations import Observations
+from kquota_spark.enforce.policies.penalty_policy import penalties
+from kquota_spark.enforce.policies.policy import (
+    ClusterQuota,
+    DefaultQuota,
+    Lower,
+    Penalty,
+    Policies,
+    Policy,
+    Raise,
+)
+from kquota_spark.enforce.policies.raise_policy import raises
+from kquota_spark.enforce.policies.scene import Scene, value_text
+
+
+def proposals(policies: Policies, observations: Observations, now_ms: int) -> list[Proposal]:
+    """What the policies want, in their order, those of one policy by entity and key.
+
+    The first policy that wants to change a quota wins; the reason says what others wanted. A policy that is off wants
+    nothing. The same arguments give the same list.
+    """
+    scene = Scene(policies.guards, policies.exempt, observations, now_ms)
+    chosen: dict[Quota, Proposal] = {}
+    for policy in policies.policies:
+        if policies.mode_of(policy.name) is Mode.OFF:
+            continue
+        for proposal in _wanted(policy, scene):
+            first = chosen.get(proposal.quota)
+            chosen[proposal.quota] = proposal if first is None else _with_other(first, proposal)
+    return list(chosen.values())
+
+
+def _wanted(policy: Policy, scene: Scene) -> Iterator[Proposal]:
+    match policy:
+        case Penalty():
+            return penalties(policy, scene)
+        case Raise():
+            return raises(policy, scene)
+        case ClusterQuota():
+            return cluster_quotas(policy, scene)
+        case Lower():
+            return lowerings(policy, scene)
+        case DefaultQuota():
+            return defaults(policy, scene)
+
+
+def _with_other(first: Proposal, other: Proposal) -> Proposal:
+    wanted = "no quota" if other.after is None else value_text(other.quota.key, other.after)
+    return replace(first, reason=f"{first.reason}; {other.policy} wanted {wanted}")

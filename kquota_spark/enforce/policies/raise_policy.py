@@ -1,0 +1,90 @@
+"""Raise: a step up for who is throttled much of its time while the brokers have headroom.
+
+It goes towards what was wanted, see `demand`, and never downwards. Who takes clearly more than its limit, averaged over
+the whole period, is not waiting to be raised: see `penalty_policy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kquota_spark.enforce.changes import Proposal
+from kquota_spark.enforce.policies.demand import demand_per_s
+from kquota_spark.enforce.policies.observations import BucketUse
+from kquota_spark.enforce.policies.policy import Raise
+from kquota_spark.enforce.policies.scene import (
+    Case,
+    Scene,
+    evidence_of,
+    minute_text,
+    throttled_percent,
+    value_text,
+)
+from kquota_spark.model.quotas.quota_types import QuotaKey
+
+_MOST_USED_PERCENT = 120.0
+"""Of the limit, over the whole period."""
+
+
+def raises(policy: Raise, scene: Scene) -> Iterator[Proposal]:
+    """Proposals in order of names; each takes its part of the brokers' headroom before the next."""
+    left = _Headroom(policy, scene)
+    for case in scene.cases(policy.within, _keys(policy)):
+        worst = max(case.uses, key=throttled_percent)
+        if worst.seconds < policy.least_seconds or throttled_percent(worst) <= policy.throttled_percent:
+            continue
+        if any(100 * use.mean_rate_per_s > _MOST_USED_PERCENT * case.limit_per_s for use in case.uses):
+            continue
+        demand = demand_per_s(worst, case.limit_per_s)
+        if demand <= case.limit_per_s:
+            continue
+        after = scene.allowed(case, min(demand, case.limit_per_s * (1 + policy.step_percent / 100)))
+        if after is not None and left.take(case, after):
+            yield _proposal(policy, scene, case, worst, after)
+
+
+def _keys(policy: Raise) -> list[QuotaKey]:
+    return [QuotaKey(name) for name in policy.broker_capacity_per_s]
+
+
+class _Headroom:
+    """What is left of each broker, by key; a broker of which no use is known has nothing left."""
+
+    def __init__(self, policy: Raise, scene: Scene) -> None:
+        share = policy.headroom_percent / 100
+        self._left: dict[tuple[int, QuotaKey], float] = {
+            (broker.broker_id, key): policy.broker_capacity_per_s[key.value] * share - broker.p95_rate_per_s
+            for key in _keys(policy)
+            for broker in scene.observations.brokers
+            if broker.quota_type.key is key
+        }
+
+    def take(self, case: Case, after: float) -> bool:
+        """Take a raise out of every broker that the bucket is on; False and nothing taken if one has not so much."""
+        more = after - case.limit_per_s
+        places = [(use.place.broker_id, case.quota.key) for use in case.uses]
+        if any(self._left.get(place, 0.0) < more for place in places):
+            return False
+        for place in places:
+            self._left[place] -= more
+        return True
+
+
+def _proposal(policy: Raise, scene: Scene, case: Case, worst: BucketUse, after: float) -> Proposal:
+    demand = demand_per_s(worst, case.limit_per_s)
+    reason = (
+        f"throttled {throttled_percent(worst):.0f} % of {worst.seconds:,} seconds on broker "
+        f"{worst.place.broker_id} since {minute_text(case.period.from_ms)}, {worst.episodes:,} episode(s), and the "
+        f"brokers have headroom: from {value_text(case.quota.key, case.limit_per_s)} to "
+        f"{value_text(case.quota.key, after)}, wanted were about {value_text(case.quota.key, demand)}"
+    )
+    evidence = evidence_of(
+        case.period,
+        (worst,),
+        limit_per_s=case.limit_per_s,
+        demand_at_least_per_s=demand,
+        peak_rate_per_s=worst.peak_rate_per_s,
+        throttled_percent=throttled_percent(worst),
+        throttle_ms=worst.throttle_ms,
+    )
+    return scene.proposal(case, after, policy=policy.name, reason=reason, evidence=evidence)

@@ -1,0 +1,212 @@
+"""What every policy needs besides its own rule: whom a change would be of, what it may be, and how it is said.
+
+A limit that comes from a default is never changed at the default for the sake of one client: the client's own entity
+gets a quota instead, unless that would take other traffic along (`users/U` goes before `users/<default>/clients/C`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from kquota_spark.enforce.changes import Evidence, Proposal, Quota, name_of
+from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
+from kquota_spark.enforce.policies.observations import BucketUse, ClientUse, Observations, Period, UsedSeconds
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.quotas.resolve import Bucket, Resolution, resolve
+
+LEAST_CHANGE_PERCENT = 1.0
+"""A smaller change is none: it would only use up what the guards allow."""
+_PAIR_DEFAULTS = (2, 4, 5)
+_DEFAULT_USER, _DEFAULT_CLIENT = 6, 8
+_TYPES = {quota_type.key: quota_type for quota_type in QuotaType}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One limited bucket on all brokers, in one period, and the quota that a change of it would be of."""
+
+    quota: Quota
+    before: float | None
+    """Value of `quota`; None if a default gives the limit."""
+    limit_per_s: float
+    uses: tuple[BucketUse, ...]
+    """In order of brokers."""
+    period: Period
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Observations and the settings that hold for all policies."""
+
+    guards: GuardSettings
+    exempt: Exempt
+    observations: Observations
+    now_ms: int
+    _values: Mapping[Entity, Mapping[QuotaKey, float]] = field(init=False, repr=False)
+    _untouchable: Collection[tuple[QuotaType, Bucket]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Index the quotas, and the buckets that an exempt name is inside of."""
+        values: dict[Entity, dict[QuotaKey, float]] = {}
+        for quota, in_force in self.observations.quotas.items():
+            values.setdefault(quota.entity, {})[quota.key] = in_force.value
+        object.__setattr__(self, "_values", values)
+        exempt = {
+            (client.quota_type, self.resolved(client).bucket)
+            for client in self.observations.clients
+            if self.is_exempt(client)
+        }
+        object.__setattr__(self, "_untouchable", exempt)
+
+    def is_exempt(self, client: ClientUse) -> bool:
+        """Whether the client has an exempt name."""
+        return self.exempt.holds(Entity(client.user, client.client_id)) is not None
+
+    def resolved(self, client: ClientUse) -> Resolution:
+        """What governs a client now."""
+        return resolve(client.user, client.client_id, client.quota_type.key, self._values.get)
+
+    def cases(self, within_ms: int, keys: Collection[QuotaKey]) -> Iterator[Case]:
+        """Buckets with one settled limit in the whole period, by name of their entity; none with an exempt name.
+
+        Settled: what the decisions say is what is in force now, and it was in force when the period began. A change
+        of ours that ends by itself is not: what is built on it would stand in the way of what comes back.
+        """
+        period = self.observations.periods.get(within_ms)
+        if period is None:
+            return
+        grouped: dict[tuple[QuotaType, Bucket], list[BucketUse]] = {}
+        for use in period.buckets:
+            if use.place.quota_type.key in keys:
+                grouped.setdefault((use.place.quota_type, use.place.bucket), []).append(use)
+        found = (
+            self._case(of_bucket, uses, period)
+            for of_bucket, uses in grouped.items()
+            if of_bucket not in self._untouchable
+        )
+        yield from sorted((case for case in found if case is not None), key=lambda case: name_of(case.quota))
+
+    def _case(self, of: tuple[QuotaType, Bucket], uses: list[BucketUse], period: Period) -> Case | None:
+        key = of[0].key
+        rule, limit = uses[0].rule, uses[0].limit_per_s
+        if rule is None or limit is None:
+            return None
+        if any(not use.has_one_limit or (use.rule, use.limit_per_s) != (rule, limit) for use in uses):
+            return None
+        in_force = self.observations.quotas.get(Quota(rule, key))
+        if in_force is None or in_force.value != limit or in_force.since_ms > period.from_ms:
+            return None
+        own = own_entity(rule, of[1], {entity.level for entity in self.observations.entities_with(key)})
+        if own is None or self.exempt.holds(own) is not None:
+            return None
+        quota = Quota(own, key)
+        if self.observations.temporary & {quota, Quota(rule, key)}:
+            return None
+        ordered = tuple(sorted(uses, key=lambda use: use.place.broker_id))
+        return Case(
+            quota=quota,
+            before=self.observations.value_of(quota),
+            limit_per_s=limit,
+            uses=ordered,
+            period=period,
+        )
+
+    def allowed(self, case: Case, wanted: float) -> float | None:
+        """The value nearest to what is wanted that the guards will let pass; None if no change worth it is left."""
+        return self.allowed_from(case.quota.key, case.limit_per_s, wanted)
+
+    def allowed_from(self, key: QuotaKey, limit: float, wanted: float) -> float | None:
+        """The same for any limit in force; the direction is kept."""
+        bounds = self.guards.bounds_of(key)
+        if bounds is None:
+            return None
+        after = bounds.nearest(limit, wanted)
+        if not bounds.floor <= after <= bounds.ceiling or (after > limit) != (wanted > limit):
+            return None
+        return after if abs(after - limit) >= limit * LEAST_CHANGE_PERCENT / 100 else None
+
+    def proposal(
+        self,
+        case: Case,
+        after: float,
+        *,
+        policy: str,
+        reason: str,
+        evidence: Evidence,
+        expires_at_ms: int | None = None,
+    ) -> Proposal:
+        """A proposal for a case, with what it would have done."""
+        return Proposal(
+            quota=case.quota,
+            before=case.before,
+            after=after,
+            policy=policy,
+            reason=reason,
+            expires_at_ms=expires_at_ms,
+            evidence=evidence,
+            would_have=self.would_have(case, after),
+        )
+
+    def would_have(self, case: Case, after: float) -> str:
+        """How many seconds of the last day had a rate above a limit, on all brokers together."""
+        rates = [one for use in case.uses for one in self.observations.rates.get(use.place, ())]
+        total = sum(one.seconds for one in rates)
+        if not total:
+            return ""
+        above = sum(one.seconds for one in rates if one.rate_per_s > after)
+        return (
+            f"in the last day it would have throttled about {above:,} of {total:,} seconds with traffic: an "
+            "estimate from the rates of seconds, not the broker's ring"
+        )
+
+
+def own_entity(rule: Entity, bucket: Bucket, levels: Collection[int]) -> Entity | None:
+    """Whose quota a change of one bucket's limit is; None where that would take other traffic along.
+
+    Args:
+        rule: what sets the limit now.
+        bucket: whose limit it is.
+        levels: of the entities that carry the key.
+    """
+    if rule.level in _PAIR_DEFAULTS:
+        return Entity(bucket.user, bucket.client_id) if bucket.client_id else None
+    if rule.level == _DEFAULT_USER:
+        return None if {4, 5} & set(levels) else Entity(user=bucket.user)
+    if rule.level == _DEFAULT_CLIENT:
+        return Entity(client_id=bucket.client_id) if bucket.client_id else None
+    return rule
+
+
+def evidence_of(period: Period, uses: Collection[BucketUse], **numbers: float) -> Evidence:
+    """The evidence of some brokers' uses in a period."""
+    return Evidence(
+        from_ms=period.from_ms,
+        to_ms=period.to_ms,
+        seconds=sum(use.seconds for use in uses),
+        certain_seconds=sum(use.certain_seconds for use in uses),
+        throttled_seconds=sum(use.throttled_seconds for use in uses),
+        numbers=numbers,
+    )
+
+
+def throttled_percent(use: UsedSeconds) -> float:
+    """Throttled part of the seconds with traffic."""
+    return 100.0 * use.throttled_seconds / use.seconds if use.seconds else 0.0
+
+
+def type_of(key: QuotaKey) -> QuotaType:
+    """The type of quota that a key limits."""
+    return _TYPES[key]
+
+
+def value_text(key: QuotaKey, value: float) -> str:
+    """A value for people: `1,200,000 B/s` or `50.0 %`."""
+    return f"{value:,.1f} %" if key is QuotaKey.REQUEST_PERCENTAGE else f"{value:,.0f} B/s"
+
+
+def minute_text(time_ms: int) -> str:
+    """`2026-11-21 05:40 UTC`."""
+    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M UTC")

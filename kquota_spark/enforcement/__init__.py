@@ -1,0 +1,7 @@
+"""Enforcement at work: its log, leases, switch, targets, and the job that looks again and again.
+
+Rooms, in reading order: edges.
+
+In reading order: input, policies, situation, assembly, decision_publisher, known_names, job, override_evidence,
+policy_file.
+"""

@@ -1,0 +1,106 @@
+"""Puts an enforcer together: the policy file, the cluster's quotas, the log, the lease and the switch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import Proposal
+from kquota_spark.enforce.enforcer import Enforcer
+from kquota_spark.enforce.policies.policy import Policies
+from kquota_spark.enforce.policies.proposing import proposals
+from kquota_spark.enforce.ports import Lease, Ledger
+from kquota_spark.enforce.situation import Situation
+from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.enforcement.input import observations
+from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.enforcement.situation import situation
+from kquota_spark.errors import UserError
+
+_LEASE_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcing:
+    """An enforcer and what it goes by, as of when it was put together: the policy file is read anew each time."""
+
+    settings: Settings
+    policies: Policies
+    edges: Edges
+    actor: str
+
+    @classmethod
+    def of(cls, settings: Settings, edges: Edges, actor: str) -> Enforcing:
+        """Read the policy file.
+
+        Raises:
+            UserError: it cannot be read or is not valid.
+        """
+        return cls(settings, load_policies(Path(settings.enforcement.policy_file)), edges, actor)
+
+    @property
+    def enforcer(self) -> Enforcer:
+        """The enforcer of the cluster."""
+        return self.with_ledger(self.edges.ledger)
+
+    def with_ledger(self, ledger: Ledger) -> Enforcer:
+        """The same enforcer that writes its rows elsewhere."""
+        return Enforcer(
+            self.edges.target,
+            ledger,
+            self.edges.lease,
+            self.edges.switch,
+            guards=self.policies.guards,
+            exempt=self.policies.exempt,
+            mode_of=self.policies.mode_of,
+            actor=self.actor,
+        )
+
+    def situation(self, now_ms: int) -> Situation:
+        """What is known now."""
+        return situation(self.settings, now_ms, silent_after_ms=self.policies.guards.max_age)
+
+    def proposals(self, now_ms: int) -> Sequence[Proposal]:
+        """What the policies want now."""
+        return proposals(self.policies, observations(self.settings, self.policies, now_ms), now_ms)
+
+
+@contextmanager
+def enforcing(settings: Settings, actor: str) -> Iterator[Enforcing]:
+    """An enforcer for a person's command; gives the lease back at the end.
+
+    Raises:
+        UserError: the policy file, the cluster or the tables cannot be used.
+    """
+    with enforcement_edges(settings) as edges:
+        yield Enforcing.of(settings, edges, actor)
+
+
+def wait_for_lease(run: Enforcing) -> None:
+    """See `taken_lease`."""
+    taken_lease(run.settings, run.edges.lease)
+
+
+def taken_lease(settings: Settings, lease: Lease) -> int:
+    """Wait for the turn of a person's command: a running enforcer gives the lease back after each look.
+
+    Returns:
+        The fencing number.
+
+    Raises:
+        UserError: somebody else has held it for longer than a look takes.
+    """
+    wait_s = 2 * settings.enforcement.lease_time / 1_000
+    until_s = time.monotonic() + wait_s
+    while (fencing := lease.acquire()) is None:
+        if time.monotonic() > until_s:
+            raise UserError(
+                f"another enforcer has held the lease for {wait_s:.0f} s: nothing was sent; kquota enforce status "
+                "says who it is, try again"
+            )
+        time.sleep(_LEASE_POLL_S)
+    return fencing

@@ -1,0 +1,106 @@
+"""The kill switch: one small JSON file beside the tables. While it is there, nothing of ours is sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota_spark.checkpoints.notes import put_whole
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.ports import Frozen
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.model.quotas.names import sanitise
+from kquota_spark.store.places import local_place_of, place_of
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+_LARGEST_BYTES = 100_000
+_UNKNOWN = "unknown"
+
+
+class FreezeSwitch:
+    """A `Switch` on the storage of the tables, local or an object store, so that every machine of theirs sees it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._name = f"_kquota/frozen-{sanitise(settings.cluster_id)}.json"
+        self.where = place_of(settings.tables, self._name)
+        """Path or URI of the file, for messages."""
+
+    def frozen(self) -> Frozen | None:
+        """None only if it is sure to be off: where the tables are there, and the file is not."""
+        try:
+            data = self._read()
+            return None if data is None else _parsed(data)
+        except (OSError, ValueError, RecursionError) as error:
+            reason = one_line(error)[:300]
+            return Frozen(0, _UNKNOWN, f"{self.where} cannot be read ({reason})")
+
+    def freeze(self, frozen: Frozen) -> None:
+        """Stop all of our own enforcement.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        try:
+            put_whole(self._settings, self.where, json.dumps(frozen._asdict()).encode())
+        except OSError as error:
+            raise self._failed("written", error) from error
+
+    def unfreeze(self) -> None:
+        """Let it go on.
+
+        Raises:
+            UserError: the file cannot be deleted.
+        """
+        try:
+            local = self._local()
+            if local is not None:
+                local.unlink(missing_ok=True)
+            elif self._read() is not None:
+                files, path = self._remote()
+                files.delete_file(path)
+        except OSError as error:
+            raise self._failed("deleted", error) from error
+
+    def _read(self) -> bytes | None:
+        local = self._local()
+        if local is not None:
+            try:
+                with local.open("rb") as file:
+                    return file.read(_LARGEST_BYTES)
+            except FileNotFoundError:
+                # A disk that is not mounted has no tables either.
+                if local.parent.parent.is_dir():
+                    return None
+                raise
+        from pyarrow import fs
+
+        files, path = self._remote()
+        if files.get_file_info(path).type is fs.FileType.NotFound:
+            return None
+        with files.open_input_stream(path) as stream:
+            found: bytes = stream.read(_LARGEST_BYTES)
+            return found
+
+    def _local(self) -> Path | None:
+        return local_place_of(self._settings.tables, self._name)
+
+    def _remote(self) -> tuple[fs.FileSystem, str]:
+        from kquota_spark.store.storage import file_system
+
+        return file_system(self._settings, self.where)
+
+    def _failed(self, what: str, error: OSError) -> UserError:
+        reason = one_line(error)[:300]
+        return UserError(f"{self.where} cannot be {what}: {reason}")
+
+
+def _parsed(data: bytes) -> Frozen:
+    match json.loads(data):
+        case {"since_ms": int(since_ms), "actor": str(actor), "reason": str(reason)}:
+            return Frozen(since_ms, actor, reason)
+    msg = "not as kquota freeze writes it"
+    raise ValueError(msg)

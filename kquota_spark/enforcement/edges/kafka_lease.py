@@ -1,0 +1,203 @@
+"""The right to act, kept in Kafka where there is no ZooKeeper: a transactional producer and the newest of its records.
+
+Every holder uses the transactional id `kquota-enforcer-<cluster_id>`. `init_transactions` raises its epoch, and the
+broker refuses whoever has an older one: that is the fence. Whether a holder lives is read from the newest record of
+the lease topic: one that is older than the lease time may be taken over.
+
+Limits. AlterClientQuotas takes no epoch, so the fence stands right in front of it and not inside it: a transaction is
+committed, the quota read, the clock looked at, and then the quota is sent. A process that is stopped between that last
+look and the sending, for longer than the lease time, still sends. Ages are told by our clock against the broker's: one
+that is ahead takes over too early (which fences the other one, and no more than that). The number of a holder is the
+offset of its first record: it starts again if the topic is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.ports import Holder, Outcome, Written
+from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.kafka.lease_topic import LeaseRecord, LeaseTopic
+from kquota_spark.process.clock import now_ms
+
+_TIMEOUT_S = 10.0
+_FIRST_S = 30.0
+"""A broker makes the topic of transactions when it is first asked for one."""
+_BEATS = 3
+"""Signs of life in a lease time."""
+
+
+class KafkaLease:
+    """A `Lease`; a thread of its own gives the signs of life while it is held."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lease_time_ms = settings.enforcement.lease_time
+        self._topic = LeaseTopic(settings)
+        self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._lock = threading.RLock()
+        self._producer: Any = None
+        self._fencing: int | None = None
+        self._since_ms: int | None = None
+        self._confirmed_until_s = 0.0
+        self._ended = threading.Event()
+
+    def acquire(self) -> int | None:
+        """The fencing number if the lease is ours, now or already; None while another enforcer holds it.
+
+        Raises:
+            UserError: Kafka does not answer, or does not let us use the topic.
+        """
+        with self._lock:
+            if self._fencing is not None and self.is_held(self._fencing):
+                return self._fencing
+            self._topic.ensure()
+            newest = self._topic.newest()
+            if newest is not None and newest.holder != self._holder and self._is_alive(newest):
+                return None
+            return self._taken(newest)
+
+    def is_held(self, fencing: int) -> bool:
+        """Whether the lease is still ours: a broker commits a transaction of ours. Not if it does not answer."""
+        return self.confirm(fencing, "alive") is None
+
+    def confirm(self, fencing: int, event: str, detail: str = "") -> Written | None:
+        """Commit a record under the lease; None if that was done, otherwise why nothing may be written."""
+        from confluent_kafka import KafkaException
+
+        with self._lock:
+            if self._fencing != fencing:
+                return Written(Outcome.FENCED)
+            try:
+                self._commit(event, detail)
+            except KafkaException as error:
+                self._drop()
+                if _is_fenced(error):
+                    return Written(Outcome.FENCED)
+                return Written(Outcome.REFUSED, f"nothing was sent: {self._topic.unreachable(error.args[0])}")
+            return None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether nobody can have taken over since the last commit; by a clock that goes on while we are stopped."""
+        return time.monotonic() < self._confirmed_until_s
+
+    def release(self) -> None:
+        """Give it up at once; if Kafka does not answer, it ends with the lease time."""
+        with self._lock:
+            if self._fencing is not None:
+                self.confirm(self._fencing, "released")
+            self._drop()
+            self._topic.close()
+
+    def holder(self) -> Holder | None:
+        """Who took it last; None where nobody did, or not within the retention of the topic.
+
+        Raises:
+            UserError: Kafka does not answer.
+        """
+        with self._lock:
+            newest = self._topic.newest() if self._topic.exists() else None
+            if newest is None:
+                return None
+            return Holder(newest.holder, newest.since_ms, self._is_alive(newest))
+
+    def _is_alive(self, record: LeaseRecord) -> bool:
+        age_ms = now_ms() - record.at_ms
+        return record.event != "released" and age_ms < self._lease_time_ms
+
+    def _taken(self, newest: LeaseRecord | None) -> int | None:
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer = self._new_producer()
+            self._producer.init_transactions(_FIRST_S)
+            if self._topic.newest() != newest:  # somebody was faster: the next one to ask gets it
+                self._drop()
+                return None
+            self._fencing, self._since_ms = self._commit("acquired", "")
+        except KafkaException as error:
+            self._drop()
+            if _is_fenced(error):
+                return None
+            raise self._topic.unreachable(error.args[0]) from error
+        self._ended = threading.Event()
+        threading.Thread(target=self._beat, args=(self._fencing, self._ended), daemon=True).start()
+        return self._fencing
+
+    def _beat(self, fencing: int, ended: threading.Event) -> None:
+        while not ended.wait(self._lease_time_ms / 1_000 / _BEATS):
+            if not self.is_held(fencing):
+                return
+
+    def _commit(self, event: str, detail: str) -> tuple[int, int]:
+        """Commit one record; its offset and its time."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        began_s = time.monotonic()
+        delivered: list[Any] = []
+        record = {"holder": self._holder, "event": event, "since_ms": self._since_ms, "detail": detail}
+        self._producer.begin_transaction()
+        self._producer.produce(
+            self._topic.name,
+            json.dumps(record, ensure_ascii=False).encode(),
+            self._settings.cluster_id.encode(),
+            partition=0,
+            on_delivery=lambda _, message: delivered.append(message),
+        )
+        flush(self._producer)
+        self._producer.commit_transaction(_TIMEOUT_S)
+        if not delivered:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        self._confirmed_until_s = began_s + self._lease_time_ms / 1_000
+        return delivered[0].offset(), delivered[0].timestamp()[1]
+
+    def _new_producer(self) -> Any:
+        kafka = self._settings.kafka
+        properties = {
+            **kafka_clients.connection(kafka.bootstrap_servers, kafka.options),
+            "client.id": "kquota-enforcer",
+            "transactional.id": f"kquota-enforcer-{self._settings.cluster_id}",
+            "transaction.timeout.ms": round(_TIMEOUT_S * 1_000),
+            "message.timeout.ms": round(_TIMEOUT_S * 1_000),
+            "linger.ms": 0,
+        }
+        return kafka_clients.producer(properties)
+
+    def _drop(self) -> None:
+        self._ended.set()
+        self._producer, self._fencing, self._since_ms = None, None, None
+        self._confirmed_until_s = 0.0
+
+
+def flush(producer: Any) -> None:
+    """Wait for what was produced.
+
+    Raises:
+        KafkaException: a fatal error. The client sets it as an exception and then calls `on_delivery`, for which Python
+            raises a SystemError in its place.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        producer.flush(_TIMEOUT_S)
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from error
+        raise
+
+
+def _is_fenced(error: Exception) -> bool:
+    """Whether a younger producer has the transactional id; every error that librdkafka calls fatal ends ours too."""
+    from confluent_kafka import KafkaError
+
+    found = error.args[0]
+    fenced = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+    return found.fatal() or found.code() in fenced

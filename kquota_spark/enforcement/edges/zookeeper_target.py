@@ -1,0 +1,180 @@
+"""Quotas changed straight in ZooKeeper, each in one transaction: the lease, the node as it was read, the notification.
+
+A node that is there stays, with all its other keys. Nodes that are missing are made with the rights of the node above
+them, each with a record of ours: only what such a record names, by the same czxid, is ever deleted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import NoAuthError
+from kazoo.protocol.states import ZnodeStat
+
+from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.ports import Held, Outcome, Written
+from kquota_spark.enforcement.edges.zookeeper_lease import EnforcementNodes
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.formats.znodes.nodes import decode_quota_node
+from kquota_spark.formats.znodes.notes import NodeNote, note_of, with_noted
+from kquota_spark.formats.znodes.writes import EMPTY_NODE, with_quotas
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.zookeeper.calls import ZooKeeperCalls, refusal_of
+from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """What a node shall hold, and whether it shall go if it is ours."""
+
+    data: bytes | None
+    is_emptied: bool = False
+
+
+class ZooKeeperTarget:
+    """A `QuotaTarget`. ZooKeeper does not say who else manages a quota: `Held.owner` is empty."""
+
+    def __init__(self, calls: ZooKeeperCalls, nodes: EnforcementNodes) -> None:
+        self._calls, self._nodes = calls, nodes
+        self._entities = EntityNodes(calls, "quotas.source: admin", "quotas.zookeeper_connect")
+
+    def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
+        """What is there now.
+
+        Raises:
+            UserError: ZooKeeper does not answer, does not let us see all of it, or is not Kafka's.
+        """
+        self._entities.require_roots()
+        nodes = {entity: self._entities.of(entity) for entity in {quota.entity for quota in quotas}}
+        return {quota: _held(quota, nodes[quota.entity]) for quota in quotas}
+
+    def refusal(self, quota: Quota, value: float | None) -> str | None:
+        """Why this value cannot be set. Brokers ask less of a node than of AlterClientQuotas: the latter counts."""
+        if problem := not_above_zero(quota.key, value):
+            return problem
+        node = self._entities.of(quota.entity)
+        if node.problem:
+            return node.problem
+        try:
+            with_quotas(quota.entity, node.data, {quota.key: value})
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
+        """Set or remove one key of one node."""
+
+        def edited(node: EntityNode) -> _Edit | Written:
+            held = _held(quota, node)
+            if held.note is None:
+                return Written(Outcome.REFUSED, held.problem)
+            if (held.value, held.note) != (expected.value, expected.note):
+                return Written(Outcome.CHANGED, _found(quota, held.value))
+            changed = with_quotas(quota.entity, node.data, {quota.key: value})
+            if changed is None and node.stat is None:
+                return _Edit(node.data)
+            return _Edit(EMPTY_NODE if changed is None else changed)
+
+        return self._changed(quota.entity, fencing, edited)
+
+    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
+        """Restore the text, the place and the form that the note names."""
+        try:
+            noted = NodeNote.from_json(note)
+        except ValueError as error:
+            return Written(Outcome.REFUSED, str(error))
+
+        def edited(node: EntityNode) -> _Edit | Written:
+            if node.problem:
+                return Written(Outcome.REFUSED, node.problem)
+            found = decode_quota_node(node.data)
+            if quota.key in found.left_alone:
+                return Written(Outcome.REFUSED, f"{quota.entity}: {found.problem}")
+            value = found.values.get(quota.key)
+            if value != expected:
+                return Written(Outcome.CHANGED, _found(quota, value))
+            restored = with_noted(quota.entity, quota.key, node.data, noted)
+            return _Edit(noted.emptied if restored is None else restored, is_emptied=restored is None)
+
+        return self._changed(quota.entity, fencing, edited)
+
+    def _changed(
+        self, entity: Entity, fencing: int, edited: Callable[[EntityNode], _Edit | Written]
+    ) -> Written:
+        """Read, decide, write; again if another key of the node was changed in between."""
+        for _ in range(_ATTEMPTS):
+            try:
+                node = self._entities.of(entity)
+                edit = edited(node)
+                if isinstance(edit, Written):
+                    return edit
+                transaction = self._transaction(entity, node, edit, fencing)
+            except (UserError, ValueError) as error:
+                return Written(Outcome.REFUSED, f"nothing was sent: {error}")
+            written = self._sent(entity, transaction)
+            if written is not None:
+                return written
+        return Written(Outcome.CHANGED, f"{entity}: others change its node all the time")
+
+    def _sent(self, entity: Entity, transaction: TransactionRequest) -> Written | None:
+        """What became of a transaction; None if the node had changed."""
+        try:
+            refused = refusal_of(self._calls.commit(transaction))
+        except UnreachableError as error:
+            return Written(Outcome.UNKNOWN, str(error))
+        if refused is None:
+            return Written(Outcome.DONE)
+        index, reason = refused
+        if index == 0:
+            return Written(Outcome.FENCED)
+        if isinstance(reason, OVERTAKEN):
+            return None
+        words = "no right to write it" if isinstance(reason, NoAuthError) else type(reason).__name__
+        return Written(Outcome.REFUSED, f"{entity}: {words}")
+
+    def _transaction(self, entity: Entity, node: EntityNode, edit: _Edit, fencing: int) -> TransactionRequest:
+        transaction = self._calls.transaction()
+        transaction.check(self._nodes.fencing, fencing)
+        if node.stat is None:
+            if not edit.data or edit.is_emptied:
+                return transaction
+            self._add_created(transaction, node.path, edit.data)
+        elif edit.is_emptied and not node.stat.numChildren and self._is_ours(node.path, node.stat):
+            for path, version in self._entities.emptied(node.path, node.stat, self._is_ours):
+                transaction.delete(path, version)
+                transaction.delete(self._nodes.record(path))
+        elif edit.data != node.data:
+            self._entities.add_set(transaction, node, edit.data)
+        else:
+            return transaction
+        self._entities.add_notification(transaction, entity)
+        return transaction
+
+    def _add_created(self, transaction: TransactionRequest, path: str, data: bytes) -> None:
+        for each in self._entities.add_created(transaction, path, data):
+            if self._calls.stat(self._nodes.record(each)) is not None:
+                transaction.delete(self._nodes.record(each))  # of a node that somebody else has deleted since
+            transaction.create(self._nodes.record(each), acl=list(self._nodes.acl))
+
+    def _is_ours(self, path: str, stat: ZnodeStat) -> bool:
+        record = self._calls.stat(self._nodes.record(path))
+        return record is not None and record.czxid == stat.czxid
+
+
+def _held(quota: Quota, node: EntityNode) -> Held:
+    value = decode_quota_node(node.data).values.get(quota.key)
+    if node.problem:
+        return Held(value, None, node.problem)
+    try:
+        note = note_of(quota.entity, quota.key, node.data, exists=node.stat is not None)
+    except ValueError as error:
+        return Held(value, None, str(error))
+    return Held(value, note.to_json())
+
+
+def _found(quota: Quota, value: float | None) -> str:
+    return f"{quota.entity}: {quota.key.value} is {'not set' if value is None else f'{value:g}'}"

@@ -1,0 +1,264 @@
+"""Gathers what policies look at from the tables, with DuckDB: no Spark, no JVM.
+
+Each length of period is one pass over its decisions, and one more over the last day for the rates of its seconds.
+What the log tells counts; rows from JMX only where a broker's log tells nothing of that type of quota. Buckets of a
+quota callback are left out: what their limits would become is the callback's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.log_state import LogState
+from kquota_spark.enforce.policies.observations import (
+    BrokerUse,
+    BucketUse,
+    ClientUse,
+    InForce,
+    Observations,
+    Period,
+    Place,
+    RateSeconds,
+)
+from kquota_spark.enforce.policies.policy import DAY_MS, Policies, period_of
+from kquota_spark.enforcement.edges.log import EnforcementLog
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, THROTTLED_REQUESTS
+from kquota_spark.schema.key_columns import FROM_LOG, LOG_BEFORE_JMX
+from kquota_spark.store.quota_rows import KNOWN_THROUGH
+from kquota_spark.store.reading import Tables
+
+_TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
+_PLACE = "broker_id, quota_type, bucket_user, bucket_client_id"
+_STRETCH = "cluster_id = ? and second >= make_timestamptz(?) and second < make_timestamptz(?)"
+_IS_LOG = f"{FROM_LOG} as is_log"
+_OF_BUCKETS = f"{_STRETCH} and bucket_tags is null and quota_type in {_TYPES}"
+_THROUGH = f"""
+select broker_id, epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as through_ms
+from decisions where {_STRETCH} group by broker_id order by broker_id
+"""  # noqa: S608 - names of ours
+_RULES = f"""
+select entity, epoch_ms(valid_from) as valid_from, epoch_ms(valid_to) as valid_to,
+       {", ".join(key.value for key in QuotaKey)}
+from rules where cluster_id = ? and level is not null order by entity, valid_from
+"""  # noqa: S608 - names of ours
+# A second counts for the share of its verdicts that are certain: where a busy bucket is at its limit, most seconds have
+# one that 2 ms could flip. A second of requests that came late is a row without a verdict beside the one that was
+# judged before.
+_USES = f"""
+with judged as (
+  select *, {_IS_LOG}, coalesce(requests, 1) > 0 as has_verdict,
+         case when is_rules_behind is not false then 0.0 when is_certain then 1.0
+              when is_log then coalesce(1 - (uncertain + late) / nullif(requests + late, 0)::double, 0.0)
+              else 0.0 end as certain_share,
+         {IS_THROTTLED} as is_throttled,
+         coalesce(observed_throttled_requests > 0, observed_throttle_ms > 0, false) as is_held_back
+  from decisions where {_OF_BUCKETS}
+)
+select {_PLACE},
+  arg_max({{'limit': limit_per_s, 'level': level, 'rule': rule}}, second) filter (has_verdict) as newest,
+  count(distinct {{'limit': limit_per_s, 'rule': rule}}) filter (has_verdict) as limits,
+  count(*) filter (has_verdict) as seconds,
+  greatest(0, floor(sum(certain_share) filter (has_verdict)) - count(*) filter (not has_verdict))::bigint
+    as certain_seconds,
+  count(*) filter (is_throttled) as throttled_seconds,
+  count(*) filter (is_held_back) as observed_throttled_seconds,
+  sum(amount)::double as amount,
+  avg(rate_per_s) filter (has_verdict) as mean_of_seconds,
+  max(rate_per_s) filter (has_verdict) as peak_rate_per_s,
+  quantile_disc(rate_per_s, 0.95) filter (has_verdict and not is_throttled) as p95_rate_per_s,
+  avg(rate_per_s) filter (is_throttled) as throttled_rate_per_s,
+  sum(least({DELAY_MS}, {THROTTLED_REQUESTS} * (? - epoch_ms(second))))::bigint as throttle_ms,
+  epoch_ms(max(second)) as last_seen_ms
+from judged group by is_log, {_PLACE} having seconds > 0 {LOG_BEFORE_JMX} order by {_PLACE}
+"""  # noqa: S608 - names of ours
+_EPISODES = f"""
+select {_PLACE}, count(*) as episodes, max(peak_quota_used_percent) as peak_used_percent
+from violations where cluster_id = ? and bucket_tags is null and quota_type in {_TYPES}
+  and coalesce(end_time, last_second) >= make_timestamptz(?) and start_time < make_timestamptz(?)
+group by {_PLACE}
+"""  # noqa: S608 - names of ours
+_RATES = f"""
+with digits as (
+  select *, {_IS_LOG}, case when rate_per_s > 0 then pow(10, floor(log10(rate_per_s)) - 1) end as step
+  from decisions where {_OF_BUCKETS} and coalesce(requests, 1) > 0
+), rounded as (
+  select {_PLACE}, coalesce(round(rate_per_s / step) * step, 0.0) as about, count(*) as seconds
+  from digits group by is_log, {_PLACE}, about {LOG_BEFORE_JMX}
+)
+select {_PLACE}, about as rate_per_s, seconds from rounded order by all
+"""  # noqa: S608 - names of ours
+_TENS = f"""
+with tens as (
+  select {_IS_LOG}, broker_id, quota_type, "user", client_id, epoch_ms(second) // 10000 * 10000 as ten_ms,
+         coalesce(sum(amount) / 10.0 / if(quota_type = 'request', 10000, 1), avg(rate_per_s)) as rate_per_s
+  from usage where {_STRETCH} and quota_type in {_TYPES}
+  group by is_log, broker_id, quota_type, "user", client_id, ten_ms {LOG_BEFORE_JMX}
+)
+"""  # noqa: S608 - names of ours
+_CLIENTS = f"""{_TENS}
+select broker_id, quota_type, "user", client_id, coalesce(max(rate_per_s) filter (ten_ms >= ?), 0.0) as peak_rate_per_s
+from tens group by all order by all
+"""  # noqa: S608 - names of ours
+_BROKERS = f"""{_TENS}, of_brokers as (
+  select broker_id, quota_type, ten_ms, sum(rate_per_s) as rate_per_s from tens group by all
+)
+select broker_id, quota_type, quantile_disc(rate_per_s, 0.95) as p95_rate_per_s
+from of_brokers group by all order by all
+"""  # noqa: S608 - names of ours
+_PERCENT_PER_US = 100.0 / 1_000_000
+
+
+def observations(settings: Settings, policies: Policies, now_ms: int) -> Observations:
+    """What the tables say, as of `now_ms`; periods end with the newest decision.
+
+    Raises:
+        UserError: decisions, usage or quota_rules are missing, or a table cannot be read.
+    """
+    lengths = sorted({DAY_MS, *(period_of(policy) for policy in policies.policies)})
+    longest_ms = lengths[-1]
+    with Tables(settings) as tables:
+        for name in ("decisions", "usage"):
+            tables.open(name, now_ms - longest_ms - DAY_MS)
+        tables.open("quota_rules")
+        tables.open_if_there("violations")
+        found = _Gathered(tables, settings.cluster_id)
+        through = found.rows(_THROUGH, now_ms - longest_ms - DAY_MS, now_ms)
+        to_ms = max((row["through_ms"] for row in through), default=now_ms)
+        return Observations(
+            at_ms=now_ms,
+            decisions_from_ms=min((row["from_ms"] for row in through), default=None),
+            decisions_through_ms=to_ms if through else None,
+            rules_through_ms=tables.query(KNOWN_THROUGH, [settings.cluster_id]).rows[0][0],
+            broker_through_ms={row["broker_id"]: row["through_ms"] for row in through},
+            periods={length: found.period(to_ms - length, to_ms) for length in lengths},
+            rates=found.rates(to_ms - DAY_MS, to_ms),
+            brokers=tuple(BrokerUse(**_typed(row)) for row in found.rows(_BROKERS, to_ms - DAY_MS, to_ms)),
+            clients=tuple(
+                ClientUse(**_typed(row))
+                for row in found.rows(_CLIENTS, to_ms - longest_ms, to_ms, to_ms - DAY_MS)
+            ),
+            quotas=_in_force(found.rules(), now_ms),
+            temporary=_temporary(settings),
+        )
+
+
+class _Gathered:
+    """Queries of one cluster over stretches of time, both ends in epoch ms, the second exclusive."""
+
+    def __init__(self, tables: Tables, cluster_id: str) -> None:
+        self._tables = tables
+        self._cluster_id = cluster_id
+
+    def rows(self, sql: str, from_ms: int, to_ms: int, *more: object) -> list[dict[str, Any]]:
+        """Rows of a query that begins with the cluster and a stretch."""
+        return self._tables.query(sql, [self._cluster_id, from_ms * 1_000, to_ms * 1_000, *more]).dicts()
+
+    def period(self, from_ms: int, to_ms: int) -> Period:
+        """The buckets with traffic."""
+        episodes = {_place(row): row for row in self.rows(_EPISODES, from_ms, to_ms)}
+        uses = (
+            _use(row, episodes.get(_place(row), {}), to_ms - from_ms)
+            for row in self.rows(_USES, from_ms, to_ms, to_ms)
+        )
+        return Period(from_ms=from_ms, to_ms=to_ms, buckets=tuple(uses))
+
+    def rates(self, from_ms: int, to_ms: int) -> dict[Place, tuple[RateSeconds, ...]]:
+        """How many seconds had which rate."""
+        found: dict[Place, list[RateSeconds]] = {}
+        for row in self.rows(_RATES, from_ms, to_ms):
+            found.setdefault(_place(row), []).append(RateSeconds(row["rate_per_s"], row["seconds"]))
+        return {place: tuple(rates) for place, rates in found.items()}
+
+    def rules(self) -> list[RuleStretch]:
+        """All quotas over time."""
+        return [
+            RuleStretch(
+                Entity.parse(row["entity"]),
+                {key: row[key.value] for key in QuotaKey if row[key.value] is not None},
+                row["valid_from"],
+                row["valid_to"],
+                None,
+            )
+            for row in self._tables.query(_RULES, [self._cluster_id]).dicts()
+        ]
+
+
+def _place(row: dict[str, Any]) -> Place:
+    bucket = Bucket(row["bucket_user"], row["bucket_client_id"])
+    return Place(row["broker_id"], QuotaType(row["quota_type"]), bucket)
+
+
+def _typed(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "quota_type": QuotaType(row["quota_type"])}
+
+
+def _use(row: dict[str, Any], episodes: dict[str, Any], length_ms: int) -> BucketUse:
+    place, newest = _place(row), row["newest"]
+    amount = row["amount"]
+    unit = _PERCENT_PER_US if place.quota_type is QuotaType.REQUEST else 1.0
+    mean = row["mean_of_seconds"] if amount is None else amount * unit / (length_ms / 1_000)
+    return BucketUse(
+        place=place,
+        limit_per_s=newest["limit"],
+        level=newest["level"],
+        rule=_entity(newest["rule"]),
+        has_one_limit=row["limits"] == 1,
+        seconds=row["seconds"],
+        certain_seconds=row["certain_seconds"],
+        throttled_seconds=row["throttled_seconds"],
+        observed_throttled_seconds=row["observed_throttled_seconds"],
+        mean_rate_per_s=mean or 0.0,
+        peak_rate_per_s=row["peak_rate_per_s"] or 0.0,
+        p95_rate_per_s=row["p95_rate_per_s"] or 0.0,
+        throttled_rate_per_s=row["throttled_rate_per_s"] or 0.0,
+        throttle_ms=row["throttle_ms"] or 0,
+        episodes=episodes.get("episodes", 0),
+        peak_used_percent=episodes.get("peak_used_percent") or 0.0,
+        last_seen_ms=row["last_seen_ms"],
+    )
+
+
+def _entity(rule: str | None) -> Entity | None:
+    """The entity of a rule; None for a static default of the broker, which has another kind of name."""
+    try:
+        return None if rule is None else Entity.parse(rule)
+    except ValueError:
+        return None
+
+
+def _temporary(settings: Settings) -> frozenset[Quota]:
+    live = LogState.of(EnforcementLog(settings).entries()).live
+    return frozenset(
+        quota
+        for quota, steps in live.items()
+        if any(step.proposal.expires_at_ms is not None for step in steps)
+    )
+
+
+def _in_force(rules: Sequence[RuleStretch], now_ms: int) -> dict[Quota, InForce]:
+    book = RuleBook(rules)
+    found: dict[Quota, InForce] = {}
+    for entity in book:
+        now = book.at(entity, now_ms)
+        for key, value in (now.values if now is not None else {}).items():
+            if now is not None and isinstance(key, QuotaKey):
+                since_ms = _since_ms(book.of(entity), key, value, now.valid_from_ms)
+                found[Quota(entity, key)] = InForce(value, since_ms)
+    return found
+
+
+def _since_ms(stretches: Iterable[RuleStretch], key: QuotaKey, value: float, from_ms: int) -> int:
+    """Since when a key has its value: edits of other keys of the entity begin stretches too."""
+    since_ms = from_ms
+    for stretch in reversed([one for one in stretches if one.valid_from_ms <= from_ms]):
+        if stretch.values.get(key) != value:
+            break
+        since_ms = stretch.valid_from_ms
+    return since_ms

@@ -1,0 +1,269 @@
+"""The job that enforces: looks again whenever there are new decisions, and also when there are none.
+
+A streaming query over `decisions` is the heartbeat: each micro-batch says that more has been decided. Its rows are not
+what the policies look at, which is hours of the tables, through DuckDB. A look that is done twice, or not at all,
+decides nothing that the next one would not; so nothing depends on the checkpoint, and each start begins a new one.
+
+What expires must end while the log is silent too: the driver looks by itself when there was no micro-batch for two
+triggers. The lease is given back after each look, so that a person's command gets its turn between two of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota_spark.checkpoints.driver_lock import driver_lock
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import LogEntry, Mode
+from kquota_spark.enforce.enforcer import Report
+from kquota_spark.enforce.policies.policy import Policies
+from kquota_spark.enforce.ports import Ledger
+from kquota_spark.enforcement.assembly import Enforcing
+from kquota_spark.enforcement.decision_publisher import DecisionPublisher
+from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.enforcement.known_names import unknown_exemptions
+from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.java_check import require_java
+from kquota_spark.process.notices import say
+from kquota_spark.store.places import place_of
+from kquota_spark.store.storage import delta_table, file_system
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+QUERY = "enforce"
+ACTOR = "enforcer"
+_POLL_S = 0.5
+_GIVE_UP_S = 300.0
+"""What has not come back within this time is left to whoever starts the job again."""
+_REST = 9
+"""After a look nothing is looked at for so many times as long: large tables take seconds, of all cores. What has run
+out ends all the same."""
+Tell = Callable[[LogEntry], None]
+
+
+class Looks:
+    """One look after the other, whoever asks for it: what is known, what to do about it, and what has ended.
+
+    Args:
+        settings: of the job; the policy file is read anew at each look.
+        edges: of the cluster.
+        publisher: of the decision topic; None without one.
+        tell: takes each row of the log, in its order, when it is durable.
+        clock_ms: the wall clock.
+        seconds: a clock that never steps.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        edges: Edges,
+        publisher: DecisionPublisher | None,
+        tell: Tell,
+        clock_ms: Callable[[], int],
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._publisher, self._clock_ms = settings, publisher, clock_ms
+        self._seconds, self._rest_until_s = seconds, 0.0
+        self._edges = edges._replace(ledger=ToldLedger(edges.ledger, tell))
+        self._lock = threading.Lock()
+        self._looked_s = self._well_s = seconds()
+        self._problem = self._state = ""
+        self._is_ending = False
+
+    @property
+    def idle_s(self) -> float:
+        """How long ago the last look ended."""
+        return self._seconds() - self._looked_s
+
+    def look(self) -> None:
+        """Look, unless another look is under way, and act.
+
+        Raises:
+            UserError: a server or a table cannot be used; what was under way is found by the next look.
+        """
+        self._take_turn(self._act)
+
+    def _take_turn(self, act: Callable[[int], None]) -> None:
+        """One at a time, with the lease given back, and none once the job is ending."""
+        with self._lock:
+            if self._is_ending:
+                return
+            try:
+                act(self._clock_ms())
+            finally:
+                self._edges.lease.release()
+                self._looked_s = self._seconds()
+
+    def _act(self, now_ms: int) -> None:
+        began_s = self._seconds()
+        self._say_state(self._round(now_ms))
+        if self._publisher is not None:
+            self._publisher.publish(self._edges.ledger.entries(), self._clock_ms())
+        ended_s = self._seconds()
+        self._rest_until_s = ended_s + _REST * (ended_s - began_s)
+
+    def _end(self, now_ms: int) -> None:
+        """What a look does about changes that are in force, without the tables that policies look at."""
+        ending = Enforcing(self._settings, Policies(mode=Mode.OFF), self._edges, ACTOR).enforcer
+        ending.resume(now_ms)
+        ending.expire(now_ms)
+
+    def _round(self, now_ms: int) -> Report:
+        try:
+            run = Enforcing.of(self._settings, self._edges, ACTOR)
+            proposals, situation = run.proposals(now_ms), run.situation(now_ms)
+        except UserError:
+            # A mistake in the policy file, or decisions that cannot be read, must not keep a penalty from ending.
+            self._end(now_ms)
+            raise
+        return run.enforcer.run(proposals, situation, now_ms)
+
+    def _say_state(self, report: Report) -> None:
+        state = ""
+        if report.frozen is not None:
+            overdue = f"; overdue: {len(report.waiting)}" if report.waiting else ""
+            state = f"frozen by {report.frozen.actor!r}: {report.frozen.reason!r}{overdue}"
+        elif not report.is_leader:
+            state = "another enforcer has the lease"
+        if state != self._state:
+            say(f"enforce: {state or 'goes on'}")
+        self._state = state
+
+    def try_to_look(self) -> None:
+        """Look, or rest from the last one; what goes wrong is said once, and again when it is something else.
+
+        Raises:
+            UserError: nothing has gone well for five minutes.
+        """
+        try:
+            if self._seconds() < self._rest_until_s:
+                self._take_turn(self._end)
+            else:
+                self.look()
+        except UserError as error:
+            if str(error) != self._problem:
+                say(f"enforce: nothing more is done for now: {error}")
+            self._problem = str(error)
+            if self._seconds() - self._well_s > _GIVE_UP_S:
+                raise
+        else:
+            if self._problem:
+                say("enforce: goes on")
+            self._problem = ""
+            self._well_s = self._seconds()
+
+    def end(self) -> None:
+        """Let the look that is under way come to its end; no other begins."""
+        self._is_ending = True
+        with self._lock:
+            pass
+
+
+class ToldLedger:
+    """A ledger that tells what it was given, once that is durable."""
+
+    def __init__(self, ledger: Ledger, tell: Tell) -> None:
+        self._ledger, self._tell = ledger, tell
+
+    def append(self, entries: Sequence[LogEntry]) -> None:
+        """See `enforce.ports.Ledger`."""
+        self._ledger.append(entries)
+        for entry in entries:
+            self._tell(entry)
+
+    def entries(self) -> list[LogEntry]:
+        """See `enforce.ports.Ledger`."""
+        return self._ledger.entries()
+
+
+def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
+    """Enforce until stopped, or look once; once needs no Spark, because nothing has to wake it.
+
+    Args:
+        settings: the configuration.
+        tell: takes each row of `enforcement_log` as it is written.
+        is_once: one look, for cron.
+
+    Raises:
+        UserError: Java, a server, topic, table or the policy file cannot be used; one line.
+    """
+    if not is_once:
+        require_java()
+    with ExitStack() as stack:
+        stack.enter_context(driver_lock(settings.checkpoints, QUERY))
+        edges = stack.enter_context(enforcement_edges(settings))
+        publisher = (
+            stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
+        )
+        looks = Looks(settings, edges, publisher, tell, now_ms)
+        # Also what a crash left half done comes first, before anything takes time to start.
+        looks.look()
+        for line in unknown_exemptions(settings, load_policies(Path(settings.enforcement.policy_file))):
+            say(f"enforce: warning: {line}")
+        if not is_once:
+            _run_on(settings, looks, stack)
+
+
+def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    from kquota_spark.audit.failed_query import raise_failure
+    from kquota_spark.audit.spark import spark_session
+    from kquota_spark.process.graceful_stop import StopRequest
+
+    stop = StopRequest(say)
+    stack.callback(stop.end)
+    session = spark_session(settings, f"kquota-enforce {settings.cluster_id}")
+    stack.callback(session.stop)
+    stop.hold_jvm(session)
+    silent_s = 2 * settings.enforcement.trigger / 1_000
+    try:
+        query = start_heartbeat(session, settings, looks.try_to_look)
+        say(f"enforcing {settings.cluster_id}; stop with Ctrl-C; kquota freeze stops what it does")
+        while not stop.wait(_POLL_S):
+            raise_failure(settings, query)
+            if looks.idle_s > silent_s:
+                looks.try_to_look()
+        looks.end()
+        stop.silence_spark()
+        query.stop()
+    except Py4JNetworkError as error:
+        raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
+
+
+def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[], None]) -> StreamingQuery:
+    """Have something called for each micro-batch of decisions: from now on, and all that has come in one."""
+    from kquota_spark.audit.spark import table_stream
+    from kquota_spark.schema.tables import DECISIONS
+
+    def on_news(_: DataFrame, __: int) -> None:
+        look()
+
+    checkpoint = place_of(settings.checkpoints, QUERY)
+    _remove(settings, checkpoint)
+    newest = delta_table(settings, DECISIONS.name).version()
+    decisions = table_stream(session, settings, DECISIONS.name, newest)
+    writer = decisions.select("second").writeStream.foreachBatch(on_news)
+    writer = writer.option("checkpointLocation", checkpoint)
+    trigger = f"{settings.enforcement.trigger} milliseconds"
+    return writer.queryName(QUERY).trigger(processingTime=trigger).start()
+
+
+def _remove(settings: Settings, checkpoint: str) -> None:
+    """A checkpoint of before may name files that `maintain.file_retention` has removed since."""
+    try:
+        files, place = file_system(settings, checkpoint)
+        with suppress(FileNotFoundError):
+            files.delete_dir(place)
+    except OSError as error:
+        reason = one_line(error)
+        raise UserError(f"{checkpoint}: cannot be removed, to begin anew: {reason}") from error

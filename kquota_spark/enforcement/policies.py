@@ -1,0 +1,206 @@
+"""Reads `conf/policy.yaml` into `enforce.policies.policy.Policies`: mistakes are found before anything is planned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+
+from kquota_spark.config.loader import read_yaml_as
+from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
+from kquota_spark.enforce.name_patterns import is_match, pattern_problem
+from kquota_spark.enforce.policies.policy import (
+    ClusterQuota,
+    DefaultQuota,
+    Penalty,
+    Policies,
+    Policy,
+    Raise,
+    period_of,
+)
+from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
+
+_POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_RESERVED = "override"
+"""The name under which a person's own change stands in the log."""
+_KEYS = tuple(key.value for key in QuotaKey if key is not QuotaKey.CONTROLLER_MUTATION_RATE)
+"""Mutations have one bucket at the active controller: no share of a broker, and no rate to compare with a limit."""
+_LEAST_PERIOD_MS = 60_000
+_PERCENTS_ABOVE = {"used_percent": 100.0, "margin_percent": 100.0}
+_LEAST_COUNTS = {"episodes": 1, "least_seconds": 1, "connections": 1}
+
+
+def load_policies(path: Path) -> Policies:
+    """Read and check a file of policies.
+
+    Raises:
+        UserError: the file cannot be read, or one line per problem found in it.
+    """
+    policies = read_yaml_as(Policies, path)
+    problems = [
+        *_guard_problems(policies.guards),
+        *_exempt_problems(policies.exempt),
+        *_name_problems(policies.policies),
+    ]
+    for number, policy in enumerate(policies.policies):
+        problems += [f"policies[{number}].{problem}" for problem in _policy_problems(policy, policies.guards)]
+    if problems:
+        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+    return policies
+
+
+def unknown_exempt(
+    policies: Policies, known_users: Collection[str], known_client_ids: Collection[str]
+) -> list[str]:
+    """Exemptions that hold for nobody, a line each: a name with a typo would leave its owner unprotected."""
+    exempt = policies.exempt
+    lines = []
+    for key, names, known in (
+        ("users", exempt.users, known_users),
+        ("client_ids", exempt.client_ids, known_client_ids),
+    ):
+        for name in names:
+            if name not in known:
+                near = get_close_matches(name, sorted(known), n=1)
+                hint = (
+                    f", did you mean {near[0]!r}?"
+                    if near
+                    else ", expected a name that was seen or has a quota"
+                )
+                lines.append(f"exempt.{key}: {name!r} is not known{hint}")
+    everybody = {*known_users, *known_client_ids}
+    for pattern in exempt.patterns:
+        if not any(is_match(pattern, name) for name in everybody):
+            lines.append(f"exempt.patterns: {pattern!r} matches no user and no client id that is known")
+    return lines
+
+
+def _guard_problems(guards: GuardSettings) -> Iterator[str]:
+    for key, bounds in guards.bounds.items():
+        where = f"guards.bounds.{key}"
+        if key not in {one.value for one in QuotaKey}:
+            yield f"{where}: unknown key, expected one of {', '.join(one.value for one in QuotaKey)}"
+        yield from _bounds_problems(where, bounds)
+    for tool, patterns in guards.owners.items():
+        yield from _pattern_problems(f"guards.owners.{tool}", patterns)
+    for name in ("hold_time", "approve_within", "changes_per_hour", "changes_per_plan", "reversals_per_day"):
+        if getattr(guards, name) < 0:
+            yield f"guards.{name}: {getattr(guards, name)}, expected 0 or more"
+    if guards.max_age < 1:
+        yield "guards.max_age: 0, expected 1 ms or more"
+    if not 0 <= guards.min_certain_percent <= 100:
+        yield f"guards.min_certain_percent: {guards.min_certain_percent:g}, expected 0 to 100"
+
+
+def _bounds_problems(where: str, bounds: Bounds) -> Iterator[str]:
+    # KRaft refuses values that are not above 0, and in ZooKeeper mode a quota of 0 throttles nobody.
+    if not 0 < bounds.floor <= bounds.ceiling:
+        yield f"{where}: floor {bounds.floor:g}, ceiling {bounds.ceiling:g}, expected 0 < floor <= ceiling"
+    if not 0 < bounds.largest_step_percent <= 100:
+        yield f"{where}.largest_step_percent: {bounds.largest_step_percent:g}, expected above 0, up to 100"
+
+
+def _pattern_problems(where: str, patterns: Sequence[str]) -> Iterator[str]:
+    for number, pattern in enumerate(patterns):
+        if problem := pattern_problem(pattern):
+            yield f"{where}[{number}]: {pattern[:60]!r} {problem}"
+
+
+def _exempt_problems(exempt: Exempt) -> Iterator[str]:
+    yield from _pattern_problems("exempt.patterns", exempt.patterns)
+    for key in ("users", "client_ids", "patterns"):
+        if "" in getattr(exempt, key):
+            yield f"exempt.{key}: an empty name, expected names"
+
+
+def _name_problems(policies: Collection[Policy]) -> Iterator[str]:
+    seen: set[str] = set()
+    for number, policy in enumerate(policies):
+        where = f"policies[{number}].name"
+        if not _POLICY_NAME.fullmatch(policy.name):
+            yield f"{where}: {policy.name[:60]!r}, expected up to 40 of a to z, 0 to 9 and -"
+        elif policy.name == _RESERVED:
+            yield f"{where}: {_RESERVED} stands for changes by a person, expected another name"
+        elif policy.name in seen:
+            yield f"{where}: {policy.name} is the name of another policy too, expected each once"
+        seen.add(policy.name)
+
+
+def _policy_problems(policy: Policy, guards: GuardSettings) -> Iterator[str]:
+    where, names = _keys_given(policy)
+    for name in names:
+        if name not in _KEYS:
+            yield f"{where}: {name!r}, expected {', '.join(_KEYS)}"
+        elif name not in guards.bounds:
+            yield f"{where}: no guards.bounds for {name}, and a key without bounds is never changed"
+    if not names:
+        yield f"{where}: empty, expected quota keys"
+    if period_of(policy) < _LEAST_PERIOD_MS:
+        yield f"within: {period_of(policy)} ms, expected 1 min or more"
+    yield from _number_problems(policy)
+    match policy:
+        case Penalty() if policy.expires_after < 1:
+            yield "expires_after: 0, expected 1 ms or more"
+        case ClusterQuota():
+            yield from _budget_problems(policy)
+        case Raise():
+            yield from _positive(policy.broker_capacity_per_s, "broker_capacity_per_s")
+        case DefaultQuota():
+            yield from _default_problems(policy, guards)
+
+
+def _keys_given(policy: Policy) -> tuple[str, list[str]]:
+    """Where the policy says its quota keys, and what it says there."""
+    match policy:
+        case Raise():
+            return "broker_capacity_per_s", list(policy.broker_capacity_per_s)
+        case DefaultQuota():
+            return "values", list(policy.values)
+        case ClusterQuota():
+            return "key", [policy.key.value]
+    return "keys", [key.value for key in policy.keys]
+
+
+def _number_problems(policy: Policy) -> Iterator[str]:
+    for name in (one.name for one in fields(policy)):
+        value = getattr(policy, name)
+        if name in _PERCENTS_ABOVE:
+            if value < _PERCENTS_ABOVE[name]:
+                yield f"{name}: {value:g}, expected {_PERCENTS_ABOVE[name]:g} or more"
+        elif name.endswith("_percent") and not 0 < value <= 100:
+            yield f"{name}: {value:g}, expected above 0, up to 100"
+        elif name in _LEAST_COUNTS and value < _LEAST_COUNTS[name]:
+            yield f"{name}: {value}, expected {_LEAST_COUNTS[name]} or more"
+
+
+def _budget_problems(policy: ClusterQuota) -> Iterator[str]:
+    if not policy.budgets:
+        yield "budgets: empty, expected entities with their budgets"
+    for name in policy.budgets:
+        try:
+            entity = Entity.parse(name)
+        except ValueError as error:
+            yield f"budgets: {error}"
+            continue
+        if not all(isinstance(part, str | None) for part in (entity.user, entity.client_id)):
+            yield f"budgets.{name}: a default is a quota for each, expected an entity with names"
+    yield from _positive(policy.budgets, "budgets")
+    if policy.floor_per_broker < 0:
+        yield f"floor_per_broker: {policy.floor_per_broker:g}, expected 0 or more"
+
+
+def _default_problems(policy: DefaultQuota, guards: GuardSettings) -> Iterator[str]:
+    for name, value in policy.values.items():
+        bounds = guards.bounds.get(name)
+        if bounds is not None and not bounds.floor <= value <= bounds.ceiling:
+            yield f"values.{name}: {value:g}, expected {bounds.floor:g} to {bounds.ceiling:g} as in guards.bounds"
+
+
+def _positive(values: dict[str, float], where: str) -> Iterator[str]:
+    for name, value in values.items():
+        if value <= 0:
+            yield f"{where}.{name}: {value:g}, expected above 0"

@@ -1,0 +1,115 @@
+"""How far the tables know what goes on: what enforcement has to be sure of before it touches anything.
+
+A broker without traffic has no seconds to decide, but its shipper says every second that it is there: it counts as
+decided as far as MEASURE has closed seconds of others, which goes by one watermark. A broker that spoke within the last
+hour and does not now may be throttling or serving anybody: the view is not whole then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.situation import Situation
+from kquota_spark.model.quotas.entities import Entity, parse_entity
+from kquota_spark.model.quotas.quota_types import QuotaKey, parse_key
+from kquota_spark.store.reading import Tables, utc_text
+
+HEARD_OF_MS = 3_600_000
+"""A broker that was heard of within this time is expected to be heard now."""
+_BROKERS = """
+with heard as (
+  select broker_id, max(record_time_ms) as heard_ms from requests
+  where cluster_id = $1 and broker_id is not null and record_time_ms >= $2 and not coalesce(is_out_of_time, false)
+  group by all
+), used as (
+  select broker_id, epoch_ms(max(second)) as used_ms from usage
+  where cluster_id = $1 and epoch_ms(second) >= $2 group by all
+), decided as (
+  select broker_id, epoch_ms(max(second)) as decided_ms from decisions
+  where cluster_id = $1 and epoch_ms(second) >= $2 group by all
+)
+select broker_id, heard_ms, used_ms, decided_ms from heard full join used using (broker_id)
+full join decided using (broker_id) where broker_id >= 0 order by broker_id
+"""
+_RULES_KNOWN = """
+select epoch_ms(min(known_through)) from quota_sources where cluster_id = ?
+"""
+_PROBLEMS = """
+select entity, problem from quota_changes where cluster_id = ?
+qualify row_number() over (partition by entity order by version desc, observed_at desc) = 1 and problem is not null
+order by entity
+"""
+_EDITS = """
+select entity, "key", max(epoch_ms(coalesce(changed_before, changed_at))) as edited_ms from quota_changes
+where cluster_id = ? and "key" is not null group by all
+"""
+
+
+def situation(settings: Settings, now_ms: int, *, silent_after_ms: int) -> Situation:
+    """What the tables know at this time.
+
+    Args:
+        settings: where the tables are.
+        now_ms: the wall clock.
+        silent_after_ms: a broker that was not heard of for so long is not heard now.
+
+    Raises:
+        UserError: a table is missing or cannot be read.
+    """
+    cluster = [settings.cluster_id]
+    with Tables(settings) as tables:
+        for name in ("usage", "decisions", "requests"):
+            # Lines of the collector of JMX are no requests.
+            if name == "requests" and not settings.kafka.has_log:
+                tables.open_if_there(name)
+            else:
+                tables.open(name, newer_than_ms=now_ms - HEARD_OF_MS)
+        tables.open("quota_rules")
+        tables.open("quota_changes")
+        brokers = tables.query(_BROKERS, [*cluster, now_ms - HEARD_OF_MS]).dicts()
+        known_ms = tables.query(_RULES_KNOWN, cluster).rows[0][0]
+        problems = [
+            f"/config/{entity}: {problem}" for entity, problem in tables.query(_PROBLEMS, cluster).rows
+        ]
+        edited = dict(_edits(tables.query(_EDITS, cluster).rows))
+    problems += _silent(brokers, now_ms - silent_after_ms)
+    return Situation(
+        decided_through_ms=decided_through_ms(brokers),
+        rules_known_through_ms=known_ms,
+        is_view_whole=not problems,
+        problems=tuple(problems),
+        edited_at_ms=edited,
+    )
+
+
+def decided_through_ms(brokers: list[dict[str, int | None]]) -> int | None:
+    """Through when the seconds of all brokers are decided, epoch ms; None before the first decision."""
+    closed_ms = max((row["used_ms"] for row in brokers if row["used_ms"] is not None), default=None)
+    if closed_ms is None:
+        return None
+    return min(_of_broker(row, closed_ms) for row in brokers)
+
+
+def _of_broker(row: dict[str, int | None], closed_ms: int) -> int:
+    used_ms, decided_ms, heard_ms = row["used_ms"], row["decided_ms"], row["heard_ms"]
+    if used_ms is not None and used_ms > (decided_ms or 0):
+        return decided_ms or 0
+    # All that it used is decided, through the newest second that is closed; but not beyond its last word.
+    return min(closed_ms, max(time_ms for time_ms in (heard_ms, used_ms, decided_ms) if time_ms is not None))
+
+
+def _silent(brokers: list[dict[str, Any]], since_ms: int) -> Iterator[str]:
+    for row in brokers:
+        last_ms = max(row[name] for name in ("heard_ms", "used_ms", "decided_ms") if row[name] is not None)
+        if last_ms < since_ms:
+            yield f"broker {row['broker_id']} was last heard of at {utc_text(last_ms)}"
+
+
+def _edits(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Quota, int]]:
+    for entity, key, edited_ms in rows:
+        parsed, parsed_key = parse_entity(entity), parse_key(key)
+        if isinstance(parsed, Entity) and isinstance(parsed_key, QuotaKey):
+            yield Quota(parsed, parsed_key), edited_ms

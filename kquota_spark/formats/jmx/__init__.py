@@ -1,0 +1,4 @@
+"""What collectors say of a broker's MBeans.
+
+In reading order: sample, jmxtrans, jolokia, metricbeat, telegraf, messages.
+"""

@@ -1,0 +1,217 @@
+"""What log shippers put around a line: the line, who says it comes from which broker, and when it was read.
+
+Filebeat, Fluent Bit, Vector and Logstash write a JSON object with the line as text in it; so does rsyslog with a
+JSON template, and without one it writes the line after a syslog header (RSYSLOG_FileFormat, RFC 3164 or 5424).
+Names of fields are those of the tools' own output; tests/data/envelopes holds samples and says where from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from kquota_spark.formats.request_log.request import Unreadable
+from kquota_spark.model.quotas.rules import END_MS
+
+MAX_ENVELOPE_BYTES = 9 << 20
+"""A line of 4 MB of which each second character is escaped, and what stands around it."""
+
+AUTO, RAW, JSON = "auto", "raw", "json"
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+_SYSLOG = re.compile(
+    # <PRI> and the version of RFC 5424, a time of RFC 3339 or RFC 3164, the host, then tag or app name, ids and data.
+    rb"(?:<\d{1,3}>(?:1 )?)?(\d{4}-\d\d-\d\dT\S{8,30}|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S{1,255}) "
+    rb"[^\n]{0,512}?(?=\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3}\] )"
+)
+# Numbers from here on are taken for seconds, for milliseconds: 1973 either way.
+_LEAST_S, _LEAST_MS = 1e8, 1e11
+
+
+class Field(NamedTuple):
+    """Where a field may stand: `a.b` is `b` inside of `a`, or a field that is called `a.b`."""
+
+    path: str
+    parts: tuple[str, ...]
+
+
+def _fields(*paths: str) -> tuple[Field, ...]:
+    return tuple(Field(path, tuple(path.split("."))) for path in paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields of one kind of envelope; the first that is there counts."""
+
+    message: tuple[Field, ...]
+    broker: tuple[Field, ...] = _fields("broker_id")
+    host: tuple[Field, ...] = ()
+    time: tuple[Field, ...] = _fields("@timestamp")
+
+
+LAYOUTS: Mapping[str, Layout] = {
+    "filebeat": Layout(
+        _fields("message"),
+        broker=_fields("fields.broker_id", "broker_id"),
+        host=_fields("host.name", "agent.hostname"),
+    ),
+    "fluent-bit": Layout(_fields("log", "message"), host=_fields("host", "hostname")),
+    "vector": Layout(_fields("message"), host=_fields("host"), time=_fields("timestamp")),
+    "logstash": Layout(
+        _fields("message"),
+        broker=_fields("broker_id", "fields.broker_id"),
+        host=_fields("host.name", "host.hostname", "host"),
+    ),
+    "rsyslog": Layout(
+        _fields("message", "msg"),
+        host=_fields("host", "hostname", "fromhost"),
+        time=_fields("@timestamp", "timestamp", "timereported"),
+    ),
+    JSON: Layout(_fields("message")),
+}
+"""The first name of a field is the one that the tool writes unless told otherwise."""
+
+_ANY = Layout(
+    _fields("message", "log", "msg"),
+    broker=_fields("broker_id", "fields.broker_id"),
+    host=_fields("host.name", "host.hostname", "host", "hostname"),
+    time=_fields("@timestamp", "timestamp"),
+)
+KINDS = (AUTO, RAW, *LAYOUTS)
+
+
+Fields = Mapping[str, msgspec.Raw]
+"""The fields of an envelope, undecoded."""
+
+
+class Envelopes:
+    """Takes lines out of one kind of envelope, or out of any.
+
+    Args:
+        kind: one of `KINDS`; `auto` knows a line from an envelope by how it begins.
+        message: path of the field with the line, instead of the tool's own.
+        broker: path of the field with the broker's id or name, likewise.
+        timestamp: path of the field with the time at which the line was read, likewise.
+    """
+
+    def __init__(self, kind: str = AUTO, *, message: str = "", broker: str = "", timestamp: str = "") -> None:
+        layout = LAYOUTS.get(kind, _ANY)
+        self.takes_lines = kind in {AUTO, RAW}
+        """Whether a value that begins like a line of the log is one: then `opened` need not be asked."""
+        self._takes_json = kind != RAW
+        self._takes_syslog = kind in {AUTO, "rsyslog"}
+        self._message = _fields(message) if message else layout.message
+        self._broker = _fields(broker) if broker else layout.broker
+        self._host = () if broker else layout.host
+        self._time = _fields(timestamp) if timestamp else layout.time
+        self._object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._text = msgspec.json.Decoder(str)
+        self._scalar = msgspec.json.Decoder(str | int | float | None)
+
+    def opened(self, value: bytes) -> tuple[bytes, Fields]:
+        """The line in a message and what stands beside it; the value itself where that is no envelope.
+
+        Raises:
+            Unreadable: it is not such an envelope, or holds no line; the reason never quotes it.
+        """
+        bare = value.lstrip(_BLANK)
+        if self._takes_json and bare.startswith(b"{"):
+            return self._of_json(bare)
+        header = _SYSLOG.match(value) if self._takes_syslog else None
+        if header is not None:
+            time, host = (
+                msgspec.Raw(msgspec.json.encode(text.decode("utf-8", "replace"))) for text in header.groups()
+            )
+            return _one_line(value[header.end() :]), {"host": host, "timestamp": time}
+        if self.takes_lines:
+            return value, {}
+        raise Unreadable("envelope: not of the kind that kafka.envelope says")
+
+    def broker(self, fields: Fields) -> bytes | None:
+        """What the field for the broker says: an id, or a name."""
+        return _bytes(self._first(fields, self._broker))
+
+    def host(self, fields: Fields) -> bytes | None:
+        """The host that the shipper ran on; not asked for where a field for the broker was named."""
+        return _bytes(self._first(fields, self._host))
+
+    def read_ms(self, fields: Fields) -> int | None:
+        """When the shipper read the line, epoch ms; None where that is no time, or does not say its zone."""
+        value = self._first(fields, self._time)
+        return None if value is None else _epoch_ms(value)
+
+    def _of_json(self, value: bytes) -> tuple[bytes, Fields]:
+        if len(value) > MAX_ENVELOPE_BYTES:
+            raise Unreadable(f"envelope longer than {MAX_ENVELOPE_BYTES} bytes")
+        try:
+            fields = self._object.decode(value)
+            for field in self._message:
+                raw = self._at(fields, field)
+                # Filebeat has an object `log`, Fluent Bit a text.
+                if raw is not None and bytes(raw).startswith(b'"'):
+                    return _one_line(self._text.decode(raw).encode()), fields
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise Unreadable("envelope: not valid JSON (cut in half, or not UTF-8)") from None
+        names = ", ".join(field.path for field in self._message)
+        raise Unreadable(f"envelope: no text in field {names}")
+
+    def _first(self, fields: Fields, places: Sequence[Field]) -> str | int | float | None:
+        for field in places:
+            raw = self._at(fields, field)
+            if raw is None:
+                continue
+            try:
+                value: str | int | float | None = self._scalar.decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue  # an object, or a list: `host` of Logstash is a text or an object
+            if value is not None:
+                return value
+        return None
+
+    def _at(self, fields: Fields, field: Field) -> msgspec.Raw | None:
+        """What stands at a path, undecoded; None if nothing does."""
+        raw = fields.get(field.path)
+        if raw is not None or len(field.parts) == 1:
+            return raw
+        inner = fields
+        for part in field.parts[:-1]:
+            raw = inner.get(part)
+            if raw is None:
+                return None
+            try:
+                inner = self._object.decode(raw)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return None
+        return inner.get(field.parts[-1])
+
+
+def _bytes(value: str | int | float | None) -> bytes | None:
+    return None if value is None else str(value).encode("utf-8", "replace")
+
+
+def _one_line(text: bytes) -> bytes:
+    """A line without its end: Docker's log driver leaves that on, and syslog puts a blank before.
+
+    Raises:
+        Unreadable: there are several.
+    """
+    line = text.strip()
+    if b"\n" in line:
+        raise Unreadable("envelope: several lines in one message")
+    return line
+
+
+def _epoch_ms(value: str | int | float) -> int | None:
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return None if moment.tzinfo is None else round(moment.timestamp() * 1_000)
+    if _LEAST_S <= value < _LEAST_MS:
+        return round(value * 1_000)
+    return round(value) if _LEAST_MS <= value <= END_MS else None

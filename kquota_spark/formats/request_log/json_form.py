@@ -1,0 +1,310 @@
+"""The JSON form of the request log: Kafka 2.8 and later (KIP-673, `RequestConvertToJson`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from kquota_spark.formats.request_log import charged_bytes as charged
+from kquota_spark.formats.request_log.clock import has_fetch_waited, has_produce_waited, record_time_ms
+from kquota_spark.formats.request_log.json_bodies import (
+    FetchRequest,
+    FetchResponse,
+    FetchResponse28,
+    Header,
+    Produce,
+    ShareFetchResponse,
+    Software,
+    Throttled,
+    ThrottleMs,
+)
+from kquota_spark.formats.request_log.mutations import (
+    MUTATION_KEYS,
+    Mutation,
+    MutationRequest,
+    MutationResponse,
+    mutations_of,
+)
+from kquota_spark.formats.request_log.quota_edits import QuotaEditsDecoder
+from kquota_spark.formats.request_log.request import (
+    ALTER_CLIENT_QUOTAS_KEY,
+    DOWN_CONVERTED,
+    FETCH_KEY,
+    INT32_MAX,
+    MAX_TOPICS,
+    PRODUCE_KEY,
+    SHARE_FETCH_KEY,
+    Request,
+    Unreadable,
+)
+from kquota_spark.model.measure.apis import is_request_quota_exempt
+from kquota_spark.model.measure.points import PointKind
+from kquota_spark.model.quotas.quota_types import QuotaType
+
+Milliseconds = Annotated[float, msgspec.Meta(ge=0)]
+
+_HEADER_BYTES = 200
+_API_KEY = b'"requestApiKey":'
+# How nearly every line begins: to look this up takes 0.15 us less than a search.
+_HEADS = {
+    b'{"isForwarded":false,"requestHeader":{"requestApiKey":%d,' % key: key
+    for key in (PRODUCE_KEY, FETCH_KEY)
+}
+_HEAD = slice(len(next(iter(_HEADS))))
+_NEWEST_FETCH_WITH_REPLICA_ID = 14
+_CONTROLLED_SHUTDOWN_V0 = (7, 0)
+_new_tuple = tuple.__new__
+# A member of an Enum is looked up by Python code in 3.11: 0.07 us for each of the two of a line.
+_OF_PRODUCE, _OF_FETCH = QuotaType.PRODUCE, QuotaType.FETCH
+_PRODUCED, _FETCHED, _THROTTLED_FETCH = PointKind.PRODUCE, PointKind.FETCH, PointKind.THROTTLED_FETCH
+
+RequestT_co = TypeVar("RequestT_co", covariant=True)
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
+
+
+class _Line(msgspec.Struct, Generic[RequestT_co, ResponseT_co], rename="camel", gc=False):
+    """A line, its fields in Kafka's order: that is the fastest to decode."""
+
+    is_forwarded: bool
+    request_header: Header
+    request: RequestT_co
+    response: ResponseT_co
+    connection: str
+    local_time_ms: Milliseconds
+    remote_time_ms: Milliseconds
+    throttle_time_ms: ThrottleMs
+    response_queue_time_ms: Milliseconds
+    send_time_ms: Milliseconds
+    principal: str
+    client_information: Software = Software()
+    message_conversions_time: Milliseconds = 0.0
+
+
+# A response is "" where there was none: acks=0, or a connection that was closed.
+_ProduceLine = _Line[Produce, Throttled | str]
+_FetchLine = _Line[FetchRequest, FetchResponse | str]
+_FetchLine28 = _Line[FetchRequest, FetchResponse28 | str]
+_OtherLine = _Line[msgspec.Raw, Throttled | str]
+_ShareFetchLine = _Line[msgspec.Raw, ShareFetchResponse | str]
+_MutationLine = _Line[MutationRequest, MutationResponse | str]
+
+
+class JsonForm:
+    """Reads the object that stands after `Completed request:`; holds the compiled decoders."""
+
+    def __init__(self) -> None:
+        self._produce = msgspec.json.Decoder(_ProduceLine)
+        self._fetch = msgspec.json.Decoder(_FetchLine)
+        self._fetch_28 = msgspec.json.Decoder(_FetchLine28)
+        self._other = msgspec.json.Decoder(_OtherLine)
+        self._edits = QuotaEditsDecoder()
+        self._share_fetch = msgspec.json.Decoder(_ShareFetchLine)
+        self._mutation = msgspec.json.Decoder(_MutationLine)
+
+    def read(self, body: bytes, log_time_ms: int) -> Request:
+        """The request of one line.
+
+        Raises:
+            Unreadable: it is no JSON, or a field is missing, of the wrong type or beyond its range.
+            OverflowError: a time before 1970 or after 9999.
+        """
+        try:
+            if not body.isascii():
+                body.decode()  # What is skipped is checked in all but this.
+            # The decoder is chosen by the header, which stands near the start, and then checks it.
+            key = _HEADS.get(body[_HEAD])
+            if key is None:
+                key = _searched_key(body)
+            if key == PRODUCE_KEY:
+                produce = self._produce.decode(body)
+                if produce.request_header.request_api_key == PRODUCE_KEY:
+                    return _of_produce(produce, log_time_ms)
+            elif key == FETCH_KEY:
+                fetch = self._decoded_fetch(body)
+                if fetch.request_header.request_api_key == FETCH_KEY:
+                    return _of_fetch(fetch, log_time_ms)
+            other = self._other.decode(body)
+            if other.request_header.request_api_key in MUTATION_KEYS:
+                return _of_mutation(self._mutation.decode(body), log_time_ms)
+            if other.request_header.request_api_key == SHARE_FETCH_KEY:
+                return _of_share_fetch(self._share_fetch.decode(body), log_time_ms)
+            is_edit = other.request_header.request_api_key == ALTER_CLIENT_QUOTAS_KEY
+            edits = self._edits.text(other.request) if is_edit else None
+        except msgspec.ValidationError as error:
+            # The decoder names fields and types and never quotes values.
+            raise Unreadable(f"JSON: {str(error)[:200]}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise Unreadable("not valid JSON (cut in half, or not UTF-8)") from None
+        if other.request_header.request_api_key in {PRODUCE_KEY, FETCH_KEY}:
+            raise Unreadable("request header is not where Kafka writes it")
+        is_exempt = is_request_quota_exempt(other.request_header.request_api_key)
+        in_response_ms = _throttle_ms(other.response)
+        return _request(
+            other, log_time_ms, in_response_ms, False, [], is_exempt=is_exempt, altered_quotas=edits
+        )
+
+    def _decoded_fetch(self, body: bytes) -> _Line[FetchRequest, FetchResponse | str]:
+        try:
+            return self._fetch.decode(body)
+        except msgspec.ValidationError:
+            # No string can hold this, for its quotation marks would be escaped: it is a name.
+            if b'"partitionResponses":' in body:
+                return self._fetch_28.decode(body)
+            raise
+
+
+def _searched_key(body: bytes) -> int | None:
+    at = body.find(_API_KEY, 0, _HEADER_BYTES) + len(_API_KEY)
+    return {b"0,": PRODUCE_KEY, b"1,": FETCH_KEY}.get(body[at : at + 2])
+
+
+def _of_produce(line: _Line[Produce, Throttled | str], log_time_ms: int) -> Request:
+    header, request = line.request_header, line.request
+    version = header.request_api_version
+    if version not in charged.PRODUCE_VERSIONS:
+        raise Unreadable(f"PRODUCE v{version} is not known")
+    in_response_ms = _throttle_ms(line.response, version >= 1)
+    has_waited = has_produce_waited(request.acks, line.remote_time_ms)
+    topics = request.topic_data
+    if len(topics) == 1:  # 0.15 us less than the comprehension, here and in a fetch
+        names = [topics[0].name or topics[0].topic_id or ""]
+    else:
+        names = [topic.name or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+    if line.is_forwarded:
+        return _request(line, log_time_ms, in_response_ms, has_waited, names)
+    amount = charged.produce_bytes(version, header.client_id or "", request.transactional_id, topics)
+    return _request(
+        line, log_time_ms, in_response_ms, has_waited, names, _OF_PRODUCE, _PRODUCED, amount,
+        is_exempt=request.acks == 0,
+    )  # fmt: skip
+
+
+def _of_fetch(line: _Line[FetchRequest, FetchResponse | str], log_time_ms: int) -> Request:
+    response = line.response
+    version = line.request_header.request_api_version
+    if version not in charged.FETCH_VERSIONS:
+        raise Unreadable(f"FETCH v{version} is not known")
+    in_response_ms = _throttle_ms(response, version >= 1)
+    has_waited = has_fetch_waited(line.remote_time_ms)
+    topics = () if isinstance(response, str) else response.responses
+    if len(topics) == 1:
+        names = [topics[0].topic or topics[0].topic_id or ""]
+    else:
+        names = [topic.topic or topic.topic_id or "" for topic in topics[:MAX_TOPICS]]
+    is_from_follower = _is_from_follower(line.request, version)
+    if line.is_forwarded or is_from_follower:
+        return _request(
+            line, log_time_ms, in_response_ms, has_waited, names, is_from_follower=is_from_follower
+        )
+    # A throttled fetch is un-recorded and comes back empty: its size is not in the log.
+    is_answered = in_response_ms == 0 == line.throttle_time_ms and not isinstance(response, str)
+    if is_answered and line.message_conversions_time > 0:
+        raise Unreadable(DOWN_CONVERTED)
+    kind = _FETCHED if is_answered else _THROTTLED_FETCH
+    amount = charged.fetch_bytes(version, topics) if is_answered else 0
+    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
+
+
+def _of_share_fetch(line: _Line[msgspec.Raw, ShareFetchResponse | str], log_time_ms: int) -> Request:
+    """A fetch of a share consumer (KIP-932, Kafka 4.2): charged as a fetch, by a size that no field gives."""
+    response = line.response
+    in_response_ms = _throttle_ms(response)
+    topics = () if isinstance(response, str) else response.responses[:MAX_TOPICS]
+    names = [topic.topic_id for topic in topics]
+    has_waited = has_fetch_waited(line.remote_time_ms)
+    if line.is_forwarded:
+        return _request(line, log_time_ms, in_response_ms, has_waited, names)
+    is_answered = in_response_ms == 0 == line.throttle_time_ms and not isinstance(response, str)
+    kind, amount = (PointKind.SHARE_FETCH, None) if is_answered else (PointKind.THROTTLED_SHARE_FETCH, 0)
+    return _request(line, log_time_ms, in_response_ms, has_waited, names, _OF_FETCH, kind, amount)
+
+
+def _of_mutation(line: _Line[MutationRequest, MutationResponse | str], log_time_ms: int) -> Request:
+    """A change of topics: the quota is asked when the work on it begins, not when its response is ready."""
+    header, response = line.request_header, line.response
+    mutations = None
+    if not isinstance(response, str) and not line.is_forwarded:
+        mutations = mutations_of(header.request_api_key, header.request_api_version, line.request, response)
+    line.remote_time_ms += line.local_time_ms
+    return _request(line, log_time_ms, _throttle_ms(response), False, [], mutations=mutations)
+
+
+def _throttle_ms(
+    response: Throttled | FetchResponse | ShareFetchResponse | MutationResponse | str,
+    is_required: bool = False,
+) -> int:
+    """The throttle that the response tells its client; 0 where there is no response."""
+    if isinstance(response, str):
+        if response:
+            raise Unreadable("JSON: Expected `object` or an empty string - at `$.response`")
+        return 0
+    if response.throttle_time_ms >= 0:
+        return response.throttle_time_ms
+    if is_required:
+        raise Unreadable("JSON: Object missing required field `throttleTimeMs` - at `$.response`")
+    return 0
+
+
+def _is_from_follower(request: FetchRequest, version: int) -> bool:
+    """Whether a broker fetches: up to v14 the field is always there, then only a broker's request has one."""
+    if version > _NEWEST_FETCH_WITH_REPLICA_ID:
+        state = request.replica_state
+        return state is not UNSET and state.replica_id >= 0
+    if request.replica_id is UNSET:
+        raise Unreadable("JSON: Object missing required field `replicaId` - at `$.request`")
+    return request.replica_id >= 0
+
+
+def _no_client_id(header: Header) -> str:
+    """The empty one: it is empty, null, or the header has no field for it."""
+    api = header.request_api_key, header.request_api_version
+    if header.client_id is UNSET and api != _CONTROLLED_SHUTDOWN_V0:
+        raise Unreadable("JSON: Object missing required field `clientId` - at `$.requestHeader`")
+    return ""
+
+
+def _request(
+    line: _Line[object, object],
+    log_time_ms: int,
+    in_response_ms: int,
+    has_waited: bool,
+    topics: list[str],
+    quota_type: QuotaType | None = None,
+    point_kind: PointKind | None = None,
+    amount: int | None = None,
+    *,
+    is_from_follower: bool = False,
+    is_exempt: bool = False,
+    mutations: list[Mutation] | None = None,
+    altered_quotas: str | None = None,
+) -> Request:
+    """Put a request together; positional, because it runs once a line."""
+    if amount is not None and amount > INT32_MAX:
+        raise Unreadable("a size is beyond 2^31")
+    header, software = line.request_header, line.client_information
+    client_id = header.client_id or _no_client_id(header)
+    kind, colon, name = line.principal.partition(":")
+    if not colon:
+        raise Unreadable("a principal that is not `type:name`")
+    throttle_ms, send_ms = line.throttle_time_ms, line.send_time_ms
+    fields = (
+        log_time_ms,
+        record_time_ms(log_time_ms, send_ms, line.response_queue_time_ms, line.remote_time_ms, has_waited),
+        kind, name, client_id,
+        header.request_api_key, header.request_api_version, header.request_api_key_name,
+        quota_type, point_kind, amount,
+        line.local_time_ms / 10.0,
+        throttle_ms if throttle_ms > in_response_ms else in_response_ms,
+        is_from_follower,
+        line.is_forwarded,
+        line.connection,
+        header.correlation_id,
+        software.software_name, software.software_version, topics,
+        None if is_exempt or is_from_follower or line.is_forwarded else int(send_ms * 1_000 + 0.5),
+        mutations,
+        altered_quotas,
+    )  # fmt: skip
+    # Three times as fast as the constructor of a tuple with 23 names.
+    return _new_tuple(Request, fields)

@@ -1,0 +1,54 @@
+"""What one line of the request log says, and the finding that a line says nothing sure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kquota_spark.formats.request_log.mutations import Mutation
+from kquota_spark.model.measure.points import PointKind
+from kquota_spark.model.quotas.quota_types import QuotaType
+
+PRODUCE_KEY, FETCH_KEY = 0, 1
+ALTER_CLIENT_QUOTAS_KEY = 49
+SHARE_FETCH_KEY = 78
+MAX_TOPICS = 32
+"""So many topics of a request are named; all of them are counted."""
+INT32_MAX = 2**31 - 1
+"""The largest length, throttle time and correlation id that the wire can carry."""
+DOWN_CONVERTED = "FETCH whose records were converted: the bytes charged are not in the log"
+"""Reason to refuse: the log has the sizes after the conversion, the quota those before."""
+
+
+class Unreadable(Exception):
+    """A line that is kept with a reason instead of being counted; `str()` is the reason."""
+
+
+class Request(NamedTuple):
+    """What one line says. Bytes and times are exact or the best estimate; see the requests table.
+
+    A tuple, in the order of that table's columns: half a million of them a second are turned into Arrow.
+    """
+
+    log_time_ms: int
+    record_time_ms: int
+    principal_type: str
+    user: str
+    client_id: str
+    api_key: int
+    api_version: int
+    api_name: str
+    quota_type: QuotaType | None
+    point_kind: PointKind | None
+    charged_bytes: int | None
+    request_time_percent: float
+    observed_throttle_ms: int
+    is_from_follower: bool
+    is_forwarded: bool
+    connection: str
+    correlation_id: int
+    software_name: str
+    software_version: str
+    topics: list[str]
+    network_time_us: int | None
+    mutations: list[Mutation] | None
+    altered_quotas: str | None = None

@@ -1,0 +1,274 @@
+"""The text form of the request log: Kafka 0.10.2 to 2.7 (`RequestChannel`).
+
+`RequestHeader(apiKey=.., apiVersion=.., clientId=.., correlationId=..) -- {body},response:{..} from connection ..;`
+and then times, principal and listener as `key:value`; before 1.0 with another header and without a response.
+Nothing in it is escaped: a client id may hold `, correlationId=`, a principal commas. So the header is read from
+the left and the end from the right. Seen on brokers of 0.10.2, 0.11, 1.1, 2.6 and 2.7.
+
+Controller mutations are not read from it: Kafka limits them from 2.7 on, the last version with this form.
+
+The text never has the transactional id: a transactional producer is charged the length of its id too little.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kquota_spark.formats.request_log import charged_bytes as charged
+from kquota_spark.formats.request_log.api_names import API_KEYS, API_NAMES
+from kquota_spark.formats.request_log.clock import has_fetch_waited, has_produce_waited, record_time_ms
+from kquota_spark.formats.request_log.request import (
+    DOWN_CONVERTED,
+    FETCH_KEY,
+    INT32_MAX,
+    MAX_TOPICS,
+    PRODUCE_KEY,
+    Request,
+    Unreadable,
+)
+from kquota_spark.formats.request_log.text_bodies import fetched_topics, produced_topics
+from kquota_spark.model.measure.apis import is_request_quota_exempt
+from kquota_spark.model.measure.points import PointKind
+from kquota_spark.model.quotas.quota_types import QuotaType
+
+_HEADER = re.compile(
+    r"RequestHeader\(apiKey=(?P<name>\w+), apiVersion=(?P<version>\d{1,4}), "
+    r"clientId=(?P<client>.*?), correlationId=(?P<correlation>-?\d{1,10})\) -- (?=\{)",
+    re.ASCII,
+)
+_HEADER_BEFORE_1_0 = re.compile(
+    r"\{api_key=(?P<key>\d{1,4}),api_version=(?P<version>\d{1,4}),correlation_id=(?P<correlation>-?\d{1,10}),"
+    r"client_id=(?P<client>.*?)\} -- (?=\{)",
+    re.ASCII,
+)
+_END_OF_HEADER = re.compile(r"(?:, correlationId=-?\d+\)|\}) -- \{", re.ASCII)
+# The logger's name is required: a line that is cut within a principal that holds ",listener:" would be read wrong.
+_CONNECTION = " from connection "
+_NUMBER = r"\d{1,15}(?:\.\d{1,9})?(?:E-?\d{1,2})?"
+_TAIL = re.compile(
+    rf"{_CONNECTION}(?P<connection>[^;\s]+);totalTime:(?P<total>{_NUMBER}),requestQueueTime:(?P<queue>{_NUMBER}),"
+    rf"localTime:(?P<local>{_NUMBER}),remoteTime:(?P<remote>{_NUMBER})(?:,throttleTime:(?P<throttle>{_NUMBER}))?,"
+    rf"responseQueueTime:(?P<response_queue>{_NUMBER}),sendTime:(?P<send>{_NUMBER}),securityProtocol:\w+,"
+    r"principal:(?P<kind>[^:,]*):(?P<user>.*),listener:[^,\s]+"
+    r"(?:,clientInformation:ClientInformation\(softwareName=(?P<software>[^,()]*), "
+    r"softwareVersion=(?P<software_version>[^,()]*)\))?"
+    rf"(?:,temporaryMemoryBytes:\d+)?(?P<conversions>,messageConversionsTime:{_NUMBER})?\s+\([\w.$-]+\)\s*",
+    re.ASCII,
+)
+_RESPONSE = ",response:"
+_PRODUCE = re.compile(
+    r"\{acks=(?P<acks>-?\d{1,5}),timeout=-?\d+,(?:partitionSizes=\[(?P<sizes>[^\[\]]*)\]|numPartitions=\d+)\}",
+    re.ASCII,
+)
+_FETCH = re.compile(r"\{replica_id=(?P<replica>-?\d{1,10}),.*\}", re.ASCII)
+_BODY = re.compile(r"\{.*\}", re.ASCII)
+_FIRST_THROTTLE = re.compile(r"\{(?:error_code=-?\d+,)?throttle_time_ms=(\d{1,10})[,}]", re.ASCII)
+_LAST_THROTTLE = re.compile(r",throttle_time_ms=(\d{1,10})(?:,_tagged_fields=\{\})?\}$", re.ASCII)
+
+
+class _Charge(NamedTuple):
+    """What a request adds to a bucket of a bandwidth quota; None where it adds nothing."""
+
+    quota_type: QuotaType | None = None
+    point_kind: PointKind | None = None
+    charged_bytes: int | None = None
+
+
+_NO_CHARGE = _Charge()
+
+
+class _Line(NamedTuple):
+    """One line in parts."""
+
+    log_time_ms: int
+    key: int
+    version: int
+    client_id: str
+    correlation_id: int
+    request: str
+    response: str | None
+    """Empty where none was sent; None before Kafka 1.0, which does not log it."""
+    tail: re.Match[str]
+
+    def time_ms(self, name: str) -> float:
+        """One of the times at the end."""
+        return float(self.tail[name])
+
+    @property
+    def hold_ms(self) -> float:
+        """How long the response was held back: what is left of the total. Only Kafka before 2.0 did that."""
+        spent_ms = sum(map(self.time_ms, ("queue", "local", "remote", "response_queue", "send")))
+        return max(self.time_ms("total") - spent_ms, 0.0)
+
+
+def read_text(text: bytes, log_time_ms: int) -> Request:
+    """The request of one line, from after `Completed request:` to its end.
+
+    Raises:
+        Unreadable: it is not as Kafka prints it, or does not tell the bytes that were charged.
+        OverflowError: a time before 1970 or after 9999.
+    """
+    line = _line(text, log_time_ms)
+    if line.key == PRODUCE_KEY:
+        return _of_produce(line)
+    if line.key == FETCH_KEY:
+        return _of_fetch(line)
+    return _request(line, _throttle_ms(line), False, [], is_exempt=is_request_quota_exempt(line.key))
+
+
+def _line(text: bytes, log_time_ms: int) -> _Line:
+    try:
+        line = text.decode()
+    except UnicodeDecodeError:
+        raise Unreadable("text form: not UTF-8") from None
+    header = _HEADER.match(line) or _HEADER_BEFORE_1_0.match(line)
+    if header is None:
+        raise Unreadable("text form: no request header as Kafka 0.10.2 to 2.7 prints it")
+    tail = _tail(line, header.end())
+    if tail is None:
+        raise Unreadable("text form: no end as Kafka 0.10.2 to 2.7 prints it (cut in half?)")
+    if _END_OF_HEADER.search(line, header.end(), tail.start()):
+        raise Unreadable("text form: two ends of the header: a client id or a body imitates one")
+    if "principal:" in tail["user"]:
+        raise Unreadable("text form: two principals")
+    named = header.groupdict()
+    key = int(named["key"]) if "key" in named else API_KEYS.get(named["name"], -1)
+    if not 0 <= key < len(API_NAMES):
+        raise Unreadable("text form: an API that Kafka 0.10.2 to 2.7 does not have")
+    if named["client"] == "null":
+        raise Unreadable("text form: client id null, which may be none or a client of this name")
+    bodies = line[header.end() : tail.start()]
+    response: str | None = None
+    if header.re is _HEADER:
+        bodies, _, response = bodies.rpartition(_RESPONSE)
+    if _BODY.fullmatch(bodies) is None or (response and _BODY.fullmatch(response) is None):
+        raise Unreadable("text form: a request or response that is not as Kafka prints it")
+    version, correlation_id = int(named["version"]), int(named["correlation"])
+    return _Line(log_time_ms, key, version, named["client"], correlation_id, bodies, response, tail)
+
+
+def _tail(line: str, start: int) -> re.Match[str] | None:
+    """The rightmost end: the principal in it is authenticated, what stands before it may be anything."""
+    at = line.rfind(_CONNECTION, start)
+    while at >= 0:
+        found = _TAIL.fullmatch(line, at)
+        if found is not None:
+            return found
+        at = line.rfind(_CONNECTION, start, at)
+    return None
+
+
+def _throttle_ms(line: _Line, is_required: bool = False) -> int | None:
+    """The throttle that the response tells its client; None where there is no response."""
+    if not line.response:
+        return None
+    found = _FIRST_THROTTLE.match(line.response) or _LAST_THROTTLE.search(line.response)
+    if found is None and is_required:
+        raise Unreadable("text form: a response without throttle_time_ms")
+    return int(found[1]) if found else 0
+
+
+def _of_produce(line: _Line) -> Request:
+    if line.version not in charged.PRODUCE_VERSIONS:
+        raise Unreadable(f"PRODUCE v{line.version} is not known")
+    found = _PRODUCE.fullmatch(line.request)
+    if found is None:
+        raise Unreadable("text form: PRODUCE that is not as Kafka prints it")
+    if found["sizes"] is None:
+        raise Unreadable(
+            "text form: PRODUCE without sizes: set kafka.request.logger to TRACE (at DEBUG they are left out)"
+        )
+    topics = produced_topics(found["sizes"])
+    amount = charged.produce_bytes(line.version, line.client_id, None, topics)
+    return _request(
+        line,
+        _throttle_ms(line, line.version >= 1),
+        has_produce_waited(int(found["acks"]), line.time_ms("remote")),
+        [str(topic.name) for topic in topics],
+        _Charge(QuotaType.PRODUCE, PointKind.PRODUCE, amount),
+        is_exempt=int(found["acks"]) == 0,
+    )
+
+
+def _of_fetch(line: _Line) -> Request:
+    if line.version not in charged.FETCH_VERSIONS:
+        raise Unreadable(f"FETCH v{line.version} is not known")
+    found = _FETCH.fullmatch(line.request)
+    if found is None:
+        raise Unreadable("text form: FETCH that is not as Kafka prints it")
+    throttle_ms = _throttle_ms(line, line.version >= 1)
+    has_waited = has_fetch_waited(line.time_ms("remote"))
+    if int(found["replica"]) >= 0:
+        return _request(line, throttle_ms, has_waited, [], is_from_follower=True)
+    if line.response is None:
+        raise Unreadable("text form: FETCH without a response: Kafka before 1.0 does not log the bytes")
+    topics = fetched_topics(line.response) if line.response else []
+    names = [str(topic.topic) for topic in topics]
+    # From 2.0 on a throttled fetch is un-recorded and comes back empty; before, it was charged and held back.
+    if not line.response or (throttle_ms and not topics):
+        charge = _Charge(QuotaType.FETCH, PointKind.THROTTLED_FETCH, 0)
+    elif line.tail["conversions"]:
+        raise Unreadable(DOWN_CONVERTED)
+    else:
+        charge = _Charge(QuotaType.FETCH, PointKind.FETCH, charged.fetch_bytes(line.version, topics))
+    return _request(line, throttle_ms, has_waited, names, charge)
+
+
+def _request(
+    line: _Line,
+    in_response_ms: int | None,
+    has_waited: bool,
+    topics: list[str],
+    charge: _Charge = _NO_CHARGE,
+    *,
+    is_from_follower: bool = False,
+    is_exempt: bool = False,
+) -> Request:
+    """Put a request together.
+
+    Up to 2.5 the log's own throttle time is not the throttle: 2.0 to 2.5 always say about 0, and older brokers
+    say how long they held the response, some ms more. That counts where there is no response to ask.
+    """
+    if charge.charged_bytes is not None and charge.charged_bytes > INT32_MAX:
+        raise Unreadable("a size is beyond 2^31")
+    tail = line.tail
+    at_top_ms = _at_top_ms(line, in_response_ms)
+    throttle_ms = max(at_top_ms, in_response_ms or 0)
+    if throttle_ms > INT32_MAX or not -INT32_MAX <= line.correlation_id <= INT32_MAX:
+        raise Unreadable("text form: a number beyond 32 bits")
+    send_ms, queue_ms, remote_ms = map(line.time_ms, ("send", "response_queue", "remote"))
+    return Request(
+        log_time_ms=line.log_time_ms,
+        record_time_ms=record_time_ms(
+            line.log_time_ms, send_ms + line.hold_ms, queue_ms, remote_ms, has_waited
+        ),
+        principal_type=tail["kind"],
+        user=tail["user"],
+        client_id=line.client_id,
+        api_key=line.key,
+        api_version=line.version,
+        api_name=API_NAMES[line.key],
+        quota_type=charge.quota_type,
+        point_kind=charge.point_kind,
+        charged_bytes=charge.charged_bytes,
+        request_time_percent=line.time_ms("local") / 10.0,
+        observed_throttle_ms=throttle_ms,
+        is_from_follower=is_from_follower,
+        is_forwarded=False,
+        connection=tail["connection"],
+        correlation_id=line.correlation_id,
+        software_name=tail["software"] or "unknown",
+        software_version=tail["software_version"] or "unknown",
+        topics=topics[:MAX_TOPICS],
+        network_time_us=None if is_exempt or is_from_follower else int(send_ms * 1_000 + 0.5),
+        mutations=None,
+    )
+
+
+def _at_top_ms(line: _Line, in_response_ms: int | None) -> int:
+    """The log's own throttle time, if it is one; what it was held back for where there is no response to ask."""
+    throttle = line.tail["throttle"]
+    if throttle is not None and throttle.isdigit():
+        return int(throttle)
+    return int(line.hold_ms) if in_response_ms is None else 0

@@ -1,0 +1,4 @@
+"""Quota nodes of ZooKeeper, read and written as a broker does.
+
+In reading order: payloads, nodes, writes, notes.
+"""

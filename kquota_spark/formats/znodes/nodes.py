@@ -1,0 +1,218 @@
+"""Quota nodes of ZooKeeper: names and payloads, read the way a broker reads them.
+
+Source: Kafka 3.9 `QuotaConfigHandler`, `IpConfigHandler`, `Sanitizer`. User nodes also hold SCRAM credentials:
+nothing but quota keys leaves this module, and no problem text quotes a payload.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kquota_spark.formats.znodes.payloads import read_config
+from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
+from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, AnyKey, IpQuotaKey, QuotaKey
+
+REQUIRED_ROOTS = ("users", "clients")
+"""Below /config, as all paths here; every Kafka makes them at its start."""
+ROOTS = (*REQUIRED_ROOTS, "ips")
+"""The last one since Kafka 2.8: where it is missing, no address has a quota."""
+
+_INTEGER = re.compile(r"[+-]?\d+")
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+INTEGER_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
+"""Keys whose values are whole numbers of 64 bits; those of the others are doubles."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaPayload:
+    """What brokers make of a node's data.
+
+    `left_alone` are the keys that a running broker does not touch because it gave up on the node before them:
+    it goes on with what it had.
+    """
+
+    values: Mapping[AnyKey, float] = field(default_factory=dict)
+    left_alone: frozenset[AnyKey] = frozenset()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IpPayload:
+    """What brokers make of the data of an ip node.
+
+    `limit` is in connections per second, None for none. `is_left_alone`: a running broker refuses the node and
+    goes on with what it had.
+    """
+
+    limit: int | None = None
+    is_left_alone: bool = False
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNames:
+    """Entities by node path, and the problems of the paths that name none."""
+
+    entities: Mapping[str, AnyEntity]
+    problems: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One user, client or ip node: its quotas, its mtime and its mzxid."""
+
+    payload: QuotaPayload
+    changed_at_ms: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All nodes at one moment, by path; what could not be read is in `unreadable`, with the reason.
+
+    `listed_at` is the pzxid of each node with children: the zxid of the last child created or deleted.
+    """
+
+    nodes: Mapping[str, Node]
+    listed_at: Mapping[str, int]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    def is_hidden(self, path: str) -> bool:
+        """The node may exist, at or below a path that cannot be read."""
+        return any(above in self.unreadable for above in [path, *_above(path)])
+
+    def removed_at(self, path: str) -> int:
+        """The zxid at which a node that is gone was seen to be gone.
+
+        A deleted node has no stat left. The pzxid of its nearest ancestor is that of the deletion itself or
+        of a later edit beside it; 0 without any, because Kafka never deletes a root.
+        """
+        return next((self.listed_at[above] for above in _above(path) if above in self.listed_at), 0)
+
+
+def has_data(path: str) -> bool:
+    """Whether the node holds quotas: `users/U`, `clients/C`, `users/U/clients/C`, `ips/I`."""
+    return path.count("/") % 2 == 1
+
+
+def has_children(path: str) -> bool:
+    """Whether nodes with quotas are below: the roots, `users/U`, `users/U/clients`."""
+    return path in ROOTS or (path.startswith("users/") and path.count("/") < 3)
+
+
+def _above(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def decode_node(path: str, data: bytes | None) -> QuotaPayload:
+    """Decode the data of any node that holds quotas."""
+    if not path.startswith("ips/"):
+        return decode_quota_node(data)
+    found = decode_ip_node(data)
+    key = IpQuotaKey.CONNECTION_CREATION_RATE
+    values: dict[AnyKey, float] = {} if found.limit is None else {key: float(found.limit)}
+    return QuotaPayload(values, frozenset([key] if found.is_left_alone else ()), found.problem)
+
+
+def decode_quota_node(data: bytes | None) -> QuotaPayload:
+    """Decode the data of a user or client node; foreign keys such as SCRAM credentials are dropped.
+
+    No data and data that is not JSON are no quotas. A value that is not a JSON text makes brokers refuse the
+    whole node; one that is no number makes them stop there, after the keys before it.
+    """
+    node = read_config(data)
+    if node.is_refused:
+        return QuotaPayload(left_alone=frozenset(QuotaKey), problem=node.problem)
+    return _read_values(node.config) if node.problem is None else QuotaPayload(problem=node.problem)
+
+
+def decode_ip_node(data: bytes | None) -> IpPayload:
+    """Decode the data of a node under /config/ips."""
+    node = read_config(data)
+    text = node.config.get(IP_QUOTA_KEY)
+    if text is None:
+        return IpPayload(None, node.is_refused, node.problem)
+    limit = _integer(text, bits=32)
+    if limit is None:
+        refusal = f"{IP_QUOTA_KEY} is not a whole number of 32 bits: brokers keep what they had"
+        return IpPayload(None, True, refusal)
+    return IpPayload(limit)
+
+
+def _read_values(config: Mapping[str, str]) -> QuotaPayload:
+    values: dict[AnyKey, float] = {}
+    order = list(QuotaKey)  # declared in the order in which QuotaConfigHandler updates its managers
+    for index, key in enumerate(order):
+        if key.value not in config:
+            continue
+        text = config[key.value]
+        value = _integer(text, bits=64) if key in INTEGER_KEYS else _double(text)
+        if value is None:
+            kind = "a whole number of 64 bits" if key in INTEGER_KEYS else "a number"
+            refusal = f"{key.value} is not {kind}: brokers keep what they had for it and the keys after it"
+            return QuotaPayload(values, frozenset(order[index:]), refusal)
+        values[key] = float(value)
+    strange = [key.value for key, value in values.items() if not math.isfinite(value)]
+    return QuotaPayload(values, problem=f"{strange[0]} is not finite" if strange else None)
+
+
+def _integer(text: str, *, bits: int) -> int | None:
+    """Java's `Long.parseLong` or `Integer.parseInt`: no blanks, no fraction, no exponent."""
+    if _INTEGER.fullmatch(text) is None or len(text) > 100:
+        return None
+    value = int(text)
+    return value if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1) else None
+
+
+def _double(text: str) -> float | None:
+    """Java's `Double.parseDouble`, but for its hexadecimal form."""
+    text = text.strip(_JAVA_BLANKS)
+    return float(text.rstrip("fFdD")) if _DOUBLE.fullmatch(text) else None
+
+
+def name_nodes(paths: Iterable[str]) -> NodeNames:
+    """The entities of node paths below /config, e.g. `users/alice/clients/%3Cx%3E`.
+
+    Brokers look users up by their sanitised name, so a user node in another spelling is never found. Client
+    ids are decoded when they are read, so another spelling works, unless it clashes with the proper one.
+    """
+    entities: dict[str, AnyEntity] = {}
+    problems: dict[str, str] = {}
+    taken: set[AnyEntity] = set()
+    # Proper spellings first: of two nodes for one entity, the proper one counts.
+    for path, entity in sorted(
+        _parsed(paths, problems), key=lambda found: (found[0] != str(found[1]), found[0])
+    ):
+        proper = str(entity)
+        if _user_node(path) != _user_node(proper):
+            problems[path] = f"brokers never find this user: Kafka spells it {_short(proper)}"
+        elif entity in taken:
+            problems[path] = f"clashes with {_short(proper)}, which is the same client id"
+        else:
+            taken.add(entity)
+            entities[path] = entity
+    return NodeNames(entities, problems)
+
+
+def _parsed(paths: Iterable[str], problems: dict[str, str]) -> list[tuple[str, AnyEntity]]:
+    found = []
+    for path in paths:
+        try:
+            found.append((path, parse_entity(path)))
+        except ValueError as error:
+            problems[path] = f"malformed node name: {_short(str(error))}"
+    return found
+
+
+def _user_node(path: str) -> str:
+    return path.split("/")[1] if path.startswith("users/") else ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}..."

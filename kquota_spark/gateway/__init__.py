@@ -1,0 +1,4 @@
+"""Quotas enforced in a proxy or gateway, by the decision topic.
+
+In reading order: gate, follower.
+"""

@@ -1,0 +1,125 @@
+"""A `QuotaGate` that follows the decision topic in the background, with this machine's clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Self
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import rate_config
+from kquota_spark.errors import UserError
+from kquota_spark.gateway.gate import Fallback, GateCounts, GateState, QuotaGate
+from kquota_spark.kafka.decision_topic import Connection, TopicReader
+from kquota_spark.model.measure.combining import Applied
+from kquota_spark.model.simulation.quota_manager import Parked, Request
+from kquota_spark.process.clock import now_ms
+
+_ROUND_S = 0.2
+
+
+class FollowedGate:
+    """The gate for the threads of a proxy. Kafka's absence raises nothing here: it makes the gate stale.
+
+    Args:
+        gate: whose quotas it keeps up to date; it belongs to this from then on.
+        connection: the topic. One that does not exist yet is waited for.
+        clock_ms: the time.
+    """
+
+    def __init__(
+        self, gate: QuotaGate, connection: Connection, *, clock_ms: Callable[[], int] = now_ms
+    ) -> None:
+        self._gate, self._connection, self._clock_ms = gate, connection, clock_ms
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.last_error = ""
+        """Why the topic could not be read the last time; empty while it can be."""
+
+    @classmethod
+    def of(cls, settings: Settings, fallback: Fallback | None = None) -> Self:
+        """The gate of the settings' cluster: `enforcement.decision_topic`, `gate_silence`, and the brokers' windows.
+
+        Args:
+            settings: the same file as the enforcer's will do; only how Kafka is reached may differ.
+            fallback: the quotas that hold when the topic has been silent for too long; none if None.
+
+        Raises:
+            UserError: no topic is set.
+        """
+        gate = QuotaGate(
+            settings.cluster_id,
+            silence_ms=settings.enforcement.gate_silence,
+            fallback=fallback or {},
+            config=rate_config(settings),
+        )
+        return cls(gate, Connection.of(settings))
+
+    def __enter__(self) -> Self:
+        """Begin to follow.
+
+        Raises:
+            UserError: the options of the connection are none.
+        """
+        reader = TopicReader(self._connection)
+        self._thread = threading.Thread(
+            target=self._follow, args=(reader,), name="kquota-decisions", daemon=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def state(self) -> GateState:
+        """What the gate goes by now."""
+        with self._lock:
+            return self._gate.state_at(self._clock_ms())
+
+    @property
+    def counts(self) -> GateCounts:
+        """What became of the messages so far."""
+        with self._lock:
+            return replace(self._gate.counts)
+
+    def check(self, request: Request, thread_time_ns: int = 0) -> Applied:
+        """Charge a produce; see `QuotaManager.check`."""
+        with self._lock:
+            return self._gate.check(request, self._clock_ms(), thread_time_ns)
+
+    def on_response(self, request: Request, *, response_bytes: int = 0, thread_time_ns: int = 0) -> Applied:
+        """Charge any request but a produce; see `QuotaManager.on_response`."""
+        with self._lock:
+            return self._gate.on_response(
+                request, self._clock_ms(), response_bytes=response_bytes, thread_time_ns=thread_time_ns
+            )
+
+    def fetch_max_bytes(self, request: Request) -> int:
+        """Most bytes to ask the brokers for with this fetch."""
+        with self._lock:
+            return self._gate.fetch_max_bytes(request, self._clock_ms())
+
+    def expired(self) -> list[Parked]:
+        """Take from the delay queue whose delay is over."""
+        with self._lock:
+            return self._gate.expired(self._clock_ms())
+
+    def _follow(self, reader: TopicReader) -> None:
+        while not self._stop.is_set():
+            try:
+                records = reader.read_on(_ROUND_S)
+                self.last_error = reader.last_error
+            except UserError as error:
+                # librdkafka goes on trying by itself; until it succeeds the gate grows stale.
+                self.last_error = str(error)
+                self._stop.wait(_ROUND_S)
+                continue
+            for record in records:
+                with self._lock:
+                    self._gate.take(*record, self._clock_ms())
+        reader.close()

@@ -1,0 +1,223 @@
+"""`QuotaGate`: enforces the quotas of the decision topic in a proxy or gateway, with the broker's own arithmetic.
+
+It holds what it was told and resolves as brokers do, so a client sees the same limits on either way in. Each gate
+measures its own traffic, as each broker does: a limit holds per gate.
+
+When the topic falls silent, nothing is loosened at once:
+
+- up to `silence_ms` after the last word the gate is *live*: what the topic says holds;
+- then it is *stale*: the last known quotas go on, but those that enforcement had set for a time end at that time, by
+  the gate's own clock, and what was before comes back, because nobody else would bring it back;
+- after `give_up_ms`, and before anything was heard at all, it is on its *fallback*: quotas that its operator
+  configured, or none. An outage of the audit must not become one of the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from kquota_spark.enforce.decision_messages import (
+    MOST_AHEAD_MS,
+    Decided,
+    Heartbeat,
+    MessageError,
+    Removed,
+    decode,
+)
+from kquota_spark.model.measure.combining import Applied
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.quotas.resolve import resolve
+from kquota_spark.model.simulation.quota_manager import Limit, Parked, QuotaManager, Request
+
+Fallback = Mapping[Entity, Mapping[QuotaKey, float]]
+
+
+class GateState(Enum):
+    """What the gate goes by."""
+
+    LIVE = "live"
+    STALE = "stale"
+    FALLBACK = "fallback"
+
+
+@dataclass(slots=True)
+class GateCounts:
+    """What became of the messages; those of other clusters are not counted."""
+
+    taken: int = 0
+    outdated: int = 0
+    """Issued before the one that holds, which stays."""
+    refused: int = 0
+    """Not readable: what was known before stays."""
+    last_refusal: str = ""
+    """Why, and at which key; text from the topic, to be escaped where it is shown."""
+
+
+class _Told(NamedTuple):
+    """The last word about an entity; None where its quotas were removed."""
+
+    decided: Decided | None
+    issued_ms: int
+
+
+@dataclass(slots=True)
+class QuotaGate:
+    """A broker's quotas somewhere else. Not for several threads at once: see `gateway.follower`.
+
+    Args:
+        cluster_id: the settings' name of the cluster whose quotas count.
+        silence_ms: so long without a heartbeat is still no reason to doubt; not below the skew of the clocks.
+        give_up_ms: so long without one the last known quotas are not believed any more.
+        fallback: the quotas that hold then.
+        config: quota.window.num, .size.seconds and the ring of the brokers that this gate stands for.
+    """
+
+    cluster_id: str
+    silence_ms: int = 30_000
+    give_up_ms: int = 3_600_000
+    fallback: Fallback = field(default_factory=dict)
+    config: RateConfig = field(default_factory=RateConfig)
+    counts: GateCounts = field(default_factory=GateCounts)
+    _told: dict[Entity, _Told] = field(default_factory=dict)
+    _resolved: dict[tuple[QuotaType, str, str], Limit] = field(default_factory=dict)
+    """Until something is learnt; a resolution looks at eight entities, and a request needs four of them."""
+    _resolved_in: GateState | None = None
+    _heard_ms: int | None = None
+    _now_ms: int = 0
+    _tidied_ms: int = 0
+    _manager: QuotaManager = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._manager = QuotaManager(self._limit, self.config)
+
+    def take(self, key: bytes | None, value: bytes | None, timestamp_ms: int, time_ms: int) -> None:
+        """Learn from one message of the topic; a bad one is counted and changes nothing.
+
+        Args:
+            key: of the message.
+            value: of the message; None for a tombstone.
+            timestamp_ms: of the message, which for a tombstone says when it was issued.
+            time_ms: now, by the gate's clock.
+        """
+        try:
+            message = decode(self.cluster_id, key, value)
+        except MessageError as error:
+            self.counts.refused += 1
+            self.counts.last_refusal = f"{error} at key {(key or b'')[:200]!r}"
+            return
+        if message is None:
+            return
+        issued_ms = timestamp_ms if isinstance(message, Removed) else message.issued_ms
+        if issued_ms > time_ms + MOST_AHEAD_MS:
+            # It would hold until then, whatever is said after it.
+            self.counts.refused += 1
+            self.counts.last_refusal = f"issued more than {MOST_AHEAD_MS // 1_000} s ahead of this clock"
+        elif isinstance(message, Heartbeat):
+            self._count(self._hear(message, time_ms))
+        else:
+            told = _Told(None if isinstance(message, Removed) else message, issued_ms)
+            self._count(self._learn(message.entity, told))
+
+    def _count(self, is_new: bool) -> None:
+        if is_new:
+            self.counts.taken += 1
+        else:
+            self.counts.outdated += 1
+
+    def state_at(self, time_ms: int) -> GateState:
+        """What the gate goes by at this moment."""
+        if self._heard_ms is None or time_ms - self._heard_ms > self.give_up_ms:
+            return GateState.FALLBACK
+        return GateState.STALE if time_ms - self._heard_ms > self.silence_ms else GateState.LIVE
+
+    def limit(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Limit:
+        """The bucket of a client, and its limit per second; None is no limit."""
+        state = self.state_at(time_ms)
+        if state is not self._resolved_in or state is GateState.STALE:
+            # While it is stale the quotas change with the time.
+            self._resolved.clear()
+            self._resolved_in = state
+        key = quota_type, user, client_id
+        limit = self._resolved.get(key)
+        if limit is None:
+            found = resolve(
+                user, client_id, quota_type.key, lambda entity: self._quotas_of(entity, state, time_ms)
+            )
+            limit = self._resolved[key] = Limit(found.bucket, found.limit)
+        return limit
+
+    def check(self, request: Request, time_ms: int, thread_time_ns: int = 0) -> Applied:
+        """Charge a produce; see `QuotaManager.check`."""
+        self._at(time_ms)
+        return self._manager.check(request, time_ms, thread_time_ns)
+
+    def on_response(
+        self, request: Request, time_ms: int, *, response_bytes: int = 0, thread_time_ns: int = 0
+    ) -> Applied:
+        """Charge any request but a produce; see `QuotaManager.on_response`.
+
+        Mutations are not charged: what they cost only the controller knows.
+        """
+        self._at(time_ms)
+        return self._manager.on_response(
+            request, time_ms, response_bytes=response_bytes, thread_time_ns=thread_time_ns
+        )
+
+    def fetch_max_bytes(self, request: Request, time_ms: int) -> int:
+        """Most bytes to ask the brokers for with this fetch; see `QuotaManager.fetch_max_bytes`."""
+        self._at(time_ms)
+        return self._manager.fetch_max_bytes(request)
+
+    def expired(self, time_ms: int) -> list[Parked]:
+        """Take from the delay queue whose delay is over."""
+        return self._manager.expired(time_ms)
+
+    def shutdown(self) -> list[Parked]:
+        """Take everything from the delay queue, due or not."""
+        return self._manager.shutdown()
+
+    @property
+    def ring_count(self) -> int:
+        """Rate sensors in memory: of each bucket that was busy of late one a quota type."""
+        return self._manager.ring_count
+
+    def _at(self, time_ms: int) -> None:
+        self._now_ms = time_ms
+        # Client ids come from clients: the memory of those that went away is given back.
+        if time_ms - self._tidied_ms >= self.config.horizon_ms:
+            self._tidied_ms = time_ms
+            self._manager.forget_idle(time_ms)
+            self._resolved.clear()
+
+    def _limit(self, quota_type: QuotaType, user: str, client_id: str, /) -> Limit:
+        return self.limit(quota_type, user, client_id, self._now_ms)
+
+    def _quotas_of(self, entity: Entity, state: GateState, time_ms: int) -> Mapping[QuotaKey, float] | None:
+        if state is GateState.FALLBACK:
+            return self.fallback.get(entity)
+        told = self._told.get(entity)
+        if told is None or told.decided is None:
+            return None
+        return told.decided.quotas if state is GateState.LIVE else told.decided.after(time_ms)
+
+    def _hear(self, beat: Heartbeat, time_ms: int) -> bool:
+        # Of a clock that is ahead of ours no more is believed than that somebody spoke now.
+        heard_ms = min(beat.known_through_ms, time_ms)
+        if self._heard_ms is not None and heard_ms < self._heard_ms:
+            return False
+        self._heard_ms = heard_ms
+        return True
+
+    def _learn(self, entity: Entity, told: _Told) -> bool:
+        held = self._told.get(entity)
+        # Of two that were issued in one millisecond the later in the topic counts, as in compaction.
+        if held is not None and told.issued_ms < held.issued_ms:
+            return False
+        self._told[entity] = told
+        self._resolved.clear()
+        return True

@@ -1,0 +1,229 @@
+"""What `kquota doctor --before` asks of Kafka: brokers, their settings, and the log topic.
+
+kafka-python asks: it describes broker loggers (BROKER_LOGGER), which librdkafka does not.
+Nothing is created or changed; the topic is looked up in the list, so that it is never created by asking.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from kquota_spark.config.settings import Broker, Settings
+from kquota_spark.errors import UnreachableError
+from kquota_spark.kafka.client_properties import python_names
+from kquota_spark.kafka.clients import connection, python_admin, python_errors
+from kquota_spark.kafka.log_topic_checks import Consumed, Place, arrival_checks
+from kquota_spark.kafka.questions import missing_jmx_topic, missing_topics
+from kquota_spark.model.measure.sampled_rate import RingVariant
+from kquota_spark.process.check import Check, fail, ok, warn
+
+TIMEOUT_MS = 5_000
+_LEAST_RETENTION_MS = 3_600_000
+_LAG_FACTOR = 4
+_CALLBACK = "client.quota.callback.class"
+_QUOTA_KEYS = ("quota.window.num", "quota.window.size.seconds", _CALLBACK)
+_STAMP = "message.timestamp.type"
+_TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy", _STAMP)
+
+
+def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> list[Check]:
+    """Everything about Kafka; one line if it does not answer.
+
+    Args:
+        settings: whose cluster.
+        consumed: what the tables hold of the log topics, by partition; None before the first run.
+        now_ms: this machine's clock.
+    """
+    try:
+        with answer_errors():
+            return _answered_checks(settings, consumed, now_ms)
+    except UnreachableError as error:
+        servers = settings.kafka.bootstrap_servers
+        advice = "check kafka.bootstrap_servers and kafka.options, and that the broker runs"
+        return [fail("Kafka", f"{servers} does not answer as expected ({error})", advice)]
+
+
+def answer_errors() -> AbstractContextManager[None]:
+    """What kafka-python raises when brokers do not answer as expected, as `UnreachableError`.
+
+    It has the name of the error only: a message of a client might quote its configuration.
+    """
+    return python_errors(lambda error: UnreachableError(type(error).__name__), ValueError, AssertionError)
+
+
+def _answered_checks(
+    settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int
+) -> list[Check]:
+    servers = settings.kafka.bootstrap_servers
+    with asking(settings) as admin:
+        brokers = sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"])
+        checks = [ok("Kafka", f"{servers} answers, brokers {', '.join(map(str, brokers))}")]
+        checks += [_version(admin, broker_id, settings.broker) for broker_id in brokers]
+        for broker_id in brokers:
+            checks += _quota_settings(admin, broker_id, settings)
+        existing = admin.list_topics()
+        if settings.kafka.jmx_topic:
+            checks.append(_jmx_topic(settings, existing))
+        if not settings.kafka.has_log:
+            return checks
+        checks += [_request_logger(admin, broker_id) for broker_id in brokers]
+        missing = missing_topics(settings, existing)
+        if missing is not None:
+            return [*checks, fail("log topic", *missing)]
+        topics = settings.kafka.log_topics(existing)
+        for topic in topics:
+            checks += _log_topic(topic, described(admin, "TOPIC", topic, _TOPIC_KEYS), consumed, now_ms)
+    to_kafka = connection(servers, settings.kafka.options)
+    return checks + arrival_checks(settings, topics, to_kafka, brokers, consumed)
+
+
+@contextmanager
+def asking(settings: Settings) -> Iterator[Any]:
+    """kafka-python's client for questions; its errors are Kafka's own."""
+    # The client logs each attempt; our one line says it once.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
+    admin = python_admin(
+        bootstrap_servers=settings.kafka.bootstrap_servers.split(","),
+        client_id=settings.kafka.client_id,
+        bootstrap_timeout_ms=TIMEOUT_MS,
+        request_timeout_ms=TIMEOUT_MS,
+        **python_names(settings.kafka.options),
+    )
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def _version(admin: Any, broker_id: int, expected: Broker) -> Check:
+    # From what the broker offers, as it does not say its version: right to the minor release.
+    found = ".".join(map(str, admin.get_broker_version_data(broker_id).broker_version))
+    if "version" not in expected.given:
+        return ok("broker version", f"broker {broker_id} speaks like {found}")
+    evidence = f"broker {broker_id} speaks like {found}, settings say {expected.version}"
+    if RingVariant.of_version(found) is not RingVariant.of_version(expected.version):
+        advice = "set broker.version: 3.8 changed how samples are kept, verdicts would be wrong"
+        return fail("broker version", evidence, advice)
+    return ok("broker version", evidence)
+
+
+def _quota_settings(admin: Any, broker_id: int, settings: Settings) -> list[Check]:
+    expected = settings.broker
+    found = described(admin, "BROKER", str(broker_id), _QUOTA_KEYS)
+    what = "quota window"
+    if not found:
+        advice = "allow DescribeConfigs on the cluster, or compare quota.window.* by hand"
+        return [warn(what, f"broker {broker_id}: its settings cannot be read", advice)]
+    window, size_s = found.get("quota.window.num"), found.get("quota.window.size.seconds")
+    evidence = f"broker {broker_id}: {window} windows of {size_s} s"
+    checks = callback_checks(broker_id, found.get(_CALLBACK) or "", settings.quotas.callback)
+    wanted = (
+        str(expected.quota_window_num) if "quota_window_num" in expected.given else window,
+        str(expected.quota_window_size_seconds) if "quota_window_size_seconds" in expected.given else size_s,
+    )
+    if (window, size_s) != wanted:
+        advice = "set broker.quota_window_num and quota_window_size_seconds to these"
+        return [fail(what, evidence, advice), *checks]
+    return [ok(what, evidence), *checks]
+
+
+def callback_checks(broker_id: int, of_broker: str, of_settings: str) -> list[Check]:
+    """Whether brokers and settings agree on having a callback; nothing to say where neither has one."""
+    what, evidence = "quota callback", f"broker {broker_id}: {_CALLBACK} = {of_broker or 'not set'}"
+    if of_broker and not of_settings:
+        advice = "name the same rule in Python in quotas.callback: until then decisions are not the broker's"
+        return [fail(what, evidence, advice)]
+    if of_settings and not of_broker:
+        return [fail(what, evidence, f"the settings name {of_settings}: remove quotas.callback")]
+    return [ok(what, f"{evidence}, audited by {of_settings}")] if of_broker else []
+
+
+def _request_logger(admin: Any, broker_id: int) -> Check:
+    loggers = described(admin, "BROKER_LOGGER", str(broker_id), None)
+    level = loggers.get("kafka.request.logger") or loggers.get("root")
+    look = f"kafka-configs.sh --describe --entity-type broker-loggers --entity-name {broker_id}"
+    if level is None:
+        evidence = f"broker {broker_id}: its loggers cannot be read"
+        return warn("request log", evidence, f"look with {look}: kafka.request.logger must be DEBUG")
+    if level in ("DEBUG", "TRACE", "ALL"):
+        return ok("request log", f"broker {broker_id}: kafka.request.logger is {level}")
+    advice = (
+        "without it there is nothing to audit: kafka-configs.sh --alter --entity-type broker-loggers "
+        f"--entity-name {broker_id} --add-config kafka.request.logger=DEBUG, and in log4j.properties for good"
+    )
+    return fail("request log", f"broker {broker_id}: kafka.request.logger is {level}, expected DEBUG", advice)
+
+
+def _jmx_topic(settings: Settings, existing: Collection[str]) -> Check:
+    missing = missing_jmx_topic(settings, existing)
+    return fail("JMX topic", *missing) if missing else ok("JMX topic", f"{settings.kafka.jmx_topic} is there")
+
+
+def _log_topic(
+    topic: str, found: Mapping[str, str | None], consumed: Mapping[Place, Consumed] | None, now_ms: int
+) -> list[Check]:
+    if found.get("retention.ms") is None:
+        evidence = f"{topic} is there, its settings cannot be read"
+        return [warn("log topic", evidence, "allow DescribeConfigs on it")]
+    return [_retention(topic, found, consumed, now_ms), stamp_check(topic, found.get(_STAMP))]
+
+
+def stamp_check(topic: str, stamp: str | None) -> Check:
+    """Whose clock stamps the messages of a log topic: that of Kafka, or those of the hosts that write them."""
+    what, evidence = "log topic clock", f"{topic}: {_STAMP} is {stamp}"
+    if stamp == "LogAppendTime":
+        return ok(what, evidence)
+    advice = (
+        "a host whose clock is wrong stamps lines and messages alike: kafka-configs.sh --alter --topic "
+        f"{topic} --add-config {_STAMP}=LogAppendTime"
+    )
+    return fail(what, evidence, advice)
+
+
+def _retention(
+    topic: str, found: Mapping[str, str | None], consumed: Mapping[Place, Consumed] | None, now_ms: int
+) -> Check:
+    what = "log topic"
+    retention, size, policy = (found[key] for key in ("retention.ms", "retention.bytes", "cleanup.policy"))
+    assert retention is not None
+    evidence = f"{topic} keeps lines for {_hours(int(retention))}"
+    if policy != "delete":
+        return fail(
+            what, f"{topic}: cleanup.policy is {policy}", "set it to delete: compaction removes lines"
+        )
+    needed_ms = _LEAST_RETENTION_MS
+    read_ms = [read.last_timestamp_ms for place, read in (consumed or {}).items() if place[0] == topic]
+    if read_ms:
+        lag_ms = max(now_ms - min(read_ms), 0)
+        needed_ms = max(needed_ms, _LAG_FACTOR * lag_ms)
+        evidence += f", ingest is {lag_ms // 1_000:,} s behind"
+    if 0 <= int(retention) < needed_ms:
+        advice = f"raise retention.ms to {_hours(needed_ms)} or more: unread lines expire"
+        return warn(what, evidence, advice)
+    if size not in (None, "-1"):
+        advice = "retention.bytes is how long? Set it to -1, or watch the check offsets of kquota doctor"
+        return warn(what, f"{evidence}, but not more than {int(size):,} bytes a partition", advice)
+    return ok(what, evidence)
+
+
+def _hours(time_ms: int) -> str:
+    return "ever" if time_ms < 0 else f"{time_ms / 3_600_000:,.1f} h"
+
+
+def described(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> dict[str, str | None]:
+    """Values of `entries`."""
+    return {key: entry["value"] for key, entry in entries(admin, kind, name, keys).items()}
+
+
+def entries(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> dict[str, dict[str, str | None]]:
+    """Settings of a broker, its loggers or a topic, as described; empty where they may not be read."""
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    resource = ConfigResource(ConfigResourceType[kind], name, None if keys is None else list(keys))
+    found: dict[str, dict[str, str | None]] = (
+        admin.describe_configs([resource], config_filter="all").get(kind.lower(), {}).get(name, {})
+    )
+    return found

@@ -1,0 +1,219 @@
+"""Asks each broker how it is set up, and keeps `broker_configs`; JUDGE replays each broker with its own windows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UnreachableError
+from kquota_spark.kafka.broker_checks import answer_errors, asking, callback_checks, entries
+from kquota_spark.model.measure.broker_config import KAFKA_KEYS, BrokerConfig, described_config
+from kquota_spark.model.measure.sampled_rate import RingVariant
+from kquota_spark.process.check import Check, Status, ok, warn
+from kquota_spark.process.polling import Polling
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.storage import arrow_files, delta_table, delta_table_if_there
+
+_log = logging.getLogger(__name__)
+_NAMES = [field.name for field in fields(BrokerConfig)]
+_UPDATE_METADATA = 6
+_WHAT = "broker settings"
+
+
+class BrokerConfigs:
+    """The table `broker_configs` as far as one cluster goes, and the thread that keeps it up to date.
+
+    Args:
+        settings: the cluster, the interval and the tables.
+        clock_ms: the wall clock.
+    """
+
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._said: set[str] = set()
+        self._polling = Polling("asking the brokers", settings.broker.ask_interval, self._ask_again)
+
+    def ask(self) -> list[Check]:
+        """Ask once and write what is new; what the user should know. Brokers that do not answer are a finding.
+
+        Raises:
+            UserError: the table cannot be written.
+        """
+        try:
+            with answer_errors():
+                found = asked_brokers(self._settings)
+        except UnreachableError as error:
+            return self._not_asked(str(error))
+        silent = [config.broker_id for config in found if config.quota_window_num is None]
+        if silent:
+            return self._not_asked(f"broker {silent[0]} does not tell its settings: allow DescribeConfigs")
+        self._write(found)
+        return [check for check in config_checks(found, self._settings) if check.status is not Status.OK]
+
+    def start(self) -> None:
+        """Ask every `broker.ask_interval` in a thread."""
+        self._polling.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._polling.stop()
+
+    def check(self) -> None:
+        """Raise what ended the thread, if anything did."""
+        self._polling.check()
+
+    def _ask_again(self) -> None:
+        findings = {f"{finding.evidence}: {finding.advice}" for finding in self.ask()}
+        for text in sorted(findings - self._said):
+            _log.warning("%s", text)
+        self._said = findings
+
+    def _not_asked(self, reason: str) -> list[Check]:
+        """Brokers that told before are judged as they said then; without them the settings have to do."""
+        broker = self._settings.broker
+        stored = stored_configs(self._settings)
+        if not any(config.broker_id is not None for config in stored):
+            own = BrokerConfig(
+                None,
+                broker.version,
+                "configuration file",
+                quota_window_num=broker.quota_window_num,
+                quota_window_size_seconds=broker.quota_window_size_seconds,
+                source="configuration file",
+            )
+            self._write([own])
+            used = (
+                f"{broker.quota_window_num} windows of {broker.quota_window_size_seconds} s and version "
+                f"{broker.version} of the settings are used for all"
+            )
+        else:
+            used = "they are judged as they told before (broker_configs)"
+        evidence = f"the brokers of {self._settings.cluster_id} could not be asked ({reason})"
+        return [warn(_WHAT, evidence, f"{used}; compare them with the brokers' server.properties")]
+
+    def _write(self, found: Iterable[BrokerConfig]) -> None:
+        with delta_errors(f"{self._settings.tables}: {BROKER_CONFIGS.name} cannot be written"):
+            _record(self._settings, list(found), self._clock_ms())
+
+
+def asked_brokers(settings: Settings) -> list[BrokerConfig]:
+    """What each broker of the cluster says; errors are kafka-python's own."""
+    with asking(settings) as admin:
+        found = []
+        for broker_id in sorted(int(broker["broker_id"]) for broker in admin.describe_cluster()["brokers"]):
+            offered = admin.get_broker_version_data(broker_id)
+            of_broker = entries(admin, "BROKER", str(broker_id), KAFKA_KEYS)
+            speaks_like = ".".join(map(str, offered.broker_version[:2]))
+            # A message between brokers that only those with ZooKeeper offer.
+            has_zookeeper = _UPDATE_METADATA in (offered.api_versions or {})
+            found.append(described_config(broker_id, of_broker, speaks_like, has_zookeeper=has_zookeeper))
+        return found
+
+
+def config_checks(configs: Iterable[BrokerConfig], settings: Settings) -> list[Check]:
+    """One finding for each broker, and for each setting of the file that is not what it says."""
+    checks: list[Check] = []
+    given = settings.broker
+    for config in configs:
+        if config.broker_id is None:
+            continue
+        who = f"broker {config.broker_id}"
+        windows = f"{config.quota_window_num} windows of {config.quota_window_size_seconds} s"
+        evidence = f"{who}: {windows}, version {config.version} ({config.version_source})"
+        others = [
+            f"broker.{name}"
+            for name, differs in (
+                ("version", config.sample_ring is not RingVariant.of_version(given.version)),
+                ("quota_window_num", config.quota_window_num != given.quota_window_num),
+                (
+                    "quota_window_size_seconds",
+                    config.quota_window_size_seconds != given.quota_window_size_seconds,
+                ),
+            )
+            if name in given.given and differs
+        ]
+        for kind in ("producer", "consumer"):
+            name = f"quota_{kind}_default"
+            if (getattr(config, name) or 0) != getattr(given, name):
+                others.append(f"broker.{name}")
+                evidence += f", quota.{kind}.default {getattr(config, name) or 'not set'}"
+        if others:
+            named = " and ".join(others)
+            checks.append(
+                warn(_WHAT, evidence, f"{named}: the settings say something else, and win: correct them")
+            )
+        else:
+            checks.append(ok(_WHAT, evidence))
+        checks += callback_checks(
+            config.broker_id, config.quota_callback_class or "", settings.quotas.callback
+        )
+    return checks
+
+
+def stored_checks(settings: Settings) -> list[Check]:
+    """`config_checks` of what the brokers said last; nothing where they were never asked."""
+    return config_checks(stored_configs(settings), settings)
+
+
+def stored_configs(settings: Settings) -> list[BrokerConfig]:
+    """The last settings of each broker of this cluster."""
+    rows = _rows(settings)
+    return [BrokerConfig(**{name: row[name] for name in _NAMES}) for row in rows if row["valid_to"] is None]
+
+
+def _rows(settings: Settings) -> list[dict[str, Any]]:
+    table = delta_table_if_there(settings, BROKER_CONFIGS.name)
+    if table is None:
+        return []
+    return list(
+        table.to_pyarrow_table(
+            filters=[("cluster_id", "=", settings.cluster_id)], filesystem=arrow_files(table)
+        ).to_pylist()
+    )
+
+
+def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
+    """Write the table if a broker says something else than before; one that is away keeps what it said."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    from kquota_spark.store.creation import create_table
+
+    create_table(settings, BROKER_CONFIGS)
+    now = pa.scalar(now_ms * 1_000, pa.timestamp("us", tz="UTC")).as_py()
+    rows = _rows(settings)
+    is_changed = False
+    for config in found:
+        last = next(
+            (row for row in rows if row["valid_to"] is None and row["broker_id"] == config.broker_id), None
+        )
+        if last is not None and _is_same(last, config):
+            continue
+        is_changed = True
+        if last is not None:
+            last["valid_to"] = now
+        columns = {
+            "cluster_id": settings.cluster_id,
+            "sample_ring": config.sample_ring.value,
+            "observed_at": now,
+        }
+        rows.append(
+            asdict(config) | columns | {"valid_from": None if last is None else now, "valid_to": None}
+        )
+    if is_changed:
+        quoted = settings.cluster_id.replace("'", "''")
+        write_deltalake(
+            delta_table(settings, BROKER_CONFIGS.name),
+            pa.Table.from_pylist(rows, schema=BROKER_CONFIGS.arrow_schema()),
+            mode="overwrite",
+            predicate=f"cluster_id = '{quoted}'",
+        )
+
+
+def _is_same(row: Mapping[str, Any], config: BrokerConfig) -> bool:
+    return all(row[name] == value for name, value in asdict(config).items())

@@ -1,0 +1,194 @@
+"""The compacted Kafka topic of decisions: made if it is missing, and read from its beginning."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.kafka import clients as kafka_clients
+
+ANSWER_WITHIN_S = 15.0
+_MOST_REPLICAS = 3
+_TOPIC_CONFIG = {
+    "cleanup.policy": "compact",
+    # A tombstone's own time says when it was issued.
+    "message.timestamp.type": "CreateTime",
+    # Only closed segments are compacted: a reader starts with a few hours of heartbeats at most.
+    "segment.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.1",
+}
+_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Which topic, where, and how to log in, in Java's or librdkafka's words."""
+
+    bootstrap_servers: str
+    topic: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Connection:
+        """What the settings say.
+
+        Raises:
+            UserError: they name no topic.
+        """
+        topic = settings.enforcement.decision_topic
+        if not topic:
+            raise UserError(
+                "enforcement.decision_topic: not set, expected the name of a topic, e.g. kquota.decisions"
+            )
+        kafka = settings.kafka
+        return cls(kafka.bootstrap_servers, topic, kafka.options)
+
+    @property
+    def name(self) -> str:
+        """The topic and its address, for messages."""
+        return f"topic {self.topic} on {self.bootstrap_servers}"
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """Properties of every client."""
+        return kafka_clients.connection(self.bootstrap_servers, self.options)
+
+    def errors(self, use: str, *, unless: int | None = None) -> AbstractContextManager[None]:
+        """Errors of Kafka as `UnreachableError`; see `kafka_errors`.
+
+        Args:
+            use: what the topic cannot be, "read" or "used".
+            unless: the code of a reason that is no error here.
+        """
+        return kafka_clients.kafka_errors(
+            lambda reason: UnreachableError(f"{self.name} cannot be {use}: {reason.str()}"), unless=unless
+        )
+
+
+class Record(NamedTuple):
+    """One message as Kafka gives it."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+class TopicReader:
+    """Reads the topic from its beginning, and then what comes; it is in no consumer group.
+
+    Raises:
+        UserError: the options are none, e.g. a file of certificates is missing.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._part = TopicPartition(connection.topic, 0, 0)
+        self._next = 0
+        self.last_error = ""
+        """What the connection complained about last; empty since something was read after it."""
+        with kafka_clients.bad_options():
+            self._consumer = kafka_clients.consumer(
+                {
+                    **connection.client,
+                    "group.id": "kquota-decisions",  # librdkafka wants one; nothing is committed to it
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "auto.offset.reset": "earliest",
+                    "error_cb": self._hear,
+                }
+            )
+        self._consumer.assign([self._part])
+
+    def read_on(self, timeout_s: float) -> list[Record]:
+        """What has come; after the time nothing, if nothing has.
+
+        Raises:
+            UnreachableError: Kafka says that it cannot be read.
+        """
+        records = []
+        problem = ""
+        with self._connection.errors("read"):
+            messages = self._consumer.consume(_BATCH, timeout_s)
+        for message in messages:
+            found = message.error()
+            if found is None:
+                records.append(Record(message.key(), message.value(), message.timestamp()[1]))
+            elif found.code() != KafkaError._PARTITION_EOF:
+                problem = found.str()
+                continue
+            self._next = max(self._next, (message.offset() or 0) + (found is None))
+            self.last_error = ""
+        if problem and not records:
+            raise UnreachableError(f"{self._connection.name} cannot be read: {problem}")
+        return records
+
+    def read_through(self) -> list[Record]:
+        """What has come up to the end that the topic has now.
+
+        Raises:
+            UnreachableError: Kafka does not answer in time.
+            UserError: it is another topic of the same name.
+        """
+        name = self._connection.name
+        with self._connection.errors("read"):
+            _, end = self._consumer.get_watermark_offsets(self._part, timeout=ANSWER_WITHIN_S)
+        if end < self._next:
+            raise UserError(f"{name} was made anew meanwhile: what it held is gone, start again")
+        records: list[Record] = []
+        deadline_s = time.monotonic() + ANSWER_WITHIN_S
+        while self._next < end:
+            if time.monotonic() > deadline_s:
+                raise UnreachableError(f"{name} was not read to its end within {ANSWER_WITHIN_S:g} s")
+            if found := self.read_on(0.1):
+                records += found
+                deadline_s = time.monotonic() + ANSWER_WITHIN_S
+        return records
+
+    def close(self) -> None:
+        """End the connection."""
+        self._consumer.close()
+
+    def _hear(self, error: KafkaError) -> None:
+        # That all brokers are down says less than why.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
+            self.last_error = f"{self._connection.name} cannot be read: {error.str()}"
+
+
+def ensure_topic(connection: Connection) -> None:
+    """Create the topic, compacted and with one partition, if there is none.
+
+    Raises:
+        UserError: it is there and is not like that, or we may not create it.
+        UnreachableError: Kafka does not answer.
+    """
+    admin = kafka_clients.admin(connection.client)
+    with connection.errors("used"):
+        cluster = admin.list_topics(timeout=ANSWER_WITHIN_S)
+    found = cluster.topics.get(connection.topic)
+    if found is None:
+        replicas = min(_MOST_REPLICAS, len(cluster.brokers))
+        topic = NewTopic(connection.topic, 1, replicas, config=_TOPIC_CONFIG)
+        with connection.errors("used", unless=KafkaError.TOPIC_ALREADY_EXISTS):
+            admin.create_topics([topic])[connection.topic].result(ANSWER_WITHIN_S)
+        return
+    resource = ConfigResource(ResourceType.TOPIC, connection.topic)
+    with connection.errors("used"):
+        config = admin.describe_configs([resource])[resource].result(ANSWER_WITHIN_S)
+    policy = config["cleanup.policy"].value
+    if policy != "compact":
+        raise UserError(
+            f"{connection.name}: cleanup.policy is {policy}, expected compact: decisions would be lost"
+        )
+    if len(found.partitions) != 1:
+        # A heartbeat vouches for all messages before it: there is a before in one partition only.
+        raise UserError(f"{connection.name} has {len(found.partitions)} partitions, expected 1")

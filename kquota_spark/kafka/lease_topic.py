@@ -1,0 +1,181 @@
+"""The topic that holds the lease of clusters without ZooKeeper: one partition, and its newest record is what counts.
+
+Records are JSON: `holder`, `event` (acquired, alive, intent, released), since when the lease is held (null in the first
+record: its own time), and what an intent is about; the key is the cluster's id. Times are the broker's (LogAppendTime).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.kafka.questions import admin_client, asked_topics
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+_TIMEOUT_S = 15.0
+_LAST_RECORDS = 20
+"""Looked at from the end; each transaction ends in a marker, and those that were given up leave theirs too."""
+_CONFIG = {"cleanup.policy": "delete", "retention.ms": "86400000", "message.timestamp.type": "LogAppendTime"}
+
+
+class LeaseRecord(NamedTuple):
+    """The newest word of a holder."""
+
+    offset: int
+    holder: str
+    event: str
+    at_ms: int
+    since_ms: int
+    """When the holder took the lease."""
+
+
+class LeaseTopic:
+    """Makes and reads the topic.
+
+    Args:
+        settings: how to reach Kafka, and `enforcement.lease_topic`.
+
+    Raises:
+        UserError: no name is set, or the options of Kafka are none.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.name = settings.enforcement.lease_topic
+        if not self.name:
+            raise UserError(
+                "enforcement.lease_topic: empty, expected a name: with quotas.source: admin it says who may act"
+            )
+        self._settings = settings
+        self._is_there = False
+        self._consumer: Any = None
+
+    def ensure(self) -> None:
+        """Make the topic if it is missing.
+
+        Raises:
+            UserError: Kafka does not answer or does not let us, or the topic has more than one partition.
+        """
+        if self._is_there:
+            return
+        client = admin_client(self._settings)
+        found = asked_topics(client, self._settings).get(self.name)
+        if found is None:
+            self._create(client)
+        elif len(found.partitions) != 1:
+            raise UserError(
+                f"topic {self.name} has {len(found.partitions)} partitions, expected 1: the order of its records says "
+                "who may act: delete it, it is made again"
+            )
+        self._is_there = True
+
+    def exists(self) -> bool:
+        """Whether it was ever made.
+
+        Raises:
+            UserError: Kafka does not answer.
+        """
+        return self.name in asked_topics(admin_client(self._settings), self._settings)
+
+    def newest(self) -> LeaseRecord | None:
+        """The last record that was committed; None in an empty topic.
+
+        Raises:
+            UnreachableError: Kafka does not answer.
+        """
+        from confluent_kafka import TopicPartition
+
+        consumer = self._opened()
+        with kafka_clients.kafka_errors(self._closed_for):
+            low, high = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_TIMEOUT_S)
+            return self._last(consumer, max(low, high - _LAST_RECORDS)) or self._last(consumer, low)
+
+    def close(self) -> None:
+        """End the connection."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _closed_for(self, reason: KafkaError) -> UnreachableError:
+        self.close()
+        return self.unreachable(reason)
+
+    def unreachable(self, reason: KafkaError) -> UnreachableError:
+        """The error for the user."""
+        return UnreachableError(
+            f"topic {self.name} on {self._settings.kafka.bootstrap_servers} cannot be used "
+            f"({reason.str()}): check kafka.bootstrap_servers, kafka.options and the rights to the topic"
+        )
+
+    def _create(self, client: Any) -> None:
+        from confluent_kafka import KafkaError
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
+        with kafka_clients.kafka_errors(
+            lambda reason: UserError(
+                f"topic {self.name} does not exist and cannot be made ({reason.str()}): create it "
+                f"(kafka-topics.sh --create --topic {self.name} --partitions 1 --config "
+                "message.timestamp.type=LogAppendTime)"
+            ),
+            unless=KafkaError.TOPIC_ALREADY_EXISTS,
+        ):
+            client.create_topics([topic], operation_timeout=_TIMEOUT_S)[self.name].result(_TIMEOUT_S)
+
+    def _opened(self) -> Any:
+        if self._consumer is None:
+            kafka = self._settings.kafka
+            properties = {
+                **kafka_clients.connection(kafka.bootstrap_servers, kafka.options),
+                "group.id": "kquota-enforcer",  # required, but never joined
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                # The end is told with the answer of a fetch: half a second later by default.
+                "fetch.wait.max.ms": 10,
+                "isolation.level": "read_committed",
+            }
+            self._consumer = kafka_clients.consumer(properties)
+        return self._consumer
+
+    def _last(self, consumer: Any, offset: int) -> LeaseRecord | None:
+        from confluent_kafka import TopicPartition
+
+        consumer.assign([TopicPartition(self.name, 0, offset)])
+        try:
+            return _record_at_end(consumer)
+        finally:
+            # What is assigned is fetched on and on, a hundred times a second, until somebody asks again.
+            consumer.unassign()
+
+
+def _record_at_end(consumer: Any) -> LeaseRecord | None:
+    """The last record of what is assigned; None if nothing is there."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    last = None
+    while True:
+        message = consumer.poll(_TIMEOUT_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if message.error() is None:
+            last = message
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            return None if last is None else _record(last)
+        else:
+            raise KafkaException(message.error())
+
+
+def _record(message: Any) -> LeaseRecord:
+    at_ms = message.timestamp()[1]
+    try:
+        match json.loads(message.value() or b""):
+            case {"holder": str(holder), "event": str(event), "since_ms": int() | None as since_ms}:
+                return LeaseRecord(message.offset(), holder, event, at_ms, since_ms or at_ms)
+    except ValueError:
+        pass
+    # Not one of ours: of nobody we know of, and it gets old like any other.
+    return LeaseRecord(message.offset(), "unknown", "alive", at_ms, at_ms)

@@ -1,0 +1,130 @@
+"""Questions to the Kafka cluster that come before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.formats.messages.messages import MessageFormat
+from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.kafka.client_properties import is_for_java_only
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_TIMEOUT_S = 15.0
+_OFFSETS_S = 5.0
+
+
+def require_topics(settings: Settings) -> None:
+    """Check that the topics of the log and of JMX exist; of a pattern, that it finds one.
+
+    Raises:
+        UserError: none is set, Kafka does not answer, or it has no such topic.
+    """
+    kafka = settings.kafka
+    if is_for_java_only(kafka.options):
+        return  # Spark will say what is wrong
+    existing = asked_topics(admin_client(settings), settings)
+    missing = missing_topics(settings, existing) or missing_jmx_topic(settings, existing)
+    if missing:
+        raise UserError(f"{missing[0]} on {kafka.bootstrap_servers}: {missing[1]}")
+
+
+def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
+    """What is not there of the log topics, and what to do about it; None if all are there."""
+    kafka = settings.kafka
+    if kafka.topic_pattern:
+        if kafka.log_topics(existing):
+            return None
+        return f"no topic matches {kafka.topic_pattern}", "create one, or check kafka.topic_pattern"
+    missing = [topic for topic in kafka.log_topics(existing) if topic not in existing]
+    if not missing:
+        return None
+    is_one = len(missing) == 1
+    key = "kafka.topics" if kafka.topics else "kafka.topic"
+    return (
+        f"topic{'' if is_one else 's'} {', '.join(missing)} {'does' if is_one else 'do'} not exist",
+        f"create {'it' if is_one else 'them'} (kafka-topics.sh --create --topic {missing[0]}), or check {key}",
+    )
+
+
+def missing_jmx_topic(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
+    """The same for the topic of JMX samples."""
+    topic = settings.kafka.jmx_topic
+    if not topic or topic in existing:
+        return None
+    create = f"kafka-topics.sh --create --topic {topic}"
+    return f"topic {topic} does not exist", f"create it ({create}), or check kafka.jmx_topic"
+
+
+def message_format(settings: Settings) -> MessageFormat:
+    """How the messages of the log topics are written."""
+    kafka = settings.kafka
+    return MessageFormat(
+        envelope=kafka.envelope,
+        message_field=kafka.envelope_fields.message,
+        broker_field=kafka.envelope_fields.broker,
+        timestamp_field=kafka.envelope_fields.timestamp,
+        broker_from=kafka.broker_from,
+        broker_ids=kafka.broker_ids,
+        topic_pattern=kafka.broker_in_topic,
+    )
+
+
+def admin_client(settings: Settings) -> AdminClient:
+    """A client for questions; connects when asked.
+
+    Raises:
+        UserError: the options are none, e.g. a file of certificates is missing.
+    """
+    kafka = settings.kafka
+    with kafka_clients.bad_options():
+        return kafka_clients.admin(kafka_clients.connection(kafka.bootstrap_servers, kafka.options))
+
+
+def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:
+    """All topics with their partitions and leaders.
+
+    Raises:
+        UserError: Kafka does not answer.
+    """
+    with kafka_clients.kafka_errors(
+        lambda reason: UserError(
+            f"Kafka at {settings.kafka.bootstrap_servers} did not answer within {_TIMEOUT_S:.0f} s "
+            f"({reason.str()}): check kafka.bootstrap_servers and kafka.options"
+        )
+    ):
+        found: Mapping[str, Any] = client.list_topics(timeout=_TIMEOUT_S).topics
+    return found
+
+
+def first_offsets(settings: Settings, places: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
+    """The first offset that Kafka still has of partitions, by topic and partition; it may not answer for all.
+
+    Raises:
+        UserError: the options are none.
+    """
+    kafka = settings.kafka
+    if is_for_java_only(kafka.options):
+        return {}
+    from confluent_kafka import KafkaException, TopicPartition
+
+    found: dict[tuple[str, int], int] = {}
+    # A group is required; none is joined without a subscription.
+    own = {"client.id": kafka.client_id, "group.id": kafka.client_id}
+    with kafka_clients.bad_options():
+        consumer = kafka_clients.consumer(
+            {**kafka_clients.connection(kafka.bootstrap_servers, kafka.options), **own}
+        )
+    try:
+        with suppress(KafkaException):  # one that does not answer for a partition would not for the next
+            for topic, partition in sorted(places):
+                low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_OFFSETS_S)
+                found[topic, partition] = low
+    finally:
+        consumer.close()
+    return found

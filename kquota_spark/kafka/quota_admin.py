@@ -1,0 +1,297 @@
+"""Describe- and AlterClientQuotas (KIP-546) by kafka-python's wire messages, for which it has no public call."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.kafka.client_properties import python_options
+from kquota_spark.kafka.clients import python_admin, python_errors
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
+
+_CLIENT_ID = "kquota"
+_BOOTSTRAP_LOG = "kafka.net.manager"
+_CLUSTER_AUTHORIZATION_FAILED = 31
+_UPDATE_METADATA = 6
+_UNSURE = (-1, 7, 13)
+"""UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION."""
+_FOLLOWED_WITHIN_S, _PAUSE_S = 10.0, 0.01
+_MATCH_EXACT, _MATCH_DEFAULT = 0, 1
+_Filter = list[tuple[str, int, str | None]]
+_PARTS = {"user": "user", "client-id": "client_id"}
+_KEYS: Mapping[str, AnyKey] = {key.value: key for key in (*QuotaKey, *IpQuotaKey)}
+
+
+class Named(NamedTuple):
+    """What errors call the address and the login by, and what to use where the cluster is of the other kind."""
+
+    servers: str = "kafka.bootstrap_servers"
+    login: str = "kafka.options"
+    instead: str = "quotas.source: zookeeper"
+
+
+class Refusal(NamedTuple):
+    """Why a broker did not alter an entity."""
+
+    code: int
+    """Of `org.apache.kafka.common.protocol.Errors`."""
+    words: str
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the controller may have done it nevertheless."""
+        return self.code in _UNSURE
+
+
+class QuotaAdmin:
+    """Asks one cluster for its quotas, and alters them, over a connection that is made at the first question and kept.
+
+    Args:
+        bootstrap_servers: one or more brokers, `host:port,host:port`.
+        properties: client properties for the login, see `client_properties`.
+        timeout_ms: limit of connecting, and again of each request.
+        named: for errors.
+
+    Raises:
+        UserError: the address or the properties are none.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, str],
+        *,
+        timeout_ms: int,
+        named: Named = Named(),  # noqa: B008 - a tuple
+    ) -> None:
+        servers = bootstrap_servers.split(",")
+        if not all(map(str.strip, servers)):
+            raise UserError(f"{named.servers}: {bootstrap_servers!r}, expected host:port,host:port")
+        self._servers, self._timeout_ms, self._named = bootstrap_servers, timeout_ms, named
+        self._where = f"Kafka {bootstrap_servers}"
+        self._options = {
+            "client_id": _CLIENT_ID,
+            "bootstrap_timeout_ms": timeout_ms,
+            "request_timeout_ms": timeout_ms,
+            **python_options(properties),
+            "bootstrap_servers": servers,
+        }
+        self._client: Any = None
+        self.has_zookeeper = False
+        """Whether the quotas are in ZooKeeper; known from the first answer on."""
+
+    def close(self) -> None:
+        """End the connection; the next question makes another one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def describe(self, entities: Iterable[AnyEntity] | None = None) -> list[tuple[AnyEntity, AnyKey, float]]:
+        """The quotas in force now.
+
+        Args:
+            entities: only theirs; None for all, those of ips too.
+
+        Raises:
+            UnreachableError: no broker answers in time, or its answer is not a whole one.
+            UserError: it refuses us.
+        """
+        filters = [([], False)] if entities is None else [(_filter(entity), True) for entity in entities]
+        try:
+            answers = self._ask([_request(parts, is_strict=is_strict) for parts, is_strict in filters])
+            for answer in answers:
+                self._check(answer)
+        except UserError:
+            self.close()
+            raise
+        return [
+            (entity, _KEYS[value.key], value.value)
+            for answer in answers
+            for entry in answer.entries
+            if (entity := _entity(entry)) is not None
+            for value in entry.values
+            if value.key in _KEYS
+        ]
+
+    def alter(
+        self, entity: AnyEntity, values: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> Refusal | None:
+        """Set some quotas of one entity, or remove those with None; its others stay.
+
+        Args:
+            entity: whose.
+            values: by Kafka's own keys.
+            validate_only: only ask whether the cluster would take them.
+
+        Returns:
+            Why it did not; None if it did.
+
+        Raises:
+            UnreachableError: no answer: it may have been done.
+            UserError: the login is refused.
+        """
+        from kafka.protocol.admin import AlterClientQuotasRequest
+
+        changes = [(key, value or 0.0, value is None) for key, value in values.items()]
+        request = AlterClientQuotasRequest(
+            entries=[(_named_parts(entity), changes)], validate_only=validate_only
+        )
+        try:
+            [answer] = self._ask([request])
+            [entry] = answer.entries
+        except UserError:
+            self.close()
+            raise
+        except ValueError as error:
+            raise UnreachableError(
+                f"{self._where} did not say what became of {entity}: see the broker's log"
+            ) from error
+        if not entry.error_code:
+            return None
+        return Refusal(entry.error_code, entry.error_message or _error_name(entry.error_code))
+
+    def wait_for(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> None:
+        """Wait up to ten seconds until a broker tells what was altered, so that who asks next sees it.
+
+        A KRaft broker follows its controller some milliseconds behind, on a machine that is busy some seconds.
+        """
+        until_s = time.monotonic() + _FOLLOWED_WITHIN_S
+        while time.monotonic() < until_s:
+            try:
+                found = {key: value for _, key, value in self.describe([entity])}
+            except UserError:
+                return  # it was done, and who asks next will hear of this
+            if all(found.get(key) == value for key, value in values.items()):
+                return
+            time.sleep(_PAUSE_S)
+
+    def _check(self, answer: Any) -> None:
+        if answer.error_code == _CLUSTER_AUTHORIZATION_FAILED:
+            # Rights come and go, as brokers do: who has quotas from before goes on with them.
+            raise UnreachableError(
+                f"{self._where} does not let us see the quotas: grant DescribeConfigs on the cluster "
+                f"to the user of {self._named.login}"
+            )
+        if answer.error_code or answer.entries is None:
+            # Null entries come with errors only. Without one they must not pass for "no quotas" either.
+            raise UnreachableError(
+                f"{self._where} did not describe the quotas: error {answer.error_code} "
+                f"({answer.error_message}), see the broker's log"
+            )
+
+    def _ask(self, requests: Sequence[Any]) -> list[Any]:
+        """The answers to requests."""
+        from kafka.errors import SaslAuthenticationFailedError
+
+        with (
+            _overheard(SaslAuthenticationFailedError) as heard,
+            python_errors(lambda error: self._unanswered(error, heard), ValueError),
+        ):
+            client = self._connected()
+            return [client._manager.run(client._manager.send, request) for request in requests]
+
+    def _unanswered(self, error: Exception, heard: Sequence[Exception]) -> UserError:
+        from kafka.errors import IncompatibleBrokerVersion, SaslAuthenticationFailedError
+
+        if isinstance(error, SaslAuthenticationFailedError):
+            return UserError(f"{self._where} refused the login: check {self._named.login}")
+        if isinstance(error, IncompatibleBrokerVersion):
+            return UserError(
+                f"{self._where} is older than 2.6 and has no calls for quotas: use {self._named.instead}"
+            )
+        if isinstance(error, ValueError):
+            return UserError(
+                f"{self._named.servers}: {self._servers!r}: {error}, expected host:port,host:port"
+            )
+        reason = str((heard or [error])[-1]).partition("\n")[0][:200]
+        return UnreachableError(
+            f"{self._where} did not answer within {self._timeout_ms / 1_000:g} s: check "
+            f"{self._named.servers} and {self._named.login} ({reason})"
+        )
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            self._client = python_admin(**self._options)
+            versions = self._client._manager.broker_version_data
+            # A message between brokers that only those with ZooKeeper offer.
+            self.has_zookeeper = _UPDATE_METADATA in (versions.api_versions or {})
+        return self._client
+
+
+def _request(parts: _Filter, *, is_strict: bool) -> Any:
+    from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
+
+    component = DescribeClientQuotasRequest.ComponentData
+    return DescribeClientQuotasRequest(
+        components=[component(entity_type=k, match_type=t, match=m) for k, t, m in parts], strict=is_strict
+    )
+
+
+def _filter(entity: AnyEntity) -> _Filter:
+    """The parts of an entity as DescribeClientQuotas matches them."""
+    return [
+        (kind, _MATCH_DEFAULT if name is None else _MATCH_EXACT, name) for kind, name in _named_parts(entity)
+    ]
+
+
+def _named_parts(entity: AnyEntity) -> list[tuple[str, str | None]]:
+    """The parts of an entity as AlterClientQuotas names them; no name is the default."""
+    if isinstance(entity, IpEntity):
+        parts: Mapping[str, Name] = {"ip": entity.ip}
+    else:
+        parts = {kind: getattr(entity, field) for kind, field in _PARTS.items()}
+    return [
+        (kind, None if name is DEFAULT else str(name)) for kind, name in parts.items() if name is not None
+    ]
+
+
+def _error_name(code: int) -> str:
+    from kafka.errors import for_code
+
+    return str(for_code(code).__name__)
+
+
+@contextmanager
+def _overheard(final: type[Exception]) -> Iterator[list[Exception]]:
+    """The errors that kafka-python only logs, oldest first, but for time limits; its log itself is kept quiet.
+
+    It repeats itself, shows the password at DEBUG, and tries a refused login again until the time is up, which
+    may lock the account: an error of the type `final` is raised inside it, from its own log line.
+    """
+    heard: list[Exception] = []
+
+    def hear(record: logging.LogRecord) -> bool:
+        found = [part for part in record.args or () if isinstance(part, Exception)]
+        heard.extend(error for error in found if type(error).__name__ != "KafkaTimeoutError")
+        if found and isinstance(found[0], final) and record.name == _BOOTSTRAP_LOG:
+            raise found[0]
+        return False
+
+    handler = logging.Handler(logging.WARNING)
+    handler.addFilter(hear)
+    logger = logging.getLogger("kafka")
+    before = logger.level, logger.propagate
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
+
+
+def _entity(entry: Any) -> AnyEntity | None:
+    parts: dict[str, Name] = {}
+    for part in entry.entity:
+        if part.entity_type == "ip":
+            return IpEntity(DEFAULT if part.entity_name is None else part.entity_name)
+        if part.entity_type not in _PARTS:
+            return None
+        parts[_PARTS[part.entity_type]] = DEFAULT if part.entity_name is None else part.entity_name
+    return Entity(**parts)

@@ -1,0 +1,187 @@
+"""What governs a request at a moment: a resolution, joined with the time for which it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kquota_spark.model.govern.request_coverage import RequestCoverage, request_coverage
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.principals import Principal
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey, QuotaType
+from kquota_spark.model.quotas.resolve import (
+    STATIC_DEFAULT_LEVEL,
+    Bucket,
+    Resolution,
+    candidates,
+    governing_entity,
+    levels_of,
+    resolve,
+)
+from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
+from kquota_spark.model.replay.replay import Governing
+
+STATIC_DEFAULT_RULES = {
+    QuotaType.PRODUCE: "quota.producer.default",
+    QuotaType.FETCH: "quota.consumer.default",
+}
+"""How the rule of level 9 is called: by the broker's own property."""
+_KEPT_ANSWERS = 50_000
+"""Random client ids must not fill the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Governed:
+    """A bucket and what limits it, for as long as `governing` is valid."""
+
+    bucket: Bucket
+    governing: Governing
+    level: int | None
+    rule: str | None
+    rule_version: int | None
+    certain_from_ms: int = 0
+    """Before this, what held before may still have been in force: the quotas come from a source that is polled."""
+
+    @property
+    def relied_on(self) -> Governing:
+        """`governing`, valid from when it is sure to hold."""
+        if self.certain_from_ms <= self.governing.valid_from_ms:
+            return self.governing
+        return self.governing._replace(valid_from_ms=self.certain_from_ms)
+
+    def holds_at(self, time_ms: int) -> bool:
+        """Whether nothing that could matter changed between this answer and `time_ms`."""
+        until_ms = self.governing.valid_to_ms
+        return self.governing.valid_from_ms <= time_ms and (until_ms is None or time_ms < until_ms)
+
+
+class Governor(Protocol):
+    """Answers for requests of any broker and time."""
+
+    def govern(
+        self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
+    ) -> Governed:
+        """What governs a request."""
+
+    @property
+    def coverage(self) -> RequestCoverage:
+        """Whom a request quota could cover."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGovernor:
+    """Kafka's own resolution.
+
+    Args:
+        book: quotas over time.
+        static_defaults: of brokers up to 2.8, by type.
+    """
+
+    book: RuleBook
+    static_defaults: Mapping[QuotaType, float] = field(default_factory=dict)
+    coverage: RequestCoverage = field(init=False)
+    _answers: dict[tuple[QuotaType, str, str], Governed] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+    _of_strangers: dict[QuotaType, Governed] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+    _named: frozenset[object] = field(init=False, repr=False, compare=False)
+    """Users and client ids that a quota names; the empty name is taken for one, because defaults do not reach it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coverage", request_coverage(self.book))
+        named = {name for entity in self.book for name in (entity.user, entity.client_id)}
+        object.__setattr__(self, "_named", frozenset(named | {""}))
+
+    def govern(
+        self, broker_id: int, quota_type: QuotaType, principal: Principal, client_id: str, time_ms: int
+    ) -> Governed:
+        """See `Governor`; the broker and the principal's type make no difference."""
+        asked = (quota_type, principal.name, client_id)
+        found = self._answers.get(asked)
+        if found is None or not found.holds_at(time_ms):
+            if len(self._answers) >= _KEPT_ANSWERS:
+                self._answers.clear()
+            is_named = principal.name in self._named or client_id in self._named
+            answered = self.explain(*asked, time_ms)[0] if is_named else self._of_stranger(*asked, time_ms)
+            found = self._answers[asked] = answered
+        return found
+
+    def _of_stranger(self, quota_type: QuotaType, user: str, client_id: str, time_ms: int) -> Governed:
+        """What governs a client that no quota names: the same for all of them but the names of the bucket."""
+        found = self._of_strangers.get(quota_type)
+        if found is None or not found.holds_at(time_ms):
+            found = self._of_strangers[quota_type] = self.explain(quota_type, user, client_id, time_ms)[0]
+        bucket = Bucket(user if found.bucket.user else "", client_id if found.bucket.client_id else "")
+        return Governed(
+            bucket, found.governing, found.level, found.rule, found.rule_version, found.certain_from_ms
+        )
+
+    def limit_of(self, quota_type: QuotaType, bucket: Bucket, time_ms: int) -> Governed:
+        """The limit of a bucket by its tags alone, as the broker asks for it: the second stage of a resolution."""
+        in_force = {
+            entity: stretch
+            for entity in candidates(bucket.user, bucket.client_id)
+            if (stretch := self.book.at(entity, time_ms)) is not None and quota_type.key in stretch.values
+        }
+        entity = governing_entity(bucket, in_force.__contains__)
+        static_default = self.static_defaults.get(quota_type)
+        if entity is not None:
+            stretch = in_force[entity]
+            limit = Governing(stretch.values[quota_type.key])
+            return Governed(bucket, limit, entity.level, str(entity), stretch.version)
+        if static_default is not None and STATIC_DEFAULT_LEVEL in levels_of(bucket):
+            rule = STATIC_DEFAULT_RULES[quota_type]
+            return Governed(bucket, Governing(static_default), STATIC_DEFAULT_LEVEL, rule, None)
+        return Governed(bucket, Governing(None), None, None, None)
+
+    def explain(
+        self, quota_type: QuotaType, user: str, client_id: str, time_ms: int
+    ) -> tuple[Governed, Resolution]:
+        """What governs a request, and the walk that found it.
+
+        The validity is that of everything looked at, not of the winner alone: an edit at a more specific level
+        ends it too.
+        """
+        stretches: dict[Entity, RuleStretch] = {}
+        for entity in candidates(user, client_id):
+            stretch = self.book.at(entity, time_ms)
+            if stretch is not None:
+                stretches[entity] = stretch
+
+        def quotas_of(entity: Entity) -> Mapping[AnyKey, float] | None:
+            stretch = stretches.get(entity)
+            return stretch.values if stretch and stretch.values else None
+
+        static_default = self.static_defaults.get(quota_type)
+        found = resolve(user, client_id, quota_type.key, quotas_of, static_default=static_default)
+        if quota_type is QuotaType.REQUEST:
+            # Any at all, whether it wins or not: it could be the throttle that the broker logged.
+            keys = {key for stretch in stretches.values() for key in stretch.values or ()}
+            has_other = bool(keys - {QuotaKey.REQUEST_PERCENTAGE}) or bool(self.static_defaults)
+        else:
+            has_other = resolve(user, client_id, QuotaKey.REQUEST_PERCENTAGE, quotas_of).limit is not None
+        ends = [s.valid_to_ms for s in stretches.values() if s.valid_to_ms is not None]
+        governing = Governing(
+            limit_per_s=found.limit,
+            valid_from_ms=max((s.valid_from_ms for s in stretches.values()), default=0),
+            valid_to_ms=min(ends, default=None),
+            has_request_quota=has_other,
+        )
+        version = None if found.entity is None else stretches[found.entity].version
+        named = found.level, rule_name(found, quota_type), version
+        return Governed(found.bucket, governing, *named, certain_from_of(stretches.values())), found
+
+
+def certain_from_of(in_force: Iterable[RuleStretch]) -> int:
+    """From when on all of them are sure to be in force; 0 if it is known of each when it came."""
+    return max((rule.certain_from_ms or 0 for rule in in_force), default=0)
+
+
+def rule_name(found: Resolution, quota_type: QuotaType) -> str | None:
+    """The rule as tables and people name it."""
+    if found.level == STATIC_DEFAULT_LEVEL:
+        return STATIC_DEFAULT_RULES[quota_type]
+    return None if found.entity is None else str(found.entity)

@@ -1,0 +1,72 @@
+"""Stored usage, governed and by bucket: what a replay of the past begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kquota_spark.model.govern.govern import Governed, Governor
+from kquota_spark.model.measure.points import Point
+from kquota_spark.model.quotas.principals import Principal
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.replay.decision import Stretch
+
+BrokerBucket = tuple[int, QuotaType, Bucket]
+"""One quota sensor: broker, type, bucket."""
+Gaps = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A row of `usage`: one second of one client."""
+
+    broker_id: int
+    quota_type: QuotaType
+    principal: Principal
+    client_id: str
+    second_ms: int
+    points: Sequence[Point]
+
+
+def stretches_of(
+    traffic: Iterable[Traffic],
+    governor: Governor,
+    *,
+    clock_ahead_ms: int = 0,
+    gaps: Mapping[int, Gaps] | None = None,
+) -> dict[BrokerBucket, list[Stretch]]:
+    """Traffic by bucket, governed as of its time.
+
+    Args:
+        traffic: rows of usage.
+        governor: the quotas over time.
+        clock_ahead_ms: so far the broker's clock is ahead of the one that stamped the quotas.
+        gaps: by broker, stretches of time for which its log has not all that a ring remembers, see `Governing`.
+    """
+    gaps = gaps or {}
+    kept: dict[tuple[int, QuotaType, Principal, str], Governed] = {}
+    found: dict[BrokerBucket, list[Stretch]] = {}
+    for row in traffic:
+        parts: dict[int, tuple[Governed, list[Point]]] = {}
+        identity = (row.broker_id, row.quota_type, row.principal, row.client_id)
+        for point in row.points:
+            time_ms = point.record_time_ms - clock_ahead_ms
+            governed = kept.get(identity)
+            if governed is None or not governed.holds_at(time_ms):
+                governed = kept[identity] = governor.govern(*identity, time_ms)
+            parts.setdefault(governed.governing.valid_from_ms, (governed, []))[1].append(point)
+        for governed, points in parts.values():
+            relied_on = governed.relied_on
+            end_ms = relied_on.valid_to_ms
+            governing = relied_on._replace(
+                valid_from_ms=relied_on.valid_from_ms + clock_ahead_ms,
+                valid_to_ms=None if end_ms is None else end_ms + clock_ahead_ms,
+                gaps=gaps.get(row.broker_id, ()),
+            )
+            stretch = Stretch(
+                row.second_ms, row.principal.name, row.client_id, governing, governed.level, governed.rule,
+                governed.rule_version, points,
+            )  # fmt: skip
+            found.setdefault((row.broker_id, row.quota_type, governed.bucket), []).append(stretch)
+    return found

@@ -1,0 +1,283 @@
+"""The broker's rate measure: a ring of samples that open on events, not on the clock.
+
+Source: Kafka's `SampledStat`, `WindowedSum`, `Rate`. Brokers from 3.8.0 keep N+1 samples and purge one when its
+*last event* is N windows old; up to 3.7 they kept N and purged by *start*. Two rings have these rules:
+`SampleRing` for bytes, whose running integer sum is exact and constant work per event, and `FloatRing` for
+amounts that are fractions.
+
+A window is at least 1 ms long (Kafka 3.3 and later). Before, only N = 1 differed: the window of a fresh sample was
+0 ms, the rate infinite and the throttle time, infinity * 0, rounded to 0. That is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from kquota_spark.model.measure.broker_version import major_minor
+
+
+class RingVariant(Enum):
+    """Which sample ring a broker version has; the value is its name in tables."""
+
+    UP_TO_3_7 = "<=3.7"
+    FROM_3_8 = "3.8+"
+
+    @classmethod
+    def of_version(cls, version: str) -> RingVariant:
+        """The ring of a broker version such as `3.9.1`.
+
+        Raises:
+            ValueError: the text does not begin with major.minor.
+        """
+        return cls.FROM_3_8 if major_minor(version) >= (3, 8) else cls.UP_TO_3_7
+
+
+@dataclass(frozen=True, slots=True)
+class RateConfig:
+    """Broker settings quota.window.num and quota.window.size.seconds (in ms), and the ring's variant."""
+
+    num_samples: int = 11
+    window_ms: int = 1_000
+    variant: RingVariant = RingVariant.FROM_3_8
+
+    @property
+    def name(self) -> str:
+        """Short text for tables, e.g. `3.8+/11x1000ms`."""
+        return f"{self.variant.value}/{self.num_samples}x{self.window_ms}ms"
+
+    @classmethod
+    def parse(cls, name: str) -> RateConfig:
+        """The settings that have this `name`."""
+        variant, _, windows = name.partition("/")
+        num_samples, _, window_ms = windows.removesuffix("ms").partition("x")
+        return cls(int(num_samples), int(window_ms), RingVariant(variant))
+
+    @property
+    def horizon_ms(self) -> int:
+        """After this long without an event a ring equals a new one."""
+        return (self.num_samples + 1) * self.window_ms
+
+
+RingState = tuple[int, list[int], list[int], list[int]]
+"""Current place, values, starts, last events."""
+
+
+Amounts = TypeVar("Amounts", int, float)
+
+
+class _Samples(Generic[Amounts]):
+    """Samples of one sensor: when they open and when they are purged.
+
+    A sample is one place of three lists: its value, its start and its last event; `current` is the place in
+    use. Lists of numbers, because their sums and minima cost a tenth of those over objects.
+    """
+
+    __slots__ = ("_basis_ms", "_expire_ms", "_last_ms", "_oldest_start_ms", "_opens_at_ms", "_padded_ms",
+                 "_purge_at_ms", "_slots", "_starts_ms", "_values", "_window_ms", "config", "current")  # fmt: skip
+
+    def __init__(
+        self,
+        config: RateConfig,
+        current: int,
+        values: list[Amounts],
+        starts_ms: list[int],
+        last_ms: list[int],
+    ) -> None:
+        self.config = config
+        self._values: list[Amounts] = values
+        self.current, self._starts_ms, self._last_ms = current, starts_ms, last_ms
+        is_by_last_event = config.variant is RingVariant.FROM_3_8
+        self._basis_ms = self._last_ms if is_by_last_event else self._starts_ms
+        self._slots = config.num_samples + (1 if is_by_last_event else 0)
+        self._window_ms = config.window_ms
+        self._expire_ms = config.num_samples * config.window_ms
+        self._padded_ms = (config.num_samples - 1) * config.window_ms
+        self._index()
+
+    @property
+    def last_event_ms(self) -> int:
+        """When the newest sample was last used; 0 before its first event."""
+        return max(self._last_ms, default=0)
+
+    def _index(self) -> None:
+        """Cache what changes only when a sample opens or is purged; the first event opens one."""
+        self._opens_at_ms = self._starts_ms[self.current] + self._window_ms if self._starts_ms else 0
+        self._oldest_start_ms = min(self._starts_ms, default=0)
+        # A sample's last event only moves on, so this is a lower bound until the next call.
+        self._purge_at_ms = min(self._basis_ms, default=0) + self._expire_ms
+
+    def _open(self, time_ms: int) -> None:
+        """Open the next sample; `_index` must follow."""
+        size = len(self._starts_ms)
+        self.current = current = (self.current + 1) % self._slots if size else 0
+        if current < size:
+            self._values[current] = 0
+            self._starts_ms[current] = self._last_ms[current] = time_ms
+        else:
+            self._values.append(0)
+            self._starts_ms.append(time_ms)
+            self._last_ms.append(time_ms)
+
+    def _purge(self, time_ms: int) -> None:
+        """Empty the samples that are too old; `_index` must follow."""
+        expired_ms = time_ms - self._expire_ms
+        for place in [place for place, basis_ms in enumerate(self._basis_ms) if basis_ms <= expired_ms]:
+            self._values[place] = 0
+            self._starts_ms[place] = self._last_ms[place] = time_ms
+
+
+class SampleRing(_Samples[int]):
+    """Samples of one bandwidth sensor. Times must not go back from one `record` to the next.
+
+    Args:
+        config: the broker's settings.
+        state: `state` of a ring with these settings, to go on from.
+    """
+
+    __slots__ = ("total",)
+
+    def __init__(self, config: RateConfig, state: RingState | None = None) -> None:
+        super().__init__(config, *(state or (0, [], [], [])))
+        self.total = sum(self._values)
+
+    @property
+    def state(self) -> RingState:
+        """What another ring needs to go on from here: current place, values, starts, last events."""
+        return self.current, self._values, self._starts_ms, self._last_ms
+
+    @property
+    def memory(self) -> object:
+        """The samples, oldest place first: two rings that measure alike may number them differently."""
+        lists = (self._values, self._starts_ms, self._last_ms)
+        return [values[self.current :] + values[: self.current] for values in lists]
+
+    @property
+    def last_ms(self) -> int | None:
+        """Time of the last event; None before the first."""
+        return self._last_ms[self.current] if self._last_ms else None
+
+    @property
+    def oldest(self) -> int:
+        """Amount in the oldest sample, which is the next to be purged; 0 while there is only one."""
+        if len(self._starts_ms) < 2:
+            return 0
+        return self._values[self._starts_ms.index(self._oldest_start_ms)]
+
+    def record(self, amount: int, time_ms: int) -> int:
+        """Record an event, then measure as the broker does, the event included.
+
+        Returns:
+            The length of the measured window in ms; the amount in it is `total`.
+        """
+        return self.record_all((amount,), (time_ms,))[1][0]
+
+    def record_all(self, amounts: Iterable[int], times_ms: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Record events in order, measuring after each.
+
+        The hot loop of the audit: state that changes with each event is in local variables, and written back
+        where a sample opens or ends, which is rare.
+
+        Returns:
+            After each event the amount in the window, and the window's length in ms.
+        """
+        totals, windows_ms = [], []
+        padded_ms, size_ms = self._padded_ms, self._window_ms
+        turns_at_ms = min(self._opens_at_ms, self._purge_at_ms)
+        oldest_ms, total = self._oldest_start_ms, self.total
+        added, last_ms = 0, None
+        for amount, time_ms in zip(amounts, times_ms, strict=True):
+            if time_ms >= turns_at_ms:
+                if last_ms is not None:
+                    self._add(added, last_ms)
+                    added = 0
+                self._turn(time_ms)
+                turns_at_ms = min(self._opens_at_ms, self._purge_at_ms)
+                oldest_ms, total = self._oldest_start_ms, self.total
+            added += amount
+            total += amount
+            last_ms = time_ms
+            elapsed_ms = time_ms - oldest_ms
+            if elapsed_ms < padded_ms:
+                # Windows that are missing count as empty ones.
+                elapsed_ms = padded_ms + elapsed_ms % size_ms
+            totals.append(total)
+            windows_ms.append(elapsed_ms or 1)
+        if last_ms is not None:
+            self._add(added, last_ms)
+        return totals, windows_ms
+
+    def _add(self, amount: int, last_ms: int) -> None:
+        self._values[self.current] += amount
+        self._last_ms[self.current] = last_ms
+        self.total += amount
+
+    def _turn(self, time_ms: int) -> None:
+        """What comes before the amount of an event: another sample, and the end of those that are too old."""
+        if time_ms >= self._opens_at_ms:
+            self._open_next(time_ms)
+        # The current sample's last event is this one, so it is not too old, whatever the others are.
+        self._last_ms[self.current] = time_ms
+        if time_ms >= self._purge_at_ms:
+            self._purge(time_ms)
+            self._index()
+            self.total = sum(self._values)
+
+    def _open_next(self, time_ms: int) -> None:
+        """`_open` and `_index` in one, looking only at what changed: half the cost."""
+        size = len(self._starts_ms)
+        following = (self.current + 1) % self._slots
+        if following < size:
+            self.total -= self._values[following]
+            is_oldest = self._starts_ms[following] == self._oldest_start_ms
+            self._open(time_ms)
+            if is_oldest:
+                self._oldest_start_ms = min(self._starts_ms)
+        else:
+            self._open(time_ms)
+            if not size:
+                self._index()
+        self._opens_at_ms = time_ms + self._window_ms
+
+
+class FloatRing(_Samples[float]):
+    """Samples of a sensor whose amounts are doubles, added up in the order in which the broker adds them.
+
+    Slower than `SampleRing`, and the broker's own steps one by one: `add` is `Sensor.record` without a quota
+    check, which measures nothing and therefore purges nothing; a negative amount un-records.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, config: RateConfig) -> None:
+        super().__init__(config, 0, [], [], [])
+
+    def add(self, amount: float, time_ms: int) -> None:
+        """Record an event without measuring."""
+        if not self._starts_ms or time_ms - self._starts_ms[self.current] >= self._window_ms:
+            self._open(time_ms)
+            self._index()
+        self._values[self.current] += amount
+        self._last_ms[self.current] = time_ms
+
+    def measure(self, time_ms: int) -> tuple[float, int]:
+        """Amount in the window and the window's length in ms, as `Rate` pads it."""
+        total, elapsed_ms = self.measure_unpadded(time_ms)
+        if elapsed_ms < self._padded_ms:
+            return total, self._padded_ms + elapsed_ms % self._window_ms
+        return total, elapsed_ms if elapsed_ms > 0 else 1
+
+    def measure_unpadded(self, time_ms: int) -> tuple[float, int]:
+        """Amount in the window, and ms since its oldest sample opened; the first call opens one if need be."""
+        if not self._starts_ms:
+            self._open(time_ms)
+            self._index()
+        elif time_ms >= self._purge_at_ms:
+            self._purge(time_ms)
+            self._index()
+        total = 0.0
+        for value in self._values:
+            total += value  # not sum(): from Python 3.12 it compensates for rounding, Java does not
+        return total, time_ms - self._oldest_start_ms

@@ -1,0 +1,191 @@
+"""Which quota governs a request, the bucket it shares, and why: Kafka's eight levels, per quota key.
+
+The broker resolves in two stages, and so does this: tags (the bucket) from a walk over the levels, then the
+limit from the tags alone. With an empty client id the two do not meet (KAFKA-13341). A default is a template
+for many buckets, never one bucket.
+
+Source: `ClientQuotaManager`, `DefaultQuotaCallback`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from kquota_spark.model.quotas.enabled_types import EnabledTypes
+from kquota_spark.model.quotas.entities import DEFAULT, LEVELS, Entity, Name
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
+
+Tags = tuple[tuple[str, str], ...]
+_Quotas = Mapping[QuotaKey, float] | Mapping[AnyKey, float] | None
+QuotasOf = Callable[[Entity], _Quotas]
+"""The quotas that an entity carries; None if there is no such entity."""
+
+STATIC_DEFAULT_LEVEL = 9
+"""`quota.producer.default` and `quota.consumer.default` of brokers up to 2.8, behind the eight levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Who shares one quota sensor: the user and client-id tags; an empty tag is no tag.
+
+    `custom_tags` are those of a quota callback of the operator's own, sorted by name; the user and client id
+    are then empty unless it uses these very tags.
+    """
+
+    user: str
+    client_id: str
+    custom_tags: Tags = ()
+
+
+class Standing(Enum):
+    """What became of a candidate."""
+
+    GOVERNS = "governs"
+    ABSENT = "there is no such entity"
+    OTHER_KEYS = "has no quota of this type"
+    OVERRIDDEN = "a more specific level governs"
+    NOT_REACHED = "has a quota, but the broker does not look here"
+
+
+class Step(NamedTuple):
+    """One candidate of the walk. At level 9 there is no entity: the limit is the broker's static default."""
+
+    level: int
+    entity: Entity | None
+    standing: Standing
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The limit in force, where it comes from, and the bucket; all but the bucket None where nothing limits.
+
+    `walk` holds every candidate in order of precedence, with what became of it.
+    """
+
+    bucket: Bucket
+    level: int | None = None
+    entity: Entity | None = None
+    limit: float | None = None
+    walk: tuple[Step, ...] = field(default=(), compare=False)
+
+
+USER_ONLY_LEVELS = (3, 6)
+CLIENT_ONLY_LEVELS = (7, 8)
+_PAIR_LEVELS = (1, 2, 4, 5)
+
+
+# A resolution asks for them three times, and callers ask for one client among several sets of quotas.
+@lru_cache(maxsize=256)
+def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
+    """The entities that could govern (user, client id), most specific first; none has an empty name."""
+    users: dict[str, Name] = {"named": user, "default": DEFAULT, "absent": None}
+    client_ids: dict[str, Name] = {"named": client_id, "default": DEFAULT, "absent": None}
+    return tuple(
+        Entity(users[of_user.value], client_ids[of_client.value])
+        for of_user, of_client in LEVELS
+        if client_id or of_client.value != "named"
+    )
+
+
+def bucket_of_level(level: int | None, user: str, client_id: str) -> Bucket:
+    """The bucket that a level makes; traffic that no rule matches is recorded under its client id."""
+    if level is None or level in CLIENT_ONLY_LEVELS or level == STATIC_DEFAULT_LEVEL:
+        return Bucket("", client_id)
+    return Bucket(user, "" if level in USER_ONLY_LEVELS else client_id)
+
+
+def bucket_of(
+    user: str, client_id: str, has_quota: Callable[[Entity], bool], enabled: EnabledTypes = EnabledTypes.MIXED
+) -> Bucket:
+    """First stage: the tags of a request.
+
+    Args:
+        user: principal name, not sanitised.
+        client_id: client id; may be empty.
+        has_quota: whether an entity carries the key in question.
+        enabled: the broker's bit set; with a single kind it does not walk at all.
+    """
+    if enabled in (EnabledTypes.NONE, EnabledTypes.CLIENT_ID):
+        return Bucket("", client_id)
+    if enabled is EnabledTypes.USER:
+        return Bucket(user, "")
+    if enabled is EnabledTypes.USER_CLIENT_ID:
+        return Bucket(user, client_id)
+    level = next((entity.level for entity in candidates(user, client_id) if has_quota(entity)), None)
+    return bucket_of_level(level, user, client_id)
+
+
+def levels_of(bucket: Bucket) -> tuple[int, ...]:
+    """The levels at which the limit of a bucket is looked up, in order."""
+    if bucket.user:
+        return _PAIR_LEVELS if bucket.client_id else USER_ONLY_LEVELS
+    return (*CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL) if bucket.client_id else ()
+
+
+def governing_entity(bucket: Bucket, has_quota: Callable[[Entity], bool]) -> Entity | None:
+    """Second stage: the entity that gives a bucket its limit; None if none does."""
+    reached = levels_of(bucket)
+    for entity in candidates(bucket.user, bucket.client_id):
+        if entity.level in reached and has_quota(entity):
+            return entity
+    return None
+
+
+def resolve(
+    user: str,
+    client_id: str,
+    key: QuotaKey,
+    quotas_of: QuotasOf,
+    *,
+    enabled: EnabledTypes = EnabledTypes.MIXED,
+    static_default: float | None = None,
+) -> Resolution:
+    """The whole answer for one request.
+
+    Args:
+        user: principal name, not sanitised.
+        client_id: client id; may be empty.
+        key: the quota key in question.
+        quotas_of: what each entity carries.
+        enabled: the broker's bit set.
+        static_default: the broker's own default for this key (0.9 to 2.8), None if not set.
+    """
+    found: list[tuple[int, Entity | None, _Quotas]] = [
+        (entity.level, entity, quotas_of(entity)) for entity in candidates(user, client_id)
+    ]
+    carrying = {entity for _, entity, quotas in found if quotas is not None and key in quotas}
+    bucket = bucket_of(user, client_id, carrying.__contains__, enabled)
+    entity = governing_entity(bucket, carrying.__contains__)
+    governing = None if entity is None else entity.level
+    if static_default is not None:
+        found.append((STATIC_DEFAULT_LEVEL, None, {key: static_default}))
+        if governing is None and STATIC_DEFAULT_LEVEL in levels_of(bucket):
+            governing = STATIC_DEFAULT_LEVEL
+    walk = tuple(_step(level, entity, quotas, key, governing) for level, entity, quotas in found)
+    won = next((step for step in walk if step.standing is Standing.GOVERNS), None)
+    if won is None:
+        return Resolution(bucket, walk=walk)
+    return Resolution(bucket, won.level, won.entity, won.limit, walk)
+
+
+def _step(
+    level: int,
+    entity: Entity | None,
+    quotas: _Quotas,
+    key: QuotaKey,
+    governing: int | None,
+) -> Step:
+    if quotas is None:
+        return Step(level, entity, Standing.ABSENT, None)
+    limit = quotas.get(key)
+    if limit is None:
+        return Step(level, entity, Standing.OTHER_KEYS, None)
+    if level == governing:
+        return Step(level, entity, Standing.GOVERNS, limit)
+    is_behind = governing is not None and level > governing
+    return Step(level, entity, Standing.OVERRIDDEN if is_behind else Standing.NOT_REACHED, limit)

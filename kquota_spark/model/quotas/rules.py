@@ -1,0 +1,161 @@
+"""Quotas over time: edits, the stretches between them, and what was in force at a given moment.
+
+Every time is an argument, in epoch milliseconds. A change carries the time of the edit; the moment from which
+brokers act on it is later by the apply lag, which `stretches` adds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kquota_spark.model.quotas.entities import AnyEntity, Entity
+from kquota_spark.model.quotas.quota_types import AnyKey
+
+BEGINNING_MS = 0
+"""Stands for minus infinity: no Kafka log is older than 1970."""
+
+END_MS = 253_402_300_799_999
+"""End of the year 9999: Spark and Arrow hold no later time."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChange:
+    """One edit of one key of one entity; `value` is None when the key was removed.
+
+    `changed_before_ms` is for a source that is polled: the edit came after `changed_at_ms`, when it was not there
+    yet, and before this, when it was. None: it came at `changed_at_ms`.
+    """
+
+    entity: AnyEntity
+    key: AnyKey
+    value: float | None
+    previous: float | None
+    changed_at_ms: int
+    version: int
+    changed_before_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStretch:
+    """All quotas of one entity from `valid_from_ms` until `valid_to_ms`, exclusive; None is the end of time.
+
+    No values means that the entity had no quotas then. `version` is None before the first edit. Until
+    `certain_from_ms`, unless that is None, the stretch before may still have been in force.
+    """
+
+    entity: AnyEntity
+    values: Mapping[AnyKey, float]
+    valid_from_ms: int
+    valid_to_ms: int | None
+    version: int | None
+    certain_from_ms: int | None = None
+
+
+def stretches(changes: Iterable[QuotaChange], *, apply_lag_ms: int = 0) -> list[RuleStretch]:
+    """Fold edits into stretches that cover all time, per entity, in the order of the entities' names.
+
+    Edits of one entity are ordered by time, then version. Of several edits in one millisecond the last one
+    counts: the stretches between them would be empty.
+    """
+    edits: dict[AnyEntity, list[QuotaChange]] = {}
+    for change in changes:
+        edits.setdefault(change.entity, []).append(change)
+    return [
+        stretch
+        for entity in sorted(edits, key=lambda entity: (entity.level or 0, str(entity)))
+        for stretch in _stretches_of(entity, edits[entity], apply_lag_ms)
+    ]
+
+
+def _stretches_of(entity: AnyEntity, edits: list[QuotaChange], apply_lag_ms: int) -> list[RuleStretch]:
+    found = [RuleStretch(entity, {}, BEGINNING_MS, None, None)]
+    for edit in sorted(edits, key=lambda edit: (edit.changed_at_ms, edit.version)):
+        last = found[-1]
+        # An edit "at the beginning" of a quota file has always been in force, whatever the lag.
+        start_ms = edit.changed_at_ms + apply_lag_ms if edit.changed_at_ms > BEGINNING_MS else BEGINNING_MS
+        certain_ms = None if edit.changed_before_ms is None else edit.changed_before_ms + apply_lag_ms
+        values = {key: value for key, value in last.values.items() if key is not edit.key}
+        if edit.value is not None:
+            values[edit.key] = edit.value
+        if start_ms > last.valid_from_ms:
+            found[-1] = replace(last, valid_to_ms=start_ms)
+            found.append(RuleStretch(entity, values, start_ms, None, edit.version, certain_ms))
+        else:
+            found[-1] = replace(last, values=values, version=edit.version, certain_from_ms=certain_ms)
+    return found
+
+
+class RuleBook:
+    """Stretches of users and client ids in memory, looked up by entity and time. Iterates over its entities."""
+
+    __slots__ = ("_starts", "_stretches")
+
+    def __init__(self, rules: Iterable[RuleStretch] = ()) -> None:
+        self._stretches: dict[Entity, list[RuleStretch]] = {}
+        for rule in rules:
+            if isinstance(rule.entity, Entity):
+                self._stretches.setdefault(rule.entity, []).append(rule)
+        for found in self._stretches.values():
+            found.sort(key=lambda rule: rule.valid_from_ms)
+        self._starts = {
+            entity: [rule.valid_from_ms for rule in found] for entity, found in self._stretches.items()
+        }
+
+    def at(self, entity: Entity, time_ms: int) -> RuleStretch | None:
+        """The stretch of an entity that holds `time_ms`; None for an entity that never had a quota."""
+        starts = self._starts.get(entity)
+        if starts is None:
+            return None
+        index = bisect_right(starts, time_ms) - 1
+        if index < 0:
+            return None
+        found = self._stretches[entity][index]
+        return found if found.valid_to_ms is None or time_ms < found.valid_to_ms else None
+
+    def of(self, entity: Entity) -> tuple[RuleStretch, ...]:
+        """All stretches of an entity, oldest first."""
+        return tuple(self._stretches.get(entity, ()))
+
+    def replaced(self, rules: Mapping[Entity, Sequence[RuleStretch]]) -> RuleBook:
+        """Another book: these entities have these stretches, none if there is none; the others keep theirs."""
+        book = RuleBook()
+        book._stretches, book._starts = self._stretches.copy(), self._starts.copy()
+        for entity, found in rules.items():
+            if found:
+                ordered = sorted(found, key=lambda rule: rule.valid_from_ms)
+                book._stretches[entity] = ordered
+                book._starts[entity] = [rule.valid_from_ms for rule in ordered]
+            elif book._stretches.pop(entity, None):
+                del book._starts[entity]
+        return book
+
+    def __iter__(self) -> Iterator[Entity]:
+        return iter(self._stretches)
+
+    def __contains__(self, entity: object) -> bool:
+        return entity in self._stretches
+
+    def __len__(self) -> int:
+        return len(self._stretches)
+
+
+def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) -> RuleBook:
+    """The same quotas, but with these values of these entities at all times.
+
+    Args:
+        book: the quotas over time.
+        added: values by entity; its other keys stay as they are.
+    """
+    rules = [rule for entity in book if entity not in added for rule in book.of(entity)]
+    for entity, values in added.items():
+        from_ms: int | None = BEGINNING_MS
+        for rule in book.of(entity):
+            if from_ms is not None and from_ms < rule.valid_from_ms:  # it had no quotas in between
+                rules.append(RuleStretch(entity, values, from_ms, rule.valid_from_ms, None))
+            rules.append(replace(rule, values={**rule.values, **values}))
+            from_ms = rule.valid_to_ms
+        if from_ms is not None:
+            rules.append(RuleStretch(entity, values, from_ms, None, None))
+    return RuleBook(rules)

@@ -1,0 +1,176 @@
+"""The replay of one controller mutation bucket: accepted or refused, topic by topic (KIP-599).
+
+The log says how many partitions a topic was created with. It does not say how many partitions a deleted topic had,
+nor how many one had before partitions were added: that is known only if the topic was created or enlarged in the
+same bucket before. Where it is not, the bucket's tokens lie between two bounds; the answers that follow, and the
+throttle times in them, narrow the bounds again. The answer to a request never goes into its own verdict.
+
+The controller charges at some moment between the beginning and the end of the request. A verdict that depends on
+which moment it was is uncertain.
+
+Left out are requests that only validate, and topics that are answered with another error than the quota's: the
+controller finds that out before it charges. A new controller begins with full buckets, which no log tells.
+
+Source: Kafka's `ControllerMutationQuotaManager`, `ZkAdminManager`, `ReplicationControlManager`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kquota_spark.model.measure.points import Point, PointKind
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.measure.throttle_time import rate_per_s, to_int32
+from kquota_spark.model.measure.token_bucket import TokenBucket, TokenState, wait_ms
+from kquota_spark.model.replay.replay import Cause, Governing, Outcome, Verdict, edge_of
+from kquota_spark.model.replay.told_windows import MARGIN_MS
+
+FORGET_AFTER_MS = 24 * 3_600_000
+"""After so long without a mutation the topics are forgotten and the bucket is taken to be full."""
+MAX_TOPICS = 1_000
+"""So many topics of a bucket are remembered, the latest ones."""
+
+State = tuple[int, int, TokenState, TokenState, dict[int, int]]
+
+_CREATES = (PointKind.CREATE_TOPIC, PointKind.PERMISSIVE_CREATE_TOPIC)
+_ADDS = (PointKind.CREATE_PARTITIONS, PointKind.PERMISSIVE_CREATE_PARTITIONS)
+
+
+class _Charge(NamedTuple):
+    """The fewest and the most mutations that were charged for a topic."""
+
+    least: float
+    most: float
+
+
+class MutationReplay:
+    """State of one bucket. `most` are the tokens if each unknown charge was the smallest, `least` if the largest.
+
+    Args:
+        config: controller.quota.window.num and .window.size.seconds.
+        state: `state` of a replay with these settings, to go on from.
+    """
+
+    __slots__ = ("_capacity_ms", "_config", "_last_ms", "_least", "_most", "_partitions", "folded_through_ms")
+
+    def __init__(self, config: RateConfig, state: State | None = None) -> None:
+        self.folded_through_ms, self._last_ms, most, least, partitions = state or (0, 0, None, None, {})
+        self._config = config
+        self._capacity_ms = config.num_samples * config.window_ms
+        self._most, self._least = TokenBucket(config, most), TokenBucket(config, least)
+        self._partitions = partitions
+
+    @property
+    def state(self) -> State:
+        """What another replay needs to go on from here."""
+        return self.folded_through_ms, self._last_ms, self._most.state, self._least.state, self._partitions
+
+    @property
+    def memory(self) -> object:
+        """All that is known of the past, in a form that can be compared."""
+        return self.state[1:]
+
+    @property
+    def forget_at_ms(self) -> int:
+        """From when on a new replay gives the same verdicts."""
+        return self._last_ms + FORGET_AFTER_MS
+
+    def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
+        """Judge and charge the topics of whole seconds, in order; see `BucketReplay.judge`."""
+        if points:
+            self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
+        verdicts: dict[int, Verdict] = {}
+        for place in sorted(range(len(points)), key=lambda place: _order(points[place])):
+            verdicts[place] = self._judged(points[place], governing[place])
+        return [verdicts[place] for place in range(len(points))]
+
+    def _judged(self, point: Point, governing: Governing) -> Verdict:
+        time_ms, limit = point.record_time_ms, governing.limit_per_s
+        if time_ms >= self.forget_at_ms:
+            self._most, self._least = TokenBucket(self._config), TokenBucket(self._config)
+            self._partitions = {}
+        self._last_ms = time_ms
+        charge = self._charge_of(point)
+        is_permissive = point.kind >= PointKind.PERMISSIVE_CREATE_TOPIC
+        if is_permissive:
+            most = self._most.take(charge.least, time_ms, limit)
+            least = self._least.take(charge.most, time_ms, limit)
+        else:
+            most, least = self._most.tokens(time_ms, limit), self._least.tokens(time_ms, limit)
+            if most != least:
+                self._learn(point, governing, most, least)
+            self._most.take(charge.least, time_ms, limit)
+            self._least.take(charge.most, time_ms, limit)
+        cause = _cause(point, governing, most, least)
+        return self._verdict(point, governing, most, cause, is_permissive=is_permissive)
+
+    def _verdict(
+        self, point: Point, governing: Governing, tokens: float, cause: Cause | None, *, is_permissive: bool
+    ) -> Verdict:
+        limit, throttle_ms, rate = governing.limit_per_s, 0, 0.0
+        if limit is not None:
+            rate = rate_per_s(limit * self._capacity_ms / 1_000 - tokens, self._capacity_ms)
+            if tokens < 0:
+                throttle_ms = max(to_int32(wait_ms(tokens, limit)), 1)
+        is_held = (
+            point.observed_throttle_ms > 0 if is_permissive else point.kind == PointKind.REFUSED_MUTATION
+        )
+        if is_permissive and governing.has_request_quota:
+            outcome, cause = Outcome.EXCLUDED, None
+        elif cause is not None:
+            outcome = Outcome.UNCERTAIN
+        elif (throttle_ms > 0) is is_held:
+            outcome = Outcome.AGREES
+        else:
+            outcome = Outcome.FALSE_POSITIVE if throttle_ms > 0 else Outcome.FALSE_NEGATIVE
+        return Verdict(point, governing, rate, self._capacity_ms, throttle_ms, outcome, cause)
+
+    def _charge_of(self, point: Point) -> _Charge:
+        """What was charged for the topic; its partitions are remembered."""
+        if point.kind == PointKind.REFUSED_MUTATION:
+            return _Charge(0, 0)
+        known = self._partitions.pop(point.connection_hash, None)
+        if point.kind in _CREATES or point.kind in _ADDS:
+            self._partitions[point.connection_hash] = point.amount
+            if len(self._partitions) > MAX_TOPICS:
+                del self._partitions[next(iter(self._partitions))]
+            if point.kind in _CREATES:
+                return _Charge(point.amount, point.amount)
+            return _Charge(1, point.amount - 1) if known is None else _Charge(*2 * (point.amount - known,))
+        return _Charge(1, math.inf) if known is None else _Charge(known, known)
+
+    def _learn(self, point: Point, governing: Governing, most: float, least: float) -> None:
+        """Narrow the bounds to what the answer shows: charged at 0 or above, or refused so far below."""
+        time_ms, limit = point.record_time_ms, governing.limit_per_s or 0.0
+        came_back = limit * (point.log_time_ms - time_ms + 1) / 1_000
+        if point.kind != PointKind.REFUSED_MUTATION:
+            self._least.settle(min(max(least, -came_back), most), time_ms)
+            return
+        # Under a request quota as well the throttle in the log may be that one's, which is longer.
+        missing = 0.0 if governing.has_request_quota else limit * point.observed_throttle_ms / 1_000
+        low = -missing - came_back if missing else -math.inf
+        high = -max(missing - limit / 1_000, 0.0)
+        self._most.settle(max(min(most, high), low), time_ms)
+        self._least.settle(min(max(least, low), high), time_ms)
+
+
+def _order(point: Point) -> tuple[int, int, int, bool]:
+    """Of one request's topics the refused ones come last: none is charged once the bucket is below 0."""
+    is_refused = point.kind == PointKind.REFUSED_MUTATION
+    return point.record_time_ms, point.log_time_ms, point.correlation_id, is_refused
+
+
+def _cause(point: Point, governing: Governing, most: float, least: float) -> Cause | None:
+    """Why the verdict could be the other one: tokens come back while the request is worked on."""
+    limit = governing.limit_per_s
+    if edge := edge_of(governing, point.record_time_ms):
+        return edge
+    if not limit:
+        return None
+    lowest = least - limit * MARGIN_MS / 1_000
+    highest = most + limit * max(point.log_time_ms - point.record_time_ms, MARGIN_MS) / 1_000
+    if lowest >= 0 or highest < 0:
+        return None
+    return Cause.MARGIN if most == least else Cause.PARTITIONS

@@ -1,0 +1,97 @@
+"""The replay of one request_percentage bucket: an estimate between two bounds, and it says so.
+
+The broker charges a request for its time on a handler thread, which the log gives (`localTimeMs`), and checks the
+quota. What the network thread spends on it is charged afterwards, without a check, and is not logged; sending the
+response takes longer than that (`sendTimeMs`). So two rings are replayed, without and with that time.
+
+A sample that opened one request earlier or later at the broker also ends earlier or later, with all that is in
+it. The lower bound therefore leaves the oldest sample out. A request is certainly throttled where the lower bound
+says so, certainly not where the upper one does not, and uncertain between them.
+
+Measured on three logs of two clusters: see `tests/unit/model/replay/test_request_replay.py`. The upper bound misses the
+network thread's work before the first request of a connection (the handshake), which is charged and never logged.
+
+Source: Kafka's `ClientRequestQuotaManager`, `RequestHandlerHelper`, `RequestChannel` (KIP-124).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kquota_spark.model.measure.points import Point, PointKind
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingState, SampleRing
+from kquota_spark.model.measure.throttle_time import bounded_throttle_time_ms, rate_per_s
+from kquota_spark.model.replay.replay import Cause, Governing, Outcome, Verdict, edge_of
+
+US_PER_PERCENT = 10_000
+"""Microseconds in a percent of one thread-second: amounts are in these, so that a ring's sum is exact."""
+
+State = tuple[int, RingState, RingState]
+
+
+class RequestReplay:
+    """State of one bucket of one broker.
+
+    Args:
+        config: the broker's settings: those of the bandwidth quotas hold here too.
+        state: `state` of a replay with these settings, to go on from.
+    """
+
+    __slots__ = ("_config", "_lower", "_upper", "folded_through_ms")
+
+    def __init__(self, config: RateConfig, state: State | None = None) -> None:
+        self.folded_through_ms, lower, upper = state or (0, None, None)
+        self._config = config
+        self._lower, self._upper = SampleRing(config, lower), SampleRing(config, upper)
+
+    @property
+    def state(self) -> State:
+        """What another replay needs to go on from here."""
+        return self.folded_through_ms, self._lower.state, self._upper.state
+
+    @property
+    def memory(self) -> object:
+        """All that is known of the past, in a form that can be compared."""
+        return self._lower.memory, self._upper.memory
+
+    @property
+    def forget_at_ms(self) -> int:
+        """From when on a new replay gives the same verdicts."""
+        return self.folded_through_ms + self._config.horizon_ms
+
+    def judge(self, points: Sequence[Point], governing: Sequence[Governing]) -> list[Verdict]:
+        """Record and judge the requests of whole seconds, in order; see `BucketReplay.judge`."""
+        if points:
+            self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
+        return list(map(self._judged, points, governing))
+
+    def _judged(self, point: Point, governing: Governing) -> Verdict:
+        time_ms, limit = point.record_time_ms, governing.limit_per_s
+        window_ms = self._lower.record(point.amount, time_ms)
+        self._upper.record(point.amount + point.network_time_us, time_ms)
+        throttle_ms = self._throttle_ms(self._lower.total, window_ms, limit)
+        is_throttled = self._throttle_ms(self._lower.total - self._lower.oldest, window_ms, limit) > 0
+        could_be = self._throttle_ms(self._upper.total, window_ms, limit) > 0
+        cause = edge_of(governing, time_ms)
+        if cause is None and could_be and not is_throttled:
+            cause = Cause.THREAD_TIME
+        outcome = _outcome(point, governing, is_throttled=is_throttled, cause=cause)
+        return Verdict(
+            point, governing, rate_per_s(self._lower.total / US_PER_PERCENT, window_ms), window_ms, throttle_ms,
+            outcome, None if outcome is Outcome.EXCLUDED else cause,
+            rate_per_s(self._upper.total / US_PER_PERCENT, window_ms),
+        )  # fmt: skip
+
+    def _throttle_ms(self, total_us: int, window_ms: int, limit_percent: float | None) -> int:
+        total = total_us / US_PER_PERCENT
+        return max(bounded_throttle_time_ms(total, window_ms, limit_percent, self._config.window_ms), 0)
+
+
+def _outcome(point: Point, governing: Governing, *, is_throttled: bool, cause: Cause | None) -> Outcome:
+    if governing.has_request_quota and point.kind == PointKind.SHARED_REQUEST:
+        return Outcome.EXCLUDED
+    if cause is not None:
+        return Outcome.UNCERTAIN
+    if is_throttled is (point.observed_throttle_ms > 0):
+        return Outcome.AGREES
+    return Outcome.FALSE_POSITIVE if is_throttled else Outcome.FALSE_NEGATIVE

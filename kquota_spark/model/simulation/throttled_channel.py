@@ -1,0 +1,47 @@
+"""How a throttle reaches a connection (KIP-219, Kafka 2.0).
+
+Source: Kafka's `ThrottledChannel`, `KafkaChannel`'s mute states.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kquota_spark.model.measure.broker_version import major_minor
+
+
+class Delivery(Enum):
+    """How brokers throttle; the value is the versions that do so."""
+
+    HELD_BACK = "<2.0"
+    """The response waits at the broker."""
+    MUTED = "2.0+"
+    """The response goes out at once and carries the throttle; the broker reads nothing more until it is over."""
+
+    @classmethod
+    def of_version(cls, version: str) -> Delivery:
+        """That of a broker version such as `3.9.1`.
+
+        Raises:
+            ValueError: the text does not begin with major.minor.
+        """
+        return cls.MUTED if major_minor(version) >= (2, 0) else cls.HELD_BACK
+
+
+class ThrottledChannel:
+    """One connection of a client at the broker; the client's other connections go on.
+
+    Requests of a connection are handled one after the other: what is sent behind a throttled one waits for the
+    end of its delay, in both ways of delivery.
+    """
+
+    __slots__ = ("_delivery", "muted_until_ms")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self.muted_until_ms = 0
+
+    def respond(self, time_ms: int, throttle_ms: int) -> int:
+        """Throttle the connection from now on; when the response goes out."""
+        self.muted_until_ms = time_ms + max(throttle_ms, 0)
+        return self.muted_until_ms if self._delivery is Delivery.HELD_BACK else time_ms

@@ -1,0 +1,4 @@
+"""The flow of JMX samples.
+
+In reading order: ingest, limits, judge.
+"""

@@ -1,0 +1,129 @@
+"""Polls who leads which partition, for quota callbacks that depend on it; keeps `partition_leaders`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.kafka.questions import admin_client, asked_topics
+from kquota_spark.model.quotas.leaders import LeaderBook, LeaderChange
+from kquota_spark.model.quotas.quota_callback import TopicPartition
+from kquota_spark.process.polling import Polling
+from kquota_spark.quotas.stored.rules import stored_leaders
+from kquota_spark.schema.quota_tables import PARTITION_LEADERS
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.places import place_of
+from kquota_spark.store.storage import storage_options
+
+_log = logging.getLogger(__name__)
+
+Leaders = Mapping[TopicPartition, int | None]
+
+
+class LeaderWatcher:
+    """Polls one cluster until stopped; does nothing where no callback is configured.
+
+    Args:
+        settings: the cluster, the interval and the tables.
+        clock_ms: the wall clock.
+    """
+
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._polling = Polling("watching leaders", settings.quotas.leaders_interval, self._poll_again)
+        self._known: Leaders = {}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it polls."""
+        return self._polling.is_running
+
+    def start(self) -> None:
+        """Poll once, then go on in a thread.
+
+        Raises:
+            UserError: Kafka does not answer, or the table cannot be written.
+        """
+        if not self._settings.quotas.callback:
+            return
+        self._table = self._opened()
+        self._known = LeaderBook(stored_leaders(self._settings)).at(self._clock_ms()).leaders
+        self._client = admin_client(self._settings)
+        self._poll()
+        self._polling.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._polling.stop()
+
+    def check(self) -> None:
+        """Raise what ended the thread, if anything did."""
+        self._polling.check()
+
+    def _poll_again(self) -> None:
+        try:
+            self._poll()
+        except UserError as error:
+            # A cluster that is away has no traffic that could be judged wrong.
+            _log.warning("leaders of partitions are not known: %s", error)
+
+    def _poll(self) -> None:
+        observed_at_ms = self._clock_ms()
+        found = leaders_of(asked_topics(self._client, self._settings))
+        rows = [self._row(change) for change in leader_changes(self._known, found, observed_at_ms)]
+        if rows:
+            data = pa.Table.from_pylist(rows, schema=PARTITION_LEADERS.arrow_schema())
+            with delta_errors(f"{self._settings.tables}: {PARTITION_LEADERS.name} cannot be written"):
+                write_deltalake(self._table, data, mode="append")
+        self._known = found
+
+    def _opened(self) -> DeltaTable:
+        uri = place_of(self._settings.tables, PARTITION_LEADERS.name)
+        with delta_errors(f"{uri}: cannot be opened as a Delta table"):
+            return DeltaTable.create(
+                uri,
+                PARTITION_LEADERS.arrow_schema(),
+                mode="ignore",
+                storage_options=storage_options(self._settings),
+            )
+
+    def _row(self, change: LeaderChange) -> dict[str, Any]:
+        return {
+            "cluster_id": self._settings.cluster_id,
+            "topic": change.partition.topic,
+            "partition": change.partition.partition,
+            "leader": change.leader,
+            "is_deleted": change.is_deleted,
+            "observed_at": change.changed_at_ms * 1_000,
+        }
+
+
+def leaders_of(topics: Mapping[str, Any]) -> dict[TopicPartition, int | None]:
+    """The leaders in the metadata that the admin client gives; librdkafka has -1 for nobody."""
+    return {
+        TopicPartition(name, number): partition.leader if partition.leader >= 0 else None
+        for name, topic in topics.items()
+        for number, partition in topic.partitions.items()
+    }
+
+
+def leader_changes(known: Leaders, found: Leaders, observed_at_ms: int) -> list[LeaderChange]:
+    """What is new, another, or gone."""
+    changes = [
+        LeaderChange(partition, leader, observed_at_ms)
+        for partition, leader in found.items()
+        if partition not in known or known[partition] != leader
+    ]
+    gone = [
+        LeaderChange(partition, None, observed_at_ms, is_deleted=True)
+        for partition in known
+        if partition not in found
+    ]
+    return sorted(changes + gone, key=lambda change: change.partition)

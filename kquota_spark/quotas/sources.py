@@ -1,0 +1,227 @@
+"""Where the commands that start at once get the quotas from: a file, ZooKeeper, the Admin API, the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from kquota_spark.config.settings import Quotas, Settings
+from kquota_spark.errors import UserError
+from kquota_spark.formats.quota_files.quota_file import read_quota_file
+from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS, name_nodes
+from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
+from kquota_spark.model.quotas.entities import AnyEntity
+from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
+from kquota_spark.model.quotas.resolve import candidates
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, stretches
+from kquota_spark.store.places import local_place_of, place_of
+from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rules_of_clients, stretch_of
+from kquota_spark.store.reading import query
+from kquota_spark.store.storage import storage_options
+
+_KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
+_RULES = f"""
+select cluster_id, level, entity, {_KEY_COLUMNS}, epoch_ms(valid_from) as valid_from,
+       epoch_ms(valid_to) as valid_to, version, epoch_ms(certain_from) as certain_from,
+       epoch_ms(known_through) as known_through
+from quota_rules
+"""  # noqa: S608 - names of ours
+
+
+class Client(NamedTuple):
+    """Whose quotas are asked for."""
+
+    user: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaHistory:
+    """Quotas over time, as far as a source tells.
+
+    Attributes:
+        origin: the source as people call it.
+        book: the quotas; without `has_history` those of now, as if they had always been in force.
+        has_history: whether the source tells of the past.
+        known_through_ms: edits after this are not known; None where everything up to now is.
+        cluster_id: whose quotas these are in the tables; None if they come from elsewhere.
+        problems: what could not be read as quotas, each with its place.
+        leaders: leaders of partitions over time, for a callback that asks; only the tables tell them.
+    """
+
+    origin: str
+    book: RuleBook
+    has_history: bool = True
+    known_through_ms: int | None = None
+    cluster_id: str | None = None
+    problems: tuple[str, ...] = ()
+    leaders: LeaderBook = field(default_factory=LeaderBook)
+
+
+def from_file(path: Path, *, apply_lag_ms: int = 0) -> QuotaHistory:
+    """The timeline of a quota file.
+
+    Raises:
+        UserError: see `read_quota_file`.
+    """
+    return QuotaHistory(f"file {path}", RuleBook(stretches(read_quota_file(path), apply_lag_ms=apply_lag_ms)))
+
+
+def from_zookeeper(
+    quotas: Quotas, of: Client | None = None, *, named: str = "quotas.zookeeper_connect"
+) -> QuotaHistory:
+    """What a running ZooKeeper holds now.
+
+    Args:
+        quotas: address and time limits.
+        of: only what can govern this client: instant however many users there are; None for all.
+        named: what an error calls the address by.
+
+    Raises:
+        UserError: it does not answer within `connect_timeout`, or hides its quotas.
+    """
+    from kquota_spark.zookeeper.once import view_of_client, whole_view
+
+    view = (
+        whole_view(quotas, named=named)
+        if of is None
+        else view_of_client(quotas, of.user, of.client_id, named=named)
+    )
+    where = f"ZooKeeper {quotas.zookeeper_connect}"
+    for root in REQUIRED_ROOTS:
+        if root in view.unreadable:
+            advice = f"check the chroot of {named} and the rights of its nodes"
+            raise UserError(f"{where}: {view.unreadable[root]}: {advice}")
+    names = name_nodes(view.nodes)
+    changes = [
+        _in_force(entity, key, value, view.nodes[path].version)
+        for path, entity in names.entities.items()
+        for key, value in view.nodes[path].payload.values.items()
+    ]
+    decoded = {
+        path: node.payload.problem for path, node in view.nodes.items() if node.payload.problem is not None
+    }
+    return _of_now(where, changes, {**decoded, **names.problems, **view.unreadable})
+
+
+def from_admin(
+    bootstrap_servers: str,
+    properties: Mapping[str, str],
+    of: Client | None = None,
+    *,
+    timeout_ms: int,
+    named: Named = Named(),  # noqa: B008 - a tuple
+) -> QuotaHistory:
+    """What a running cluster's Admin API (KIP-546) describes now.
+
+    Args:
+        bootstrap_servers: one or more brokers, `host:port,host:port`.
+        properties: client properties for the login.
+        of: only what can govern this client; None for all.
+        timeout_ms: limit of connecting, and again of each request.
+        named: what errors call them by.
+
+    Raises:
+        UserError: no broker answers in time, or it refuses us.
+    """
+    entities = None if of is None else candidates(*of)
+    admin = QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)
+    try:
+        found = admin.describe(entities)
+    finally:
+        admin.close()
+    changes = [_in_force(entity, key, value, None) for entity, key, value in found]
+    return _of_now(f"Kafka {bootstrap_servers}", changes, {})
+
+
+def from_tables(settings: Settings) -> QuotaHistory:
+    """The table `quota_rules`; of the settings' cluster, or of the only one that it holds.
+
+    Raises:
+        UserError: there is no such table, or it has nothing of the cluster.
+    """
+    rows = query(settings, ["quota_rules"], _RULES).dicts()
+    where = f"table quota_rules under {settings.tables}"
+    cluster_id = cluster_in({row["cluster_id"] for row in rows}, settings, where)
+    mine = [row for row in rows if row["cluster_id"] == cluster_id]
+    known_ms = known_through_ms(mine)
+    known_ms = BEGINNING_MS if known_ms is None else known_ms
+    return QuotaHistory(
+        where,
+        RuleBook(map(stretch_of, rules_of_clients(mine))),
+        known_through_ms=None if known_ms >= END_MS else known_ms,
+        cluster_id=cluster_id,
+        leaders=_leaders(replace(settings, cluster_id=cluster_id)),
+    )
+
+
+def _leaders(settings: Settings) -> LeaderBook:
+    """The leaders that the watcher has polled; only a callback asks for them."""
+    if not settings.quotas.callback:
+        return LeaderBook()
+    from kquota_spark.quotas.stored.rules import stored_leaders
+
+    return LeaderBook(stored_leaders(settings))
+
+
+def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
+    """The settings' own source: the tables if they are there, else what `quotas.source` names.
+
+    Args:
+        settings: where the tables and the quotas are.
+        of: from ZooKeeper, only what can govern this client; None for all.
+
+    Raises:
+        UserError: the source cannot be read.
+    """
+    if _has_rules(settings):
+        return from_tables(settings)
+    if settings.quotas.source == "file":
+        if not settings.quotas.file:
+            raise UserError(
+                "quotas.file: missing, expected the path of a quota file, as quotas.source is file"
+            )
+        return from_file(Path(settings.quotas.file))
+    return from_cluster(settings, of)
+
+
+def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
+    """What the cluster holds now, asked where `quotas.source` says: ZooKeeper or the brokers.
+
+    Raises:
+        UserError: it does not answer, or the source is a file.
+    """
+    quotas, kafka = settings.quotas, settings.kafka
+    if quotas.source == "zookeeper":
+        return from_zookeeper(quotas, of)
+    if quotas.source == "admin":
+        return from_admin(
+            kafka.bootstrap_servers,
+            kafka.options,
+            of,
+            timeout_ms=quotas.connect_timeout,
+        )
+    raise UserError("quotas.source: a file is no cluster: expected zookeeper or admin")
+
+
+def _in_force(entity: AnyEntity, key: AnyKey, value: float, version: int | None) -> QuotaChange:
+    """A quota of which only the present is known."""
+    return QuotaChange(entity, key, value, None, BEGINNING_MS, version or 0)
+
+
+def _of_now(origin: str, changes: Iterable[QuotaChange], problems: Mapping[str, str]) -> QuotaHistory:
+    shown = tuple(f"{path}: {problem}" for path, problem in sorted(problems.items()))
+    return QuotaHistory(origin, RuleBook(stretches(changes)), has_history=False, problems=shown)
+
+
+def _has_rules(settings: Settings) -> bool:
+    local = local_place_of(settings.tables, "quota_rules")
+    if local is not None:
+        return (local / "_delta_log").is_dir()
+    from deltalake import DeltaTable
+
+    where = place_of(settings.tables, "quota_rules")
+    return bool(DeltaTable.is_deltatable(where, storage_options(settings)))

@@ -1,0 +1,189 @@
+"""Keeps `quota_changes` and `quota_rules` up to date with the source of the quotas, in a thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.formats.quota_files.quota_file import read_quotas
+from kquota_spark.model.quotas.rules import END_MS
+from kquota_spark.process.clock import now_ms
+from kquota_spark.quotas.leaders import LeaderWatcher
+from kquota_spark.quotas.ledger import NAME_LIMIT, Edits, Ledger
+from kquota_spark.quotas.watched_sources import AdminSource, Answer, WatchedSource, ZooKeeperSource
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.rules_tables import RulesTables
+from kquota_spark.store.storage import storage_options
+
+_log = logging.getLogger(__name__)
+
+_COALESCE_S = 0.05
+_STOP_S = 30.0
+_SOURCES: dict[str, Callable[[Settings, Callable[[], int]], WatchedSource]] = {
+    "zookeeper": ZooKeeperSource,
+    "admin": AdminSource,
+}
+
+
+class Watcher:
+    """Watches the quotas of one cluster until stopped.
+
+    Args:
+        settings: where the quotas and the tables are.
+        clock_ms: the wall clock; it should agree with that of ZooKeeper or the brokers.
+    """
+
+    def __init__(self, settings: Settings, *, clock_ms: Callable[[], int] = now_ms) -> None:
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._source: WatchedSource | None = None
+        self._doubted: frozenset[str] = frozenset()
+        self._leaders = LeaderWatcher(settings, clock_ms)
+        self.is_stale = False
+        """The source did not answer at the start: what the tables hold is all that is known."""
+
+    @property
+    def is_following(self) -> bool:
+        """Whether there is anything that can change: a quota file is read once."""
+        return self._thread is not None or self._leaders.is_running
+
+    def start(self) -> None:
+        """Write the first snapshot, then go on in a thread.
+
+        A source that does not answer is waited for; after that, quotas that the tables hold from an earlier run
+        have to do, marked as known through then.
+
+        Raises:
+            UserError: the source or the tables cannot be read; one line.
+        """
+        quotas = self._settings.quotas
+        if quotas.source == "file" and not quotas.file:
+            msg = "quotas.file: missing, expected the path of a quota file because quotas.source is file"
+            raise UserError(msg)
+        self._leaders.start()
+        self._tables = RulesTables(
+            self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=0,
+            storage=storage_options(self._settings), now_ms=END_MS if quotas.source == "file" else self._clock_ms(),
+        )  # fmt: skip
+        if quotas.source == "file":
+            found = read_quotas(Path(quotas.file))
+            self._written(
+                lambda: self._tables.write_file([*found.changes, *found.ip_changes], self._clock_ms())
+            )
+            return
+        try:
+            self._source = source = _SOURCES[quotas.source](self._settings, self._clock_ms)
+            first = self._first_answer(source)
+            # Written even without an edit: what a crash between the two tables left behind is repaired here.
+            self._record(source, first, is_first=True)
+        except BaseException:
+            if self._source is not None:
+                self._source.stop()
+            self._leaders.stop()
+            raise
+        self._thread = threading.Thread(target=self._run, args=(source,), name="quota-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and the connection; nothing if there is none."""
+        self._leaders.stop()
+        self._stopping.set()
+        if self._source is not None and self._thread is not None:
+            self._source.wake()
+            self._thread.join(_STOP_S)
+            self._source.stop()
+            self._thread = None
+
+    def check(self) -> None:
+        """Raise what ended a thread, if anything did."""
+        self._leaders.check()
+        if self._error is not None:
+            raise self._error
+
+    def _first_answer(self, source: WatchedSource) -> Answer:
+        tables = self._tables
+        accepts_removal = self._settings.quotas.accept_mass_removal
+        source.open(
+            Ledger(tables.changes, tables.problems, accepts_removal=accepts_removal), tables.known_through_ms
+        )
+        found = None
+        try:
+            source.start()
+            found = source.read()
+        except UnreachableError as error:
+            if tables.known_through_ms is None:
+                raise
+            through = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(tables.known_through_ms / 1_000))
+            _log.warning("%s; going on with the quotas known through %s, marked as stale", error, through)
+        self.is_stale = found is None
+        return found or Answer()
+
+    def _run(self, source: WatchedSource) -> None:
+        try:
+            while not self._stopping.is_set():
+                source.wait()
+                # Edits come in bursts, and every write of the tables takes all that have come.
+                if self._stopping.wait(_COALESCE_S):
+                    break
+                answer = source.read()
+                if answer is not None:
+                    self._record(source, answer, is_first=False)
+        except BaseException as error:  # handed to the thread that calls check()
+            _log.error("the quota watch has ended: %s", type(error).__name__)
+            self._error = error
+
+    def _record(self, source: WatchedSource, answer: Answer, *, is_first: bool) -> None:
+        """Write what is new."""
+        edits, known_through_ms = answer.edits, answer.known_through_ms
+        self._warn(edits, is_complete=known_through_ms is not None)
+        self._tables.apply_lag_ms = source.apply_lag_ms
+        if edits.changes or edits.problems or is_first:
+            observed_at_ms = self._clock_ms()
+            self._written(lambda: self._tables.append(edits.changes, edits.problems, observed_at_ms))
+            self._written(lambda: self._tables.write_rules(known_through_ms))
+        elif known_through_ms is not None:
+            self._written(lambda: self._tables.write_known_through(known_through_ms))
+
+    def _warn(self, edits: Edits, *, is_complete: bool) -> None:
+        doubted = frozenset((*edits.refused, *edits.vanished))
+        if new := sorted(doubted - self._doubted):
+            named = f"{len(new)} quota nodes", new[0][:NAME_LIMIT]
+            if edits.vanished:
+                _log.error(
+                    "%s have lost their quotas at once (first: %r): the recorded ones are kept, and nothing after "
+                    "them is known. If they were removed on purpose, start again with "
+                    "quotas.accept_mass_removal: true, or kquota watch --accept-removal", *named
+                )  # fmt: skip
+            else:
+                _log.error(
+                    "%s are older than recorded (first: %r): the recorded ones are kept, and nothing after them is "
+                    "known. Was ZooKeeper's data lost? If what it shows is right, start again with "
+                    "quotas.accept_mass_removal: true, or kquota watch --accept-removal", *named
+                )  # fmt: skip
+        if is_complete or doubted:
+            self._doubted = doubted
+        known_through_ms = self._tables.known_through_ms or 0
+        late_ms = max(
+            (
+                known_through_ms - (change.changed_before_ms or change.changed_at_ms)
+                for change in edits.changes
+            ),
+            default=0,
+        )
+        if late_ms > 0 and known_through_ms:
+            _log.warning(
+                "an edit came %d ms after its time was said to be known: the clocks of this machine and of "
+                "ZooKeeper differ, or it could not be read before", late_ms
+            )  # fmt: skip
+
+    def _written(self, write: Callable[[], None]) -> None:
+        with delta_errors(f"{self._settings.tables}: the quota tables cannot be written"):
+            write()

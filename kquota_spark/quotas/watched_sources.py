@@ -1,0 +1,215 @@
+"""The sources of quotas that can be followed: ZooKeeper by its watches, the Admin API by polling."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS, View
+from kquota_spark.kafka.quota_admin import QuotaAdmin
+from kquota_spark.model.quotas.entities import AnyEntity
+from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.model.quotas.rules import BEGINNING_MS
+from kquota_spark.quotas.ledger import Edits, Ledger
+from kquota_spark.zookeeper.mirror import QuotaTree
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S = 0.1
+_LONGEST_PAUSE_S = 30.0
+_METADATA_LAG_MS = 100
+"""A KRaft broker answers from its copy of the metadata, which is this far behind at most on a sound cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a source says: edits, and that all edits up to `known_through_ms` are in; None if that is not sure."""
+
+    edits: Edits = field(default_factory=Edits)
+    known_through_ms: int | None = None
+
+
+class WatchedSource(Protocol):
+    """A source that is followed. Not for several threads at once, but for `stop` and `wake`."""
+
+    apply_lag_ms: int
+    """Brokers act on an edit this long after it."""
+
+    def start(self) -> None:
+        """Connect and wait until the source can be read.
+
+        Raises:
+            UnreachableError: it does not answer within the time limit; it may be started all the same.
+            UserError: it refuses us.
+        """
+
+    def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
+        """Go on from what is recorded; before `read`."""
+
+    def wait(self) -> None:
+        """Until there may be something new, or the time for a sign of life has come."""
+
+    def wake(self) -> None:
+        """End a `wait` early."""
+
+    def read(self) -> Answer | None:
+        """The edits since; None while the source does not answer."""
+
+    def stop(self) -> None:
+        """Disconnect."""
+
+
+class ZooKeeperSource:
+    """The nodes below /config of a ZooKeeper.
+
+    Args:
+        settings: where it is, and the time limits.
+        clock_ms: the wall clock.
+    """
+
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+        self._quotas = settings.quotas
+        self._clock_ms = clock_ms
+        self.apply_lag_ms: int = settings.quotas.apply_lag
+        self._tree = QuotaTree(self._quotas)
+        self._compared: View | None = None
+        self._is_complete = False
+
+    def start(self) -> None:
+        """See `WatchedSource`."""
+        deadline_s = time.monotonic() + self._quotas.connect_timeout / 1_000
+        self._tree.start(connect_timeout_ms=self._quotas.connect_timeout)
+        while True:
+            view = self._tree.read()
+            if view is not None and not any(root in view.unreadable for root in REQUIRED_ROOTS):
+                return
+            if time.monotonic() > deadline_s:
+                raise self._no_snapshot(view)
+            self._tree.changed.wait(_RETRY_S)
+
+    def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
+        """See `WatchedSource`."""
+        self._ledger = ledger
+
+    def wait(self) -> None:
+        """See `WatchedSource`."""
+        self._tree.changed.wait(self._quotas.known_through_interval / 1_000)
+
+    def wake(self) -> None:
+        """See `WatchedSource`."""
+        self._tree.changed.set()
+
+    def read(self) -> Answer | None:
+        """See `WatchedSource`; complete unless something is hidden or refused."""
+        asked_at_ms = self._clock_ms()
+        view = self._tree.read()
+        if view is None:
+            return None
+        edits = Edits()
+        if view is not self._compared:
+            edits = self._ledger.compare(view, self._clock_ms())
+            self._compared = view
+            self._is_complete = not (view.unreadable or edits.refused or edits.vanished)
+        return Answer(edits, asked_at_ms if self._is_complete else None)
+
+    def stop(self) -> None:
+        """See `WatchedSource`."""
+        self._tree.stop()
+
+    def _no_snapshot(self, view: View | None) -> UserError:
+        where = f"ZooKeeper {self._quotas.zookeeper_connect}"
+        if view is None:
+            within_s = self._quotas.connect_timeout / 1_000
+            return UnreachableError(
+                f"{where} did not answer within {within_s:g} s: its quotas could not be read"
+            )
+        reason = next(view.unreadable[root] for root in REQUIRED_ROOTS if root in view.unreadable)
+        advice = (
+            "check the chroot in quotas.zookeeper_connect, quotas.zookeeper_login and the rights of its nodes"
+        )
+        return UserError(f"{where}: {reason}: {advice}")
+
+
+class AdminSource:
+    """DescribeClientQuotas, polled: of a KRaft cluster, or of brokers in ZooKeeper mode.
+
+    An answer has no times, so an edit is known to lie between two polls; what is there at the very first one may
+    have been in force for ever.
+
+    Args:
+        settings: the cluster, its login and the interval.
+        clock_ms: the wall clock; it should agree with the brokers'.
+    """
+
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self.apply_lag_ms: int = 0
+        kafka = settings.kafka
+        timeout_ms = settings.quotas.connect_timeout
+        self._admin = QuotaAdmin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms)
+        self._woken = threading.Event()
+        self._failures = 0
+        self._complete_through_ms = BEGINNING_MS
+
+    def start(self) -> None:
+        """See `WatchedSource`."""
+        self._described()
+
+    def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
+        """See `WatchedSource`."""
+        self._ledger = ledger
+        self._complete_through_ms = known_through_ms or BEGINNING_MS
+
+    def wait(self) -> None:
+        """See `WatchedSource`; longer after each failure."""
+        pause_s: float = self._settings.quotas.poll_interval / 1_000
+        if self._failures:
+            pause_s = min(pause_s * 2**self._failures, max(_LONGEST_PAUSE_S, pause_s))
+        self._woken.wait(pause_s)
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """See `WatchedSource`."""
+        self._woken.set()
+
+    def read(self) -> Answer | None:
+        """See `WatchedSource`."""
+        asked_at_ms = self._clock_ms()
+        try:
+            found = self._described()
+        except UnreachableError as error:
+            if not self._failures:
+                _log.warning("%s; quotas are not known from here on", error)
+            self._failures = min(self._failures + 1, 10)
+            return None
+        if self._failures:
+            _log.warning("Kafka %s describes its quotas again", self._settings.kafka.bootstrap_servers)
+            self._failures = 0
+        # A poll that was made while this clock was ahead says nothing of when the edits after it came.
+        is_past = self._complete_through_ms <= asked_at_ms
+        after_ms = self._complete_through_ms if is_past else BEGINNING_MS
+        edits = self._ledger.compare_described(found, after_ms, self._clock_ms())
+        if edits.vanished:
+            return Answer(edits)
+        lag_ms = 0 if self._admin.has_zookeeper else _METADATA_LAG_MS
+        # Not the maximum: this clock may have been ahead at the poll before.
+        self._complete_through_ms = asked_at_ms - lag_ms
+        return Answer(edits, self._complete_through_ms)
+
+    def stop(self) -> None:
+        """See `WatchedSource`."""
+        self._admin.close()
+
+    def _described(self) -> dict[AnyEntity, dict[AnyKey, float]]:
+        found: dict[AnyEntity, dict[AnyKey, float]] = {}
+        for entity, key, value in self._admin.describe():
+            found.setdefault(entity, {})[key] = value
+        self.apply_lag_ms = self._settings.quotas.apply_lag if self._admin.has_zookeeper else 0
+        return found

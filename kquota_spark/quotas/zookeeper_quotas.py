@@ -1,0 +1,189 @@
+"""The quotas of a cluster straight in its ZooKeeper: for brokers of any age, and whether or not one is up.
+
+Each entity is altered in one transaction: its node at the version that was read, the nodes above that are missing, and
+the notification that brokers watch. What else a user's node holds, the login above all, stays. A node that is left
+without keys goes, with the empty nodes above it, as brokers since 3.5 do it (KAFKA-14285, `AdminZkClient`); older ones
+read its absence as no quotas too.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import NoAuthError
+
+from kquota_spark.config.settings import Quotas
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.formats.znodes.nodes import name_nodes
+from kquota_spark.formats.znodes.payloads import read_config
+from kquota_spark.formats.znodes.writes import EMPTY_NODE, with_quotas
+from kquota_spark.kafka.quota_admin import Named
+from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.zookeeper.calls import ZooKeeperCalls, refusal_of, zookeeper_calls
+from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero
+from kquota_spark.zookeeper.once import whole_view
+
+_ATTEMPTS = 20
+_ROOT_DEPTH = "/config/users".count("/")
+
+
+class ZooKeeperQuotas:
+    """A `ClusterQuotas`.
+
+    Args:
+        quotas: the address and the login.
+        calls: over a session to it.
+        named: what errors call the address by.
+        on_problem: told of each node that brokers make no quotas of, when all are read.
+    """
+
+    def __init__(
+        self, quotas: Quotas, calls: ZooKeeperCalls, named: Named, on_problem: Callable[[str], None]
+    ) -> None:
+        self._quotas, self._calls, self._on_problem = quotas, calls, on_problem
+        self._nodes = EntityNodes(calls, named.instead, named.servers)
+        self._named = named
+
+    @property
+    def origin(self) -> str:
+        """`ZooKeeper zk1:2181/kafka`."""
+        return f"ZooKeeper {self._quotas.zookeeper_connect}"
+
+    def read(self) -> QuotaSet:
+        """All that brokers read from the nodes.
+
+        Raises:
+            UserError: ZooKeeper does not answer, hides a node, is not that of a Kafka, or a KRaft controller has
+                taken it over.
+        """
+        self._nodes.require_roots()
+        if problem := self._nodes.owned_by_kraft():
+            raise UserError(f"{self.origin}: {problem}")
+        view = whole_view(self._quotas, named=self._named.servers)
+        for problem in view.unreadable.values():
+            raise UserError(f"{self.origin}: {problem}: check the rights of quotas.zookeeper_login")
+        names = name_nodes(view.nodes)
+        decoded = {path: node.payload.problem for path, node in view.nodes.items() if node.payload.problem}
+        for path, problem in sorted({**decoded, **names.problems}.items()):
+            self._on_problem(f"{path}: {problem}")
+        return {
+            entity: dict(view.nodes[path].payload.values)
+            for path, entity in names.entities.items()
+            if view.nodes[path].payload.values
+        }
+
+    def alter(
+        self, entity: AnyEntity, values: Mapping[AnyKey, float | None], *, validate_only: bool = False
+    ) -> str | None:
+        """Set or remove keys of one entity in one transaction; a sentence if that cannot be.
+
+        Raises:
+            UserError: ZooKeeper does not answer: it may have been done.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                transaction = self._prepared(entity, values)
+            except ValueError as error:  # kazoo's own for a node named . or .., too
+                return str(error)
+            if transaction is None or validate_only:
+                return None
+            refused = self._refusal(entity, transaction)
+            if not isinstance(refused, OVERTAKEN):
+                return None if refused is None else _words(entity, refused)
+        return f"{entity}: others change its node all the time: try again"
+
+    def _prepared(
+        self, entity: AnyEntity, values: Mapping[AnyKey, float | None]
+    ) -> TransactionRequest | None:
+        """What to send; None where there is nothing to do.
+
+        Raises:
+            ValueError: why it cannot be.
+        """
+        node = self._nodes.of(entity)
+        problems = [not_above_zero(key, value) for key, value in values.items()]
+        for problem in (node.problem, *problems, self._no_address(entity, values)):
+            if problem:
+                raise ValueError(problem)
+        return self._transaction(entity, node, with_quotas(entity, node.data, values))
+
+    def _refusal(self, entity: AnyEntity, transaction: TransactionRequest) -> Exception | None:
+        try:
+            refused = refusal_of(self._calls.commit(transaction))
+        except UnreachableError as error:
+            raise UnreachableError(f"{error}; whether {entity} was altered is not known") from error
+        return None if refused is None else refused[1]
+
+    def _transaction(
+        self, entity: AnyEntity, node: EntityNode, data: bytes | None
+    ) -> TransactionRequest | None:
+        """What makes the node hold the data; None where it holds it already."""
+        if read_config(data) == read_config(node.data):
+            return None
+        transaction = self._calls.transaction()
+        if node.stat is None:
+            assert data is not None, "a node without config is like none"
+            self._nodes.add_created(transaction, node.path, data)
+        elif data is None and not node.stat.numChildren:
+            for path, version in self._nodes.emptied(node.path, node.stat, _is_below_root):
+                transaction.delete(path, version)
+        else:
+            self._nodes.add_set(transaction, node, EMPTY_NODE if data is None else data)
+        self._nodes.add_notification(transaction, entity)
+        return transaction
+
+    def _no_address(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> str | None:
+        """Why brokers would fail on an ip: one that finds a node of an unknown host when it starts ends there."""
+        if not isinstance(entity, IpEntity):
+            return None
+        if self._calls.stat("/config/ips") is None:
+            return f"{entity}: this Kafka is older than 2.8 and has no quotas of ips"
+        is_set = any(value is not None for value in values.values())
+        if isinstance(entity.ip, str) and is_set and not _is_host(entity.ip):
+            return f"{entity}: no address, and no host that is known here: brokers would not start with it"
+        return None
+
+
+@contextmanager
+def zookeeper_quotas(
+    quotas: Quotas, *, named: Named, on_problem: Callable[[str], None]
+) -> Iterator[ZooKeeperQuotas]:
+    """A session to the ZooKeeper of a cluster.
+
+    Args:
+        quotas: address, login, TLS and time limits.
+        named: what gave the address, and what to use if a KRaft controller owns the nodes; for errors.
+        on_problem: told of each node that brokers make no quotas of.
+
+    Raises:
+        UserError: no server answers in time, or it refuses us.
+    """
+    with zookeeper_calls(quotas, session_timeout=quotas.session_timeout, named=named.servers) as calls:
+        yield ZooKeeperQuotas(quotas, calls, named, on_problem)
+
+
+def _words(entity: AnyEntity, refused: Exception) -> str:
+    if isinstance(refused, NoAuthError):
+        return f"{entity}: no right to write it: check quotas.zookeeper_login"
+    return f"{entity}: ZooKeeper says {type(refused).__name__}"
+
+
+def _is_below_root(path: str, _: object) -> bool:
+    return path.count("/") > _ROOT_DEPTH
+
+
+def _is_host(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        try:
+            socket.getaddrinfo(name, None)
+        except (OSError, UnicodeError):
+            return False
+    return True

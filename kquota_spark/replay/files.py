@@ -1,0 +1,201 @@
+"""The replay of request-log files without Spark: the same parser, the same model, the same decisions."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from kquota_spark.errors import UserError
+from kquota_spark.formats.request_log.line import Request, RequestLogParser, Unreadable
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.model.govern.govern import Governed, Governor
+from kquota_spark.model.measure.points import CONTROLLER_ID, Point
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.principals import Principal
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.resolve import Bucket, Tags
+from kquota_spark.model.replay.bucket_replays import replay_of
+from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket
+from kquota_spark.model.replay.log_beginning import LogBeginning
+from kquota_spark.model.replay.replay import Verdict
+from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
+from kquota_spark.pipeline.ingest import request_batch
+from kquota_spark.process.notices import say
+from kquota_spark.replay.log_lines import line_parts, log_lines
+
+_BROKER_IN_NAME = re.compile(r"broker-?(\d+)")
+_REPORT_S = 2.0
+_MOST_REASONS = 1_000
+_OTHER_REASONS = "other reasons"
+"""Reasons name versions and places, of which a log may hold millions."""
+_CHARGE_KEYS = ("kafka_offset", *CLIENT_KEYS)
+
+
+_Identity = tuple[int, QuotaType, Principal, str]
+
+
+class BucketKey(NamedTuple):
+    """One quota sensor of one broker; of mutations there is one in the cluster (`CONTROLLER_ID`)."""
+
+    broker_id: int
+    quota_type: QuotaType
+    bucket: Bucket
+
+
+@dataclass(slots=True)
+class Replay:
+    """What a replay found, by bucket in order of their names; `unreadable` counts lines by reason."""
+
+    lines: int = 0
+    counted: int = 0
+    duplicates: int = 0
+    unreadable: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    stretches: dict[BucketKey, list[Stretch]] = field(default_factory=dict)
+    verdicts: dict[BucketKey, list[Verdict]] = field(default_factory=dict)
+    decisions: dict[BucketKey, list[Decision]] = field(default_factory=dict)
+
+
+def broker_id_of(path: Path, given: int | None) -> int:
+    """The broker of a log file: as given, or from `broker-<id>` in the name of the file or its folder.
+
+    Raises:
+        UserError: neither says it.
+    """
+    if given is not None:
+        return given
+    match = _BROKER_IN_NAME.search(path.name) or _BROKER_IN_NAME.search(path.absolute().parent.name)
+    if match is None:
+        raise UserError(
+            f"{terminal_text(str(path))}: no broker-<id> in the name: say which broker with --broker ID"
+        )
+    return int(match.group(1))
+
+
+def replay_files(
+    files: Sequence[tuple[int, Path]],
+    governor: Governor,
+    config: RateConfig,
+    log_time_zone: str = "UTC",
+    log_time_zones: Mapping[int, str] | None = None,
+    mutation_config: RateConfig | None = None,
+) -> Replay:
+    """Replay log files, each with its broker id.
+
+    Args:
+        files: the logs.
+        governor: the quotas in force.
+        config: the sample ring of the brokers.
+        log_time_zone: zone of the logs.
+        log_time_zones: zones of single brokers' logs, where they are not that.
+        mutation_config: windows of the mutation quotas; Kafka's defaults without it.
+
+    Raises:
+        UserError: a file cannot be read.
+        CallbackError: the governor's callback is broken.
+    """
+    found = Replay()
+    stretches = _Stretches(governor)
+    reported_s = time.monotonic()
+    for broker_id, path in files:
+        parser = RequestLogParser((log_time_zones or {}).get(broker_id, log_time_zone))
+        for lines in line_parts(log_lines(path)):
+            found.lines += len(lines)
+            stretches.add(broker_id, _parsed(parser, lines, found.unreadable))
+            if time.monotonic() - reported_s > _REPORT_S:
+                reported_s = time.monotonic()
+                say(f"{terminal_text(path.name)}: {found.lines:,} lines")
+    found.counted, found.duplicates = stretches.counted, stretches.duplicates
+    for key, of_bucket in sorted(stretches.by_bucket(config.horizon_ms).items(), key=_order):
+        found.stretches[key], found.verdicts[key] = of_bucket, []
+        is_mutation = key.quota_type is QuotaType.CONTROLLER_MUTATION
+        replay = replay_of(key.quota_type, (mutation_config or RateConfig()) if is_mutation else config)
+        found.decisions[key] = judge_bucket(replay, of_bucket, found.verdicts[key])
+    return found
+
+
+def _parsed(parser: RequestLogParser, lines: Sequence[bytes], unreadable: dict[str, int]) -> list[Request]:
+    requests = []
+    for line in lines:
+        try:
+            requests.append(parser.parse(line))
+        except Unreadable as reason:
+            text = str(reason)
+            is_counted_alone = text in unreadable or len(unreadable) < _MOST_REASONS
+            unreadable[text if is_counted_alone else _OTHER_REASONS] += 1
+    return requests
+
+
+def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str, Tags]:
+    broker_id, quota_type, bucket = item[0]
+    return broker_id, quota_type.value, bucket.user, bucket.client_id, bucket.custom_tags
+
+
+class _Stretches:
+    """Collects requests into what `judge_bucket` takes, copies of a line left out."""
+
+    def __init__(self, governor: Governor) -> None:
+        self._governor = governor
+        self._governed: dict[_Identity, Governed] = {}
+        self._points: dict[tuple[_Identity, int, int], tuple[Governed, set[Point]]] = {}
+        self._beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
+        self.counted = 0
+        self.duplicates = 0
+
+    def add(self, broker_id: int, requests: Sequence[Request]) -> None:
+        beginning = self._beginnings[broker_id]
+        for request in requests:
+            beginning.complete_from(request.log_time_ms)
+            if not request.is_forwarded:
+                beginning.add(request.record_time_ms, request.correlation_id, request.connection)
+        charges = charges_of(request_batch(broker_id, requests), self._governor.coverage)
+        # By place of the request: whether some charge of it was not there before.
+        is_new: dict[int, bool] = {}
+        columns = [charges[name].to_pylist() for name in (*_CHARGE_KEYS, *Point._fields)]
+        for place, bucket_of, quota_type, principal_type, user, client_id, *point in zip(
+            *columns, strict=True
+        ):
+            identity = (bucket_of, QuotaType(quota_type), Principal(principal_type, user), client_id)
+            is_new[place] = self._add_point(identity, Point._make(point)) or is_new.get(place, False)
+        self.counted += len(is_new)
+        self.duplicates += sum(not each for each in is_new.values())
+
+    def _add_point(self, identity: _Identity, point: Point) -> bool:
+        """Whether it was not there before."""
+        time_ms = point.record_time_ms
+        governed = self._governed.get(identity)
+        if governed is None or not governed.holds_at(time_ms):
+            governed = self._governor.govern(*identity, time_ms)
+            self._governed[identity] = governed
+        # An edit within the second begins a stretch of its own.
+        key = (identity, time_ms // 1_000, governed.governing.valid_from_ms)
+        points = self._points.setdefault(key, (governed, set()))[1]
+        before = len(points)
+        points.add(point)
+        return len(points) > before
+
+    def by_bucket(self, horizon_ms: int) -> dict[BucketKey, list[Stretch]]:
+        gaps = self._gaps(horizon_ms)
+        buckets: dict[BucketKey, list[Stretch]] = defaultdict(list)
+        for (identity, second, _), (governed, points) in self._points.items():
+            broker_id, quota_type, principal, client_id = identity
+            governing = governed.relied_on._replace(gaps=gaps.get(broker_id, ()))
+            stretch = Stretch(
+                second * 1_000, principal.name, client_id, governing, governed.level, governed.rule,
+                governed.rule_version, sorted(points),
+            )  # fmt: skip
+            buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(stretch)
+        return buckets
+
+    def _gaps(self, horizon_ms: int) -> dict[int, tuple[tuple[int, int], ...]]:
+        """By broker what came before a log that does not begin with the broker; see `pipeline.log_gaps`."""
+        gaps = {
+            broker_id: ((0, begins.complete_from_ms + horizon_ms),)
+            for broker_id, begins in self._beginnings.items()
+            if begins.complete_from_ms is not None and not begins.is_broker_start
+        }
+        return {**gaps, CONTROLLER_ID: tuple(gap for (gap,) in gaps.values())}

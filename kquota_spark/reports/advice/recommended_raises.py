@@ -1,0 +1,169 @@
+"""Raise what holds clients back most of their time.
+
+What a throttled client wanted is not in the data, since the limit held it back: it had what it got, and wanted more.
+The value is the estimate of `enforce.policies.demand`, from the seconds under the present limit only. Who takes clearly
+more than its limit all the same is not waiting to be raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from kquota_spark.enforce.policies.demand import demand_per_s, used_per_s
+from kquota_spark.enforce.policies.scene import own_entity, throttled_percent, type_of, value_text
+from kquota_spark.model.compare.observed_clients import Rule
+from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.reports.advice.quota_command import alter_command
+from kquota_spark.reports.advice.raise_card import alternatives_of, cause_of, confidence_of, expected_of
+from kquota_spark.reports.scope.amount_rates import rate_of
+from kquota_spark.reports.scope.audit_report import Change, HurtBucket, Recommendation
+from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+
+THROTTLED_PERCENT = 20.0
+"""Of the seconds with traffic on one broker: less is a limit that does its work."""
+LEAST_SECONDS = 60
+"""With less traffic a share of seconds says nothing."""
+MOST_USED_PERCENT = 120.0
+"""Of the limit, over the whole time from the first to the last second under it."""
+_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
+
+_USES = f"""
+with wanted as (
+  select quota_type, "user" as bucket_user, client_id as bucket_client_id, '' as bucket_tags
+  from (select unnest(?, recursive := true))
+), newest as (
+  select {BUCKET}, arg_max_null(limit_per_s, last_ms) as limit_per_s, arg_max_null(rule, last_ms) as rule
+  from places semi join wanted using ({BUCKET}) where seconds > 0 group by all
+)
+select {BUCKET}, broker_id, limit_per_s, newest.rule, count(*) as seconds,
+       count(*) filter (is_throttled) as throttled_seconds,
+       coalesce(quantile_disc(rate_per_s, 0.95) filter (not is_throttled), 0.0) as p95_rate_per_s,
+       coalesce(avg(rate_per_s) filter (is_throttled), 0.0) as throttled_rate_per_s,
+       sum(amount)::double as amount, (max(second_ms) - min(second_ms)) / 1000 + 1 as lasted_s
+from judged join newest using ({BUCKET}, limit_per_s)
+where has_verdict group by all order by {BUCKET}, broker_id
+"""  # noqa: S608 - names of ours
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One bucket on one broker, in its seconds under the present limit."""
+
+    broker_id: int
+    seconds: int
+    throttled_seconds: int
+    p95_rate_per_s: float
+    throttled_rate_per_s: float
+    mean_rate_per_s: float
+
+
+def raises(
+    scope: Scope, hurt: Collection[HurtBucket], rules: Collection[Rule], changes: Collection[Change]
+) -> Iterator[Recommendation]:
+    """One for each of the buckets that is throttled much under its present limit, the most total delay first.
+
+    On a tenant's page there is no command: the value is something to ask for.
+    """
+    wanted = [
+        {"quota_type": one.bucket.quota_type, "user": one.bucket.user, "client_id": one.bucket.client_id}
+        for one in hurt
+        if not one.bucket.tags and not one.shared_with
+    ]
+    uses: dict[object, list[dict[str, Any]]] = {}
+    for row in scope.rows(_USES, wanted) if wanted else ():
+        uses.setdefault(bucket_of(row), []).append(row)
+    for one in sorted(hurt, key=lambda one: (-one.throttled_ms, one.bucket)):
+        rows = uses.get(one.bucket, [])
+        quota = _quota(rows, rules)
+        if quota is not None:
+            yield from _raise(scope, one, *quota, rows, changes)
+
+
+def _quota(rows: list[dict[str, Any]], rules: Collection[Rule]) -> tuple[Entity, QuotaKey] | None:
+    """Whose quota it would be; None for a limit that no entity sets."""
+    if not rows or rows[0]["rule"] is None or rows[0]["quota_type"] not in [type_of(key) for key in _KEYS]:
+        return None
+    key = QuotaType(rows[0]["quota_type"]).key
+    try:
+        rule = Entity.parse(rows[0]["rule"])
+    except ValueError:
+        return None
+    levels = {other.entity.level for other in rules if key in other.quotas}
+    entity = own_entity(rule, Bucket(rows[0]["bucket_user"], rows[0]["bucket_client_id"]), levels)
+    return None if entity is None else (entity, key)
+
+
+def _raise(
+    scope: Scope,
+    one: HurtBucket,
+    entity: Entity,
+    key: QuotaKey,
+    rows: list[dict[str, Any]],
+    changes: Collection[Change],
+) -> Iterator[Recommendation]:
+    uses = [_use(row) for row in rows]
+    limit = rows[0]["limit_per_s"]
+    worst = max(uses, key=throttled_percent)
+    share = throttled_percent(worst)
+    if share <= THROTTLED_PERCENT or worst.seconds < LEAST_SECONDS or not limit:
+        return
+    under = (
+        f"throttled in {share:.0f} % of {worst.seconds:,} seconds with traffic on broker {worst.broker_id} under "
+        f"{value_text(key, limit)}"
+    )
+    if rows[0]["rule"] != str(entity):
+        under += f" of {rows[0]['rule']}"
+    most = max(uses, key=lambda use: use.mean_rate_per_s)
+    is_tenant = scope.tenant is not None
+    card = Recommendation(
+        str(entity), key.value, limit, None, under, "", delay_ms=one.throttled_ms,
+        cause=cause_of(one, key, rows[0]["rule"], changes, share), confidence=confidence_of(share),
+    )  # fmt: skip
+    if 100 * most.mean_rate_per_s > MOST_USED_PERCENT * limit:
+        percent = 100 * most.mean_rate_per_s / limit
+        reason = f"{under}, and took {percent:.0f} % of it all the same. Look at the clients before the limit"
+        cause = "many connections that wait at once, or clients that do not wait"
+        others = tuple(alternatives_of(entity, key, one, None, limit, is_tenant=is_tenant))
+        yield replace(card, reason=reason, cause=cause, confidence="", alternatives=others)
+        return
+    demand = demand_per_s(worst, limit)
+    if demand <= limit:
+        return
+    wanted, used = _rounded(key, demand), used_per_s(worst)
+    yield replace(
+        card,
+        recommended=wanted,
+        reason=f"{under}. It got {value_text(key, used)}, and wanted about {value_text(key, wanted)} by the share of "
+        "its time in throttle",
+        command="" if is_tenant else alter_command(entity, {key: wanted}),
+        expected=expected_of(scope, one, limit, wanted),
+        headroom=f"{100 * (wanted - used) / wanted:.0f} % of the value is above what it got",
+        alternatives=tuple(alternatives_of(entity, key, one, wanted, limit, is_tenant=is_tenant)),
+    )
+
+
+def _rounded(key: QuotaKey, value: float) -> float:
+    """Two digits, since it is an estimate, and up: below what was wanted, clients would be throttled again.
+
+    Brokers take whole bytes only; a percentage needs one decimal at most.
+    """
+    exact = Decimal(f"{value:.9g}")
+    step = Decimal(1).scaleb(max(exact.adjusted() - 1, -1 if key is QuotaKey.REQUEST_PERCENTAGE else 0))
+    return float((exact / step).to_integral_value(ROUND_CEILING) * step)
+
+
+def _use(row: dict[str, Any]) -> _Use:
+    mean = 0.0 if row["amount"] is None else rate_of(row["quota_type"], row["amount"], row["lasted_s"])
+    return _Use(
+        row["broker_id"],
+        row["seconds"],
+        row["throttled_seconds"],
+        row["p95_rate_per_s"],
+        row["throttled_rate_per_s"],
+        mean,
+    )

@@ -1,0 +1,160 @@
+"""What a tenant can do without asking anybody: the advice of docs/tenants.md that fits what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+from kquota_spark.formats.text.person_units import (
+    amount_text,
+    person_bytes,
+    person_count,
+    person_ms,
+    rate_text,
+)
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.reports.scope.audit_report import HurtBucket, Recommendation
+from kquota_spark.reports.scope.report_scope import Scope
+
+SMALL_REQUEST_BYTES = 16_384
+"""The default batch.size of a producer: what is smaller was sent before a batch was full."""
+MANY_CONNECTIONS = 100
+REQUEST_TIMEOUT_MS = 30_000
+"""The default request.timeout.ms of clients."""
+BURST_PERCENT = 50.0
+"""Who is throttled in fewer of the seconds, and uses less of the limit on average, sends in bursts."""
+_WINDOW_S = 10
+_PRODUCE, _FETCH = QuotaType.PRODUCE.value, QuotaType.FETCH.value
+
+_USED = """
+select quota_type, coalesce(sum(amount), 0)::bigint as amount, coalesce(sum(requests), 0)::bigint as requests,
+       coalesce(bool_or(client_id = ''), false) as has_no_name
+from used where is_log group by all
+"""
+_LINES = """
+select quota_type, max(charged_bytes) as largest_bytes, max(observed_throttle_ms) as longest_ms,
+       count(distinct connection) as connections
+from requests
+where cluster_id = ? and kind = 'request' and "user" = ? and record_time_ms >= ? and record_time_ms < ?
+  and quota_type is not null group by all
+"""
+
+
+class _Seen(NamedTuple):
+    """One quota type of a tenant that was throttled: what was used, the bucket, and what the log says of requests."""
+
+    quota_type: str
+    used: dict[str, Any]
+    lines: dict[str, Any]
+    hurt: HurtBucket
+    covered_s: int
+
+
+def tenant_advice(scope: Scope, hurt: Collection[HurtBucket]) -> Iterator[Recommendation]:
+    """One for each piece of advice whose evidence is in the tables, with the figure that speaks for it."""
+    worst: dict[str, HurtBucket] = {}
+    for one in sorted(hurt, key=lambda one: -one.throttled_ms):
+        worst.setdefault(one.bucket.quota_type, one)
+    used = {row["quota_type"]: row for row in scope.rows(_USED)}
+    during = scope.cluster_id, scope.tenant, scope.asked.from_ms, scope.asked.to_ms
+    lines = {row["quota_type"]: row for row in scope.rows(_LINES, *during)} if worst else {}
+    for quota_type, of_type in worst.items():
+        if quota_type in used:
+            seen = _Seen(
+                quota_type, used[quota_type], lines.get(quota_type, {}), of_type, scope.covered_seconds
+            )
+            for advise in _ADVICE:
+                yield from advise(seen)
+
+
+def _compress(seen: _Seen) -> Iterator[Recommendation]:
+    if seen.quota_type == _PRODUCE:
+        yield _of(
+            seen,
+            "Compress what you send",
+            f"you sent {amount_text(_PRODUCE, seen.used['amount'])}, counted as it was sent. compression.type=lz4 or "
+            "zstd makes two to five times as much fit, for text and JSON",
+        )
+
+
+def _batch(seen: _Seen) -> Iterator[Recommendation]:
+    amount, requests = seen.used["amount"], seen.used["requests"]
+    if seen.quota_type == _PRODUCE and requests and amount < SMALL_REQUEST_BYTES * requests:
+        yield _of(
+            seen,
+            "Send fewer and larger requests",
+            f"your {person_count(requests)} requests had {person_bytes(round(amount / requests))} on average. "
+            "linger.ms=20 and batch.size=131072 make fewer of them, which compress better",
+        )
+
+
+def _large(seen: _Seen) -> Iterator[Recommendation]:
+    limit, largest = seen.hurt.limit_per_s, seen.lines.get("largest_bytes")
+    if (
+        not limit
+        or largest is None
+        or largest <= _WINDOW_S * limit
+        or seen.quota_type not in (_PRODUCE, _FETCH)
+    ):
+        return
+    setting = "max.request.size" if seen.quota_type == _PRODUCE else "fetch.max.bytes"
+    yield _of(
+        seen,
+        f"Keep a {'request' if seen.quota_type == _PRODUCE else 'fetch'} below ten seconds of your limit",
+        f"your largest had {person_bytes(largest)}, and ten seconds of {rate_text(seen.quota_type, limit)} are "
+        f"{person_bytes(round(_WINDOW_S * limit))}: set {setting} below that",
+    )
+
+
+def _spread_out(seen: _Seen) -> Iterator[Recommendation]:
+    limit, percent = seen.hurt.limit_per_s, seen.hurt.time_in_throttle_percent
+    if not limit or seen.quota_type not in (_PRODUCE, _FETCH) or seen.hurt.shared_with:
+        return
+    mean = 100 * seen.used["amount"] / seen.covered_s / limit
+    if percent < BURST_PERCENT and mean < 100:
+        yield _of(
+            seen,
+            "Spread out what need not be now",
+            f"you were throttled in {percent:.0f} % of the time, and used {mean:.0f} % of the limit on average: the "
+            "same bytes in a longer time do not wait",
+        )
+
+
+def _few_connections(seen: _Seen) -> Iterator[Recommendation]:
+    connections = seen.lines.get("connections") or 0
+    if connections > MANY_CONNECTIONS:
+        yield _of(
+            seen,
+            "Keep your connections",
+            f"you used {connections:,}. A new connection does not end a pause, because bytes are counted by name, and "
+            "each costs a handshake",
+        )
+
+
+def _wait(seen: _Seen) -> Iterator[Recommendation]:
+    longest_ms = seen.lines.get("longest_ms") or 0
+    if longest_ms >= REQUEST_TIMEOUT_MS:
+        yield _of(
+            seen,
+            "Give it time",
+            f"the longest pause was {person_ms(longest_ms)}. request.timeout.ms and delivery.timeout.ms must be "
+            "longer, or what waits is sent a second time",
+        )
+
+
+def _name(seen: _Seen) -> Iterator[Recommendation]:
+    if seen.used["has_no_name"]:
+        yield _of(
+            seen,
+            "Set a client.id",
+            "some of your requests have none: they are seen together, and often get the worst of the defaults",
+        )
+
+
+def _of(seen: _Seen, title: str, reason: str) -> Recommendation:
+    return Recommendation("", "", None, None, reason, "", title=title, delay_ms=seen.hurt.throttled_ms)
+
+
+_ADVICE: tuple[Callable[[_Seen], Iterator[Recommendation]], ...] = (
+    _compress, _batch, _large, _spread_out, _few_connections, _wait, _name,
+)  # fmt: skip

@@ -1,0 +1,183 @@
+"""How well verdicts agree with the throttle that brokers logged, and with the byte rates of their JMX beans.
+
+Days that `kquota maintain` has rolled up are read from the table `agreement`, all others live from `decisions`;
+a rolled-up day that --since cuts is read live. A JMX sample is compared with the decision of its bucket and second,
+whose rate is that of the request furthest above (or below) the limit: in a second of change the two differ by more
+than the replay's own error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.schema.agreement_tables import AGREEMENT, AGREEMENT_COUNTS
+from kquota_spark.schema.harm import CERTAIN_BROKER_MS, CERTAIN_REPLAY_MS
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.reading import Result, Tables
+
+DAY_MS = 86_400_000
+LEAST_PERCENT = 99.0
+"""Below this a cause is looked for. The right settings reach 99.5 % on every capture of a real broker."""
+
+BUCKET = "cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, bucket_tags"
+GROUPS = {
+    "cluster": "cluster_id",
+    "broker": "cluster_id, broker_id",
+    "type": "cluster_id, quota_type",
+    "bucket": BUCKET,
+    "day": "cluster_id, event_date",
+}
+"""What `--by` groups by."""
+
+_NAMES = tuple(column.name for column in AGREEMENT_COUNTS)
+_SUMS = ", ".join(f"coalesce(sum({name}), 0)::bigint as {name}" for name in _NAMES)
+_PLAIN = ("requests", "requests_judged", "requests_agreeing", "false_positive", "false_negative",
+          "judged_throttled", "uncertain", "uncertain_wrong", "inferred", "excluded", "late")  # fmt: skip
+_IN_TOTAL = ("requests_judged", "requests_agreeing", "false_positive", "false_negative", "uncertain")
+_NO_JMX = "0 as jmx_compared, 0 as jmx_within_1_percent, 0 as jmx_within_10_percent"
+_JMX = """
+count(byte_rate) as jmx_compared,
+count(*) filter (abs(byte_rate - rate_per_s) <= 0.01 * greatest(byte_rate, rate_per_s)) as jmx_within_1_percent,
+count(*) filter (abs(byte_rate - rate_per_s) <= 0.1 * greatest(byte_rate, rate_per_s)) as jmx_within_10_percent
+"""
+# A bucket may have been sampled more than once in a second, or by two collectors: the last one counts.
+_WITH_JMX = """
+left join (
+  select cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags,
+         make_timestamptz(sample_time_ms // 1000 * 1000000) as second, arg_max(byte_rate, sample_time_ms) as byte_rate
+  from jmx_samples where byte_rate is not null and quota_type in ('produce', 'fetch') group by all
+) using (cluster_id, broker_id, quota_type, bucket_user, bucket_client_id, tags, second)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Seconds from `from_ms` until `to_ms`, exclusive; None is without end."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def holds_day(self, day: date) -> bool:
+        """Whether a UTC day lies inside as a whole."""
+        start_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)
+        is_after = self.from_ms is None or self.from_ms <= start_ms
+        return is_after and (self.to_ms is None or start_ms + DAY_MS <= self.to_ms)
+
+
+ALWAYS = Span()
+
+
+def percent(row: dict[str, Any]) -> float | None:
+    """Agreement of the certain verdicts; None if nothing could be compared."""
+    judged = row["requests_judged"]
+    return 100.0 * row["requests_agreeing"] / judged if judged else None
+
+
+def total(tables: Tables, span: Span = ALWAYS) -> dict[str, Any] | None:
+    """Judged, agreeing and uncertain requests of the span; None without decisions. Cheap: two sums a row.
+
+    Args:
+        tables: opened by a command; what it has opened is used as it is.
+        span: only these seconds.
+    """
+    if not _open(tables, span):
+        return None
+    rolled = _rolled_days(tables, span)
+    sums = ", ".join(f"coalesce(sum({name}), 0)::bigint as {name}" for name in _IN_TOTAL)
+    parts = f"select {', '.join(_IN_TOTAL)} from decisions{where_seconds(span, rolled)}"  # noqa: S608 - names of ours
+    if rolled:
+        parts += (
+            f" union all select {', '.join(_IN_TOTAL)} from agreement where event_date in ({_dates(rolled)})"  # noqa: S608
+        )
+    return tables.query(f"select {sums} from ({parts})").dicts()[0]  # noqa: S608
+
+
+def by(settings: Settings, group: str, span: Span = ALWAYS) -> Result:
+    """One row a group of `GROUPS`, the lowest agreement first, days in their order.
+
+    Raises:
+        UserError: there are no decisions, or a table cannot be read.
+    """
+    keys = GROUPS[group]
+    order = keys if group == "day" else f"agreement_percent nulls last, {keys}"
+    shown = "cluster_id, event_date::varchar as event_date" if group == "day" else keys
+    with Tables(settings) as tables:
+        if not _open(tables, span):
+            tables.open("decisions")  # says what is missing
+        has_jmx = tables.open_if_there("jmx_samples")
+        return tables.query(
+            f"select {shown}, 100.0 * sum(requests_agreeing) / nullif(sum(requests_judged), 0) "  # noqa: S608
+            f"as agreement_percent, {_SUMS}, max(throttle_error_max_ms) as throttle_error_max_ms "
+            f"from ({_days_sql(tables, span, has_jmx=has_jmx)}) group by {keys} order by {order}"
+        )
+
+
+def of_day(settings: Settings, day: date) -> list[dict[str, Any]]:
+    """The rows of `agreement` for one day, from the decisions of that day."""
+    start_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)
+    span = Span(start_ms, start_ms + DAY_MS)
+    with Tables(settings) as tables:
+        tables.open("decisions", span.from_ms)
+        has_jmx = tables.open_if_there("jmx_samples")
+        sql = (
+            f"select {', '.join(AGREEMENT.names)} from ({_live_sql(span, (), has_jmx=has_jmx)}) order by all"  # noqa: S608
+        )
+        return tables.query(sql).dicts()
+
+
+def _open(tables: Tables, span: Span) -> bool:
+    tables.open_if_there("agreement")
+    return tables.open_if_there("decisions", span.from_ms)
+
+
+def _days_sql(tables: Tables, span: Span, *, has_jmx: bool) -> str:
+    rolled = _rolled_days(tables, span)
+    columns = ", ".join(AGREEMENT.names)
+    kept = f"select {columns} from agreement where event_date in ({_dates(rolled)}) union all by name "  # noqa: S608
+    return f"{kept if rolled else ''}{_live_sql(span, rolled, has_jmx=has_jmx)}"
+
+
+def _rolled_days(tables: Tables, span: Span) -> tuple[date, ...]:
+    found = tables.query("select distinct event_date from agreement order by 1").rows
+    return tuple(day for (day,) in found if span.holds_day(day))
+
+
+def _dates(days: Iterable[date]) -> str:
+    return ", ".join(f"date '{day}'" for day in days)
+
+
+def where_seconds(span: Span, without: tuple[date, ...] = ()) -> str:
+    """Conditions on decisions; all values are numbers and dates of ours."""
+    # A decision from JMX agrees with the bean that it was made of: that says nothing.
+    where = [FROM_LOG]
+    if without:
+        where.append(f"event_date not in ({_dates(without)})")
+    if span.from_ms is not None:
+        where.append(f"decisions.second >= make_timestamptz({span.from_ms * 1_000})")
+    if span.to_ms is not None:
+        where.append(f"decisions.second < make_timestamptz({span.to_ms * 1_000})")
+    return f" where {' and '.join(where)}"
+
+
+def _live_sql(span: Span, without: tuple[date, ...], *, has_jmx: bool) -> str:
+    """The columns of `agreement`, from decisions."""
+    plain = ", ".join(f"coalesce(sum({name}), 0)::bigint as {name}" for name in _PLAIN)
+    errors = "list_transform(coalesce(throttle_errors_ms, []), lambda error: abs(error))"
+    return f"""
+select {BUCKET}, event_date, {plain},
+       coalesce(sum(len(errors)), 0)::bigint as throttles_compared,
+       coalesce(sum(len(list_filter(errors, lambda error: error <= 1))), 0)::bigint as throttle_within_1_ms,
+       coalesce(sum(len(list_filter(errors, lambda error: error <= 10))), 0)::bigint as throttle_within_10_ms,
+       coalesce({CERTAIN_REPLAY_MS}, 0) as delay_by_replay_ms,
+       coalesce({CERTAIN_BROKER_MS}, 0) as delay_by_brokers_ms,
+       {_JMX if has_jmx else _NO_JMX}, max(list_max(errors))::bigint as throttle_error_max_ms
+from (
+  select *, {errors} as errors, coalesce(bucket_tags, '') as tags from decisions{where_seconds(span, without)}
+) as decisions
+{_WITH_JMX if has_jmx else ""}
+group by {BUCKET}, event_date
+"""  # noqa: S608 - numbers, dates and names of ours

@@ -1,0 +1,260 @@
+"""May the page be believed: one verdict, and a sentence with numbers for everything that speaks against it.
+
+NO where the numbers are wrong or missing: nothing was judged, verdicts disagree with the brokers', a quota callback
+decides that the audit does not know, many lines could not be read. WITH_CARE where they are right as far as they go.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.reports.agreement.agreement import LEAST_PERCENT
+from kquota_spark.reports.scope.audit_report import Agreement, Confidence, Trust
+from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.schema.gap_tables import BROKER_START
+from kquota_spark.store.reading import utc_text
+
+LEAST_TRUSTED_PERCENT = 95.0
+"""Agreement below this: NO. Between this and 99 %, below which `kquota agreement` looks for a cause: with care."""
+LEAST_CERTAIN_PERCENT = 50.0
+"""A bucket that stands at its limit has a verdict that 2 ms could flip in most of its seconds; not all buckets do."""
+LEAST_COVERED_PERCENT = 50.0
+MOST_UNREADABLE_PERCENT, UNREADABLE_TOO_MANY_PERCENT = 0.1, 5.0
+MOST_LATE_PERCENT = 0.1
+MOST_BEHIND_PERCENT = 1.0
+MOST_DELAY_APART_PERCENT = 5.0
+LEAST_DELAY_APART_MS = 1_000
+"""Between the total delay by brokers and by replay; less is no doubt, whatever the percentage."""
+MOST_LAG_MS = 300_000
+
+_AGREEMENT = """
+select quota_type, sum(judged)::bigint as judged, sum(agreeing)::bigint as agreeing,
+       sum(uncertain)::bigint as uncertain
+from places where is_log group by quota_type having sum(judged) + sum(uncertain) > 0 order by quota_type
+"""
+_SECONDS = """
+select coalesce(sum(seconds) filter (is_log), 0)::bigint as of_log, count(*) as decisions,
+       greatest(0, coalesce(sum(certain_seconds - late_rows) filter (is_log), 0))::bigint as certain,
+       coalesce(sum(behind_seconds), 0)::bigint as behind, coalesce(sum(seconds), 0)::bigint as seconds,
+       coalesce(sum(late), 0)::bigint as late, coalesce(sum(judged + uncertain), 0)::bigint as verdicts,
+       max(last_ms) as last_ms, sum(certain_replay_ms)::bigint as replay_ms,
+       sum(certain_broker_ms)::bigint as broker_ms, coalesce(sum(unsized), 0)::bigint as share_fetches,
+       list_sort(list_distinct(list(if(is_log, 'log', 'jmx')))) as sources
+from places
+"""
+_LINES = """
+select coalesce(sum(coalesce(lines, 1)) filter (kind in ('request', 'left_out', 'unreadable')), 0)::bigint as lines,
+       count(*) filter (kind = 'unreadable') as unreadable
+from requests where cluster_id = ? and coalesce(record_time_ms, kafka_timestamp_ms) >= ?
+  and coalesce(record_time_ms, kafka_timestamp_ms) < ?
+"""
+_OWN_LINES = "select coalesce(sum(requests), 0)::bigint from used"
+_GAPS = """
+select count(*), count(distinct broker_id) from log_gaps
+where cluster_id = ? and reason <> ? and to_time > make_timestamptz(?) and from_time < make_timestamptz(?)
+"""
+_CALLBACK = """
+select quota_callback_class from broker_configs
+where cluster_id = ? and coalesce(quota_callback_class, '') <> '' and coalesce(valid_to > make_timestamptz(?), true)
+order by 1 limit 1
+"""
+
+
+class _Doubt(NamedTuple):
+    trust: Trust
+    reason: str
+
+
+def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
+    """What speaks for and against the page. On a tenant's page, of the tenant's own buckets and requests."""
+    agreement = tuple(Agreement(**row) for row in scope.rows(_AGREEMENT))
+    (seconds,) = scope.rows(_SECONDS)
+    lines, unreadable = scope.tables.query(
+        _LINES, [scope.cluster_id, scope.asked.from_ms, scope.asked.to_ms]
+    ).rows[0]
+    gaps, of_brokers = scope.tables.query(
+        _GAPS, [scope.cluster_id, BROKER_START, scope.asked.from_ms * 1_000, scope.asked.to_ms * 1_000]
+    ).rows[0]
+    lag_ms = None
+    if seconds["last_ms"] is not None:
+        end_ms = min(scope.asked.to_ms, made_at_ms)
+        lag_ms = (
+            0 if scope.covered.to_ms == scope.asked.to_ms else max(0, end_ms - seconds["last_ms"] - 1_000)
+        )
+    doubts = [
+        *_of_coverage(scope, made_at_ms),
+        *_of_verdicts(agreement),
+        *_of_seconds(seconds),
+        *_of_delay(seconds["replay_ms"], seconds["broker_ms"]),
+        *_of_log(lines, unreadable, gaps, of_brokers),
+        *_of_time(lag_ms),
+        *_of_callback(scope, settings),
+    ]
+    if scope.tenant is not None:
+        lines, unreadable = scope.tables.query(_OWN_LINES).rows[0][0], 0
+    return Confidence(
+        trust=_least(doubts),
+        reasons=tuple(doubt.reason for doubt in doubts),
+        agreement=agreement,
+        certain_percent=_percent(seconds["certain"], seconds["of_log"]),
+        lag_ms=lag_ms,
+        lines=lines,
+        unreadable_lines=unreadable,
+        late_requests=seconds["late"],
+        gaps=gaps,
+        sources=tuple(reversed(seconds["sources"] or ())),
+        delay_by_replay_ms=seconds["replay_ms"],
+        delay_by_brokers_ms=seconds["broker_ms"],
+    )
+
+
+def _least(doubts: list[_Doubt]) -> Trust:
+    order = (Trust.NO, Trust.WITH_CARE)
+    return next((trust for trust in order if any(doubt.trust is trust for doubt in doubts)), Trust.YES)
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100.0 * part / whole if whole else None
+
+
+def covered_note(scope: Scope) -> str:
+    """Which part of the stretch the tables know; empty if they know all of it."""
+    asked, covered = scope.asked, scope.covered
+    if covered == asked:
+        return ""
+    percent = 100 * scope.covered_seconds * 1_000 / (asked.to_ms - asked.from_ms)
+    return (
+        f"the tables cover {utc_text(covered.from_ms)} to {utc_text(covered.to_ms)} only, {percent:.1f} % of the "
+        "stretch asked for: shares of time are of what is covered"
+    )
+
+
+def is_little_covered(scope: Scope, made_at_ms: int) -> bool:
+    """Whether they know too little of the part of the stretch that is over."""
+    past_ms = min(scope.asked.to_ms, max(made_at_ms, scope.covered.to_ms)) - scope.asked.from_ms
+    return 100.0 * (scope.covered.to_ms - scope.covered.from_ms) < LEAST_COVERED_PERCENT * past_ms
+
+
+def _of_coverage(scope: Scope, made_at_ms: int) -> list[_Doubt]:
+    if not is_little_covered(scope, made_at_ms):
+        return []
+    reason = f"{covered_note(scope)} (trusted from {LEAST_COVERED_PERCENT:.0f} % on)"
+    return [_Doubt(Trust.WITH_CARE, reason)]
+
+
+def _of_verdicts(agreement: tuple[Agreement, ...]) -> list[_Doubt]:
+    found = []
+    for one in agreement:
+        share = _percent(one.agreeing, one.judged)
+        if share is not None and share < LEAST_PERCENT:
+            trust = Trust.NO if share < LEAST_TRUSTED_PERCENT else Trust.WITH_CARE
+            found.append(
+                _Doubt(
+                    trust,
+                    f"{one.quota_type}: {one.judged - one.agreeing:,} of {one.judged:,} certain verdicts differ from "
+                    f"the brokers', agreement {share:.2f} % (trusted from {LEAST_PERCENT:.0f} % on): "
+                    "kquota agreement --explain looks for the cause",
+                )
+            )
+    return found
+
+
+def _of_seconds(seconds: dict[str, int]) -> list[_Doubt]:
+    if not seconds["decisions"]:
+        return [_Doubt(Trust.NO, "nothing of this stretch was judged: there is usage, and no decision")]
+    if not seconds["of_log"]:
+        return [
+            _Doubt(
+                Trust.WITH_CARE,
+                f"all {seconds['seconds']:,} decisions are samples of JMX: what was between two samples is not known",
+            )
+        ]
+    found = []
+    if seconds["share_fetches"]:
+        found.append(
+            _Doubt(
+                Trust.WITH_CARE,
+                f"{seconds['share_fetches']:,} fetches of share consumers have no size in the log: amounts and rates "
+                "of their buckets are without them",
+            )
+        )
+    certain = _percent(seconds["certain"], seconds["of_log"]) or 0.0
+    if certain < LEAST_CERTAIN_PERCENT:
+        found.append(
+            _Doubt(
+                Trust.WITH_CARE,
+                f"{certain:.1f} % of {seconds['of_log']:,} judged seconds are certain (trusted from "
+                f"{LEAST_CERTAIN_PERCENT:.0f} % on)",
+            )
+        )
+    behind = _percent(seconds["behind"], seconds["seconds"]) or 0.0
+    if behind > MOST_BEHIND_PERCENT:
+        found.append(
+            _Doubt(
+                Trust.WITH_CARE,
+                f"{behind:.1f} % of the seconds were judged before the quotas of their time were known: "
+                "kquota restate judges them again",
+            )
+        )
+    late = _percent(seconds["late"], seconds["late"] + seconds["verdicts"]) or 0.0
+    if late > MOST_LATE_PERCENT:
+        found.append(
+            _Doubt(
+                Trust.WITH_CARE,
+                f"{late:.2f} % of the requests came after their second had been judged: kquota restate counts them",
+            )
+        )
+    return found
+
+
+def _of_delay(replay_ms: int | None, broker_ms: int | None) -> list[_Doubt]:
+    if replay_ms is None or broker_ms is None:
+        return []
+    apart_ms = abs(replay_ms - broker_ms)
+    if apart_ms <= LEAST_DELAY_APART_MS or 100.0 * apart_ms <= MOST_DELAY_APART_PERCENT * broker_ms:
+        return []
+    return [
+        _Doubt(
+            Trust.WITH_CARE,
+            f"in certain seconds the total delay is {person_ms(broker_ms)} by brokers and {person_ms(replay_ms)} by "
+            f"replay (trusted up to {MOST_DELAY_APART_PERCENT:.0f} % apart)",
+        )
+    ]
+
+
+def _of_log(lines: int, unreadable: int, gaps: int, of_brokers: int) -> list[_Doubt]:
+    found = []
+    share = _percent(unreadable, lines) or 0.0
+    if share > MOST_UNREADABLE_PERCENT:
+        trust = Trust.NO if share > UNREADABLE_TOO_MANY_PERCENT else Trust.WITH_CARE
+        found.append(_Doubt(trust, f"{share:.2f} % of the lines of the request log could not be read"))
+    if gaps:
+        found.append(
+            _Doubt(
+                Trust.WITH_CARE,
+                f"of the log of {of_brokers:,} broker(s) {gaps:,} stretch(es) are missing: what was used in them is "
+                "not counted",
+            )
+        )
+    return found
+
+
+def _of_time(lag_ms: int | None) -> list[_Doubt]:
+    if lag_ms is None or lag_ms <= MOST_LAG_MS:
+        return []
+    minutes = lag_ms / 60_000
+    reason = (
+        f"the last {minutes:,.0f} minutes have no decision: nobody sent anything, or the audit is behind "
+        f"(more than {MOST_LAG_MS // 60_000} minutes)"
+    )
+    return [_Doubt(Trust.WITH_CARE, reason)]
+
+
+def _of_callback(scope: Scope, settings: Settings) -> list[_Doubt]:
+    found = scope.tables.query(_CALLBACK, [scope.cluster_id, scope.asked.from_ms * 1_000]).rows
+    if not found or settings.quotas.callback:
+        return []
+    reason = f"the brokers let {found[0][0]} decide on quotas, and quotas.callback names nothing like it"
+    return [_Doubt(Trust.NO, reason)]

@@ -1,0 +1,117 @@
+"""Reads `usage` with its points back from the table, which DuckDB's views leave out: no Spark, no JVM."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.model.govern.traffic import Gaps, Traffic
+from kquota_spark.model.measure.points import CONTROLLER_ID, Point
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.principals import Principal
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.schema.gap_tables import BROKER_START
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.reading import Tables
+from kquota_spark.store.storage import arrow_files, delta_table
+
+_COLUMNS = ("broker_id", "quota_type", "principal_type", "user", "client_id", "second", "points")
+_GAPS = "select broker_id, epoch_ms(from_time), epoch_ms(to_time) from log_gaps where cluster_id = ? and reason <> ?"
+_RINGS = f"""
+select broker_id, arg_max(model_variant, decisions.second) from decisions
+where cluster_id = ? and {FROM_LOG} and quota_type in ('produce', 'fetch') and model_variant is not null
+group by broker_id
+"""  # noqa: S608 - a condition of ours
+
+
+def stored_usage(
+    settings: Settings,
+    from_ms: int,
+    to_ms: int,
+    quota_types: Iterable[QuotaType] = BANDWIDTH,
+    *,
+    broker_id: int | None = None,
+) -> Iterator[Traffic]:
+    """Usage from the log, of this cluster in a stretch of time; in no order.
+
+    Args:
+        settings: which tables, which cluster.
+        from_ms: the first second, epoch ms.
+        to_ms: the end, exclusive.
+        quota_types: only these.
+        broker_id: only this broker; None for all.
+
+    Raises:
+        UserError: the table is missing or cannot be read.
+    """
+    import pyarrow.dataset as ds
+
+    start, end = (datetime.fromtimestamp(time_ms / 1_000, UTC) for time_ms in (from_ms, to_ms))
+    second = ds.field("second")
+    chosen = (
+        (ds.field("cluster_id") == settings.cluster_id)
+        & (ds.field("event_date") >= start.date())
+        & (second >= start)
+        & (second < end)
+        & ds.field("quota_type").isin([each.value for each in quota_types])
+    )
+    if broker_id is not None:
+        chosen &= ds.field("broker_id") == broker_id
+    with delta_errors(f"table usage under {settings.tables} cannot be read"):
+        delta = delta_table(settings, "usage")
+        batches = delta.to_pyarrow_dataset(filesystem=arrow_files(delta)).to_batches(
+            columns=list(_COLUMNS), filter=chosen
+        )
+        for batch in batches:
+            yield from _traffic(batch)
+
+
+def _traffic(batch: Any) -> Iterator[Traffic]:
+    """Points come as columns of numbers: a dictionary a point would take ten times the memory."""
+    import pyarrow as pa
+
+    lists = batch.column("points")
+    flat = lists.flatten()
+    columns = [flat.field(name).to_pylist() for name in Point._fields]
+    points = list(map(Point._make, zip(*columns, strict=True)))
+    lengths = [length or 0 for length in lists.value_lengths().to_pylist()]
+    seconds = batch.column("second").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_pylist()
+    names = [batch.column(name).to_pylist() for name in _COLUMNS[:5]]
+    start = 0
+    for row, (length, second_ms) in enumerate(zip(lengths, seconds, strict=True)):
+        end = start + length
+        if length:  # rows from JMX have no points
+            broker_id, quota_type, principal_type, user, client_id = (column[row] for column in names)
+            yield Traffic(
+                broker_id,
+                QuotaType(quota_type),
+                Principal(principal_type or "User", user),
+                client_id,
+                second_ms,
+                points[start:end],
+            )
+        start = end
+
+
+def stored_gaps(settings: Settings, rings: dict[int, RateConfig], default: RateConfig) -> dict[int, Gaps]:
+    """`log_gaps` by broker, each as long as the broker's ring misses it; of mutations those of all brokers."""
+    gaps: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    with Tables(settings) as tables:
+        if tables.open_if_there("log_gaps"):
+            for broker_id, from_ms, to_ms in tables.query(_GAPS, [settings.cluster_id, BROKER_START]).rows:
+                gap = (from_ms, to_ms + rings.get(broker_id, default).horizon_ms)
+                gaps[broker_id].append(gap)
+                gaps[CONTROLLER_ID].append(gap)
+    return {broker_id: tuple(of_broker) for broker_id, of_broker in gaps.items()}
+
+
+def stored_rings(settings: Settings) -> dict[int, RateConfig]:
+    """The sample ring that each broker was judged with last."""
+    with Tables(settings) as tables:
+        tables.open("decisions")
+        found = tables.query(_RINGS, [settings.cluster_id]).rows
+    return {broker_id: RateConfig.parse(name) for broker_id, name in found}

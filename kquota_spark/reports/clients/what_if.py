@@ -1,0 +1,235 @@
+"""What other quotas would have done to traffic that was: a stretch of `usage` judged twice, with the audit's own fold.
+
+Open loop: the requests stay as they were. Under lower limits clients would have been held back and sent later, so the
+throttled time that comes out is more than they would have had; where they were throttled, what they would have sent
+under higher limits is not known, so that less than it. A throttled fetch came back empty: under another limit its
+verdict is unknown, and is counted as that. Bandwidth only: which requests a request or mutation quota would have
+refused, and what they then cost, is not in the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.config.windows import rate_config
+from kquota_spark.model.govern.govern import Governor
+from kquota_spark.model.govern.traffic import BrokerBucket, Gaps, Traffic, stretches_of
+from kquota_spark.model.measure.points import Point
+from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.resolve import Bucket
+from kquota_spark.model.replay.bucket_replays import replay_of
+from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket
+from kquota_spark.model.replay.replay import Outcome, Verdict
+from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
+
+WARM_UP_MS = 130_000
+"""Read before the stretch: the longest window that is common (61 samples of 2 s) is full by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One bucket of one broker: its seconds, and every verdict in them."""
+
+    decisions: list[Decision]
+    verdicts: list[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One bucket over all brokers under one set of quotas."""
+
+    limit_per_s: float | None
+    """The last in force, on each broker; None is no limit."""
+    requests: int = 0
+    throttled_requests: int = 0
+    throttled_ms: int = 0
+    """Sum of all throttles, by the replay."""
+    throttled_seconds: int = 0
+    """Seconds with a throttle, added up over brokers: unlike the sum of throttles no more than time that passed."""
+    unknown: int = 0
+    """Throttled fetches that were judged under another limit than the broker's: nothing tells what became of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One bucket before and after; None where the rules do not make it."""
+
+    quota_type: QuotaType
+    bucket: Bucket
+    before: Side | None
+    after: Side | None
+
+    @property
+    def throttled_ms(self) -> tuple[int, int]:
+        """Throttled time before and after."""
+        before, after = self.before, self.after
+        return 0 if before is None else before.throttled_ms, 0 if after is None else after.throttled_ms
+
+    @property
+    def more_ms(self) -> int:
+        """Throttled time that comes on top; negative: that goes."""
+        before_ms, after_ms = self.throttled_ms
+        return after_ms - before_ms
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The stretch, and its buckets, those that change most first."""
+
+    from_ms: int
+    to_ms: int
+    requests: int
+    differences: list[Difference] = field(default_factory=list)
+
+
+def judged_again(
+    traffic: Iterable[Traffic],
+    governor: Governor,
+    rings: Mapping[int, RateConfig],
+    default: RateConfig,
+    gaps: Mapping[int, Gaps] | None = None,
+) -> dict[BrokerBucket, Judged]:
+    """Usage judged under given quotas; the same quotas and rings give the decisions that the tables have.
+
+    Args:
+        traffic: rows of usage.
+        governor: the quotas.
+        rings: by broker.
+        default: of other brokers.
+        gaps: by broker, of its log.
+    """
+    buckets = stretches_of(traffic, governor, gaps=gaps)
+    return {key: _judged(key, of_bucket, rings.get(key[0], default)) for key, of_bucket in buckets.items()}
+
+
+def _judged(key: BrokerBucket, of_bucket: Sequence[Stretch], ring: RateConfig) -> Judged:
+    verdicts: list[Verdict] = []
+    return Judged(judge_bucket(replay_of(key[1], ring), of_bucket, verdicts), verdicts)
+
+
+def what_if(
+    settings: Settings,
+    before: Governor,
+    after: Governor,
+    from_ms: int,
+    to_ms: int,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+) -> WhatIf:
+    """Judge a stretch of the tables' bandwidth usage under the quotas that were and under others.
+
+    Args:
+        settings: which tables, which cluster.
+        before: the quotas as they were.
+        after: the quotas to try.
+        from_ms: the first second, epoch ms; what came shortly before warms the rings up.
+        to_ms: the end, exclusive.
+        progress: told how many requests are about to be judged.
+
+    Raises:
+        UserError: a table is missing or cannot be read.
+    """
+    default, rings = rate_config(settings), stored_rings(settings)
+    gaps = stored_gaps(settings, rings, default)
+    tally = _Tally(from_ms)
+    traffic = sorted(
+        stored_usage(settings, from_ms - WARM_UP_MS, to_ms),
+        key=lambda row: (row.broker_id, row.quota_type.value),
+    )
+    progress(sum(len(row.points) for row in traffic))
+    # A broker and type at a time: verdicts take several times the memory of the requests.
+    for (broker_id, _), group in groupby(traffic, key=lambda row: (row.broker_id, row.quota_type)):
+        rows, ring = list(group), rings.get(broker_id, default)
+        as_was, as_tried = (stretches_of(rows, governor, gaps=gaps) for governor in (before, after))
+        judged = {key: _judged(key, of_bucket, ring) for key, of_bucket in as_was.items()}
+        # Most buckets have the same limit in both, and so the same throttles.
+        tried = {
+            key: judged[key]
+            if _limits(of_bucket) == _limits(as_was.get(key, ()))
+            else _judged(key, of_bucket, ring)
+            for key, of_bucket in as_tried.items()
+        }
+        tally.add(judged, tried)
+    return WhatIf(from_ms, to_ms, tally.requests, tally.differences())
+
+
+class _Tally:
+    """Sums by bucket over brokers, from `from_ms` on."""
+
+    def __init__(self, from_ms: int) -> None:
+        self._from_ms = from_ms
+        self._before: dict[tuple[QuotaType, Bucket], Side] = {}
+        self._after: dict[tuple[QuotaType, Bucket], Side] = {}
+        self.requests = 0
+
+    def add(self, before: Mapping[BrokerBucket, Judged], after: Mapping[BrokerBucket, Judged]) -> None:
+        """Add the buckets of one broker and type."""
+        inferred = {
+            verdict.point: verdict.governing.limit_per_s
+            for judged in before.values()
+            for verdict in judged.verdicts
+            if verdict.outcome is Outcome.INFERRED
+        }
+        for (_, quota_type, bucket), judged in before.items():
+            self.requests += self._add(self._before, (quota_type, bucket), judged.verdicts, {})
+        for (_, quota_type, bucket), judged in after.items():
+            self._add(self._after, (quota_type, bucket), judged.verdicts, inferred)
+
+    def _add(
+        self,
+        sides: dict[tuple[QuotaType, Bucket], Side],
+        key: tuple[QuotaType, Bucket],
+        verdicts: Sequence[Verdict],
+        inferred: Mapping[Point, float | None],
+    ) -> int:
+        inside = [verdict for verdict in verdicts if verdict.point.record_time_ms >= self._from_ms]
+        if not inside:
+            return 0
+        side = sides.get(key, Side(None))
+        known = [verdict for verdict in inside if not _is_unknown(verdict, inferred)]
+        throttled = [verdict for verdict in known if verdict.throttle_ms > 0]
+        sides[key] = replace(
+            side,
+            limit_per_s=inside[-1].governing.limit_per_s,
+            requests=side.requests + len(inside),
+            throttled_requests=side.throttled_requests + len(throttled),
+            throttled_ms=side.throttled_ms + sum(verdict.throttle_ms for verdict in throttled),
+            throttled_seconds=side.throttled_seconds
+            + len({verdict.point.record_time_ms // 1_000 for verdict in throttled}),
+            unknown=side.unknown + len(inside) - len(known),
+        )
+        return len(inside)
+
+    def differences(self) -> list[Difference]:
+        """All buckets."""
+        found = [
+            Difference(*key, self._before.get(key), self._after.get(key))
+            for key in {**self._before, **self._after}
+        ]
+        return sorted(
+            found,
+            key=lambda each: (-abs(each.more_ms), -sum(each.throttled_ms), each.quota_type.value,
+                              each.bucket.user, each.bucket.client_id),
+        )  # fmt: skip
+
+
+def _is_unknown(verdict: Verdict, inferred: Mapping[Point, float | None]) -> bool:
+    """Whether it is a throttled fetch, and the limit is not the one that throttled it; without any, nothing is."""
+    limit = verdict.governing.limit_per_s
+    return (
+        limit is not None
+        and verdict.outcome is Outcome.INFERRED
+        and inferred.get(verdict.point, limit) != limit
+    )
+
+
+def _limits(of_bucket: Sequence[Stretch]) -> list[tuple[object, ...]]:
+    """All that the throttles of a bucket depend on."""
+    return [
+        (each.second_ms, each.governing.limit_per_s, each.governing.has_request_quota, each.points)
+        for each in of_bucket
+    ]

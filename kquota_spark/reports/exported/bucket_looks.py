@@ -1,0 +1,227 @@
+"""What new decisions say, bucket by bucket: sums for counters, highest values for gauges, in one pass over their files.
+
+A second of a bucket counts as time in throttle when a request of it was throttled; a throttle that is longer counts
+until its end, and what overlaps counts once: a client that is held for 10 s sends one request in them. A sample of JMX
+stands for the time since the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
+from kquota_spark.schema.key_columns import LOG_BEFORE_JMX
+from kquota_spark.store.reading import Tables
+
+RECENT_MS = 60_000
+"""Gauges show the highest value of so long before the newest decision of the broker."""
+_LONGEST_SAMPLE_MS = 60_000
+_BUCKET = "broker_id, quota_type, bucket_user, bucket_client_id, tags"
+_LOOK = f"""
+create temp table look as
+with shown as (
+  select unnest(?::int[]) as broker_id, unnest(?::varchar[]) as quota_type, unnest(?::varchar[]) as bucket_user,
+         unnest(?::varchar[]) as bucket_client_id, unnest(?::varchar[]) as tags,
+         unnest(?::bigint[]) as held_until_ms, unnest(?::bigint[]) as last_ms
+), logged as (
+  select unnest(?::int[]) as broker_id, unnest(?::varchar[]) as quota_type, true as is_logged
+), judged as (
+  select broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags,
+         level, rule, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
+         {LONGEST_THROTTLE_MS} as longest_ms, {THROTTLED_REQUESTS} as delayed_requests, {DELAY_MS} as delay_ms,
+         requests_judged, requests_agreeing, coalesce(late, 0) as late, is_certain,
+         coalesce(source, 'log') = 'log' as is_log,
+         epoch_ms(second) as second_ms, coalesce(requests, 1) > 0 as has_verdict,
+         {IS_THROTTLED} as is_throttled
+  from decisions where cluster_id = ? and epoch_ms(second) >= ?
+), spans as (
+  select judged.*, shown.last_ms is not null as is_shown, held_until_ms,
+         case when is_log then second_ms else greatest(second_ms - {_LONGEST_SAMPLE_MS},
+           coalesce(lag(second_ms) over bucket, shown.last_ms, second_ms - 1000)) end as from_ms,
+         case when is_log then second_ms + greatest(1000, coalesce(longest_ms, 0)) else second_ms end as until_ms
+  from judged left join shown using ({_BUCKET}) left join logged using (broker_id, quota_type)
+  where is_log or is_logged is null
+  window bucket as (partition by is_log, {_BUCKET} order by second_ms)
+), held as (
+  select *, second_ms > max(second_ms) over (partition by broker_id) - {RECENT_MS} as is_recent,
+    if(is_throttled, greatest(0, until_ms - greatest(from_ms, coalesce(held_until_ms, 0), coalesce(
+      max(until_ms) filter (is_throttled) over (
+        partition by is_log, {_BUCKET} order by second_ms rows between unbounded preceding and 1 preceding
+      ), 0))), 0) as held_ms
+  from spans
+)
+select {_BUCKET}, is_log, any_value(is_shown) as is_shown,
+  arg_max({{'limit': limit_per_s, 'level': level, 'rule': rule}}, second_ms) filter (has_verdict) as newest,
+  max(second_ms) as last_ms, max(until_ms) filter (is_throttled) as held_until_ms,
+  max(rate_per_s) filter (is_recent) as rate_per_s, max(quota_used_percent) filter (is_recent) as quota_used_percent,
+  coalesce(sum(amount), 0)::bigint as amount,
+  coalesce(sum(requests + late), 0)::bigint as requests,
+  coalesce(sum(delayed_requests), 0)::bigint as throttled_requests,
+  coalesce(sum(delay_ms), 0)::bigint as throttle_ms, sum(held_ms)::bigint as held_ms,
+  coalesce(sum(amount) filter (limit_per_s is null), 0)::bigint as unmetered_amount,
+  count(*) filter (is_log and has_verdict) as decisions,
+  count(*) filter (is_log and has_verdict and is_certain) as certain_decisions,
+  coalesce(sum(requests_judged), 0)::bigint as requests_judged,
+  coalesce(sum(requests_agreeing), 0)::bigint as requests_agreeing
+from held group by is_log, {_BUCKET}
+{LOG_BEFORE_JMX}
+"""  # noqa: S608 - names and numbers of ours
+# By use: near its own limit, or a large part of what its type amounts to on all brokers.
+_BUCKETS = f"""
+select *, greatest(least(coalesce(quota_used_percent, 0) / 100, 1), coalesce(
+  if(is_log, amount, rate_per_s) / nullif(sum(if(is_log, amount, rate_per_s)) over (partition by quota_type), 0), 0)
+) as use from look order by is_shown desc, use desc, {_BUCKET} limit ?
+"""  # noqa: S608 - names of ours
+_COUNTS = ("amount", "requests", "throttled_requests", "throttle_ms", "held_ms")
+_TYPES = f"""
+select quota_type, count(*) as buckets, {", ".join(f"sum({name})::bigint as {name}" for name in _COUNTS)}
+from look group by quota_type order by quota_type
+"""  # noqa: S608 - names of ours
+_OF_PLACE = ("unmetered_amount", "decisions", "certain_decisions", "requests_judged", "requests_agreeing")
+_PLACES = f"""
+select broker_id, quota_type, max(last_ms) as newest_ms, bool_or(is_log) as is_log,
+       {", ".join(f"sum({name})::bigint as {name}" for name in _OF_PLACE)}
+from look group by broker_id, quota_type order by broker_id, quota_type
+"""  # noqa: S608 - names of ours
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BucketKey:
+    """A bucket on one broker; `tags` is the JSON of a callback's, else empty."""
+
+    broker_id: int
+    quota_type: str
+    user: str
+    client_id: str
+    tags: str = ""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Sums, in the unit of the quota type and in ms."""
+
+    amount: int = 0
+    requests: int = 0
+    throttled_requests: int = 0
+    throttle_ms: int = 0
+    held_ms: int = 0
+    """Time in throttle."""
+
+    def add(self, more: Counts, times: int = 1) -> None:
+        """Add, or with -1 subtract."""
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + times * getattr(more, name))
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBucket:
+    """One bucket in the new decisions."""
+
+    key: BucketKey
+    limit_per_s: float | None
+    level: int | None
+    rule: str | None
+    last_ms: int
+    held_until_ms: int
+    rate_per_s: float | None
+    """Highest of the last minute of the broker."""
+    quota_used_percent: float | None
+    """Highest of that minute."""
+    use: float
+    """0 to 1: what buckets are chosen by."""
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPlace:
+    """One quota type on one broker in the new decisions."""
+
+    newest_ms: int
+    is_log: bool
+    unmetered_amount: int
+    decisions: int
+    certain_decisions: int
+    requests_judged: int
+    requests_agreeing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the new decisions of one look say."""
+
+    buckets: tuple[SeenBucket, ...] = ()
+    """Those that are shown, then those of most use; the others are in the sums of `types` alone."""
+    types: Mapping[str, Counts] = field(default_factory=dict)
+    bucket_counts: Mapping[str, int] = field(default_factory=dict)
+    """Buckets in it, by quota type."""
+    places: Mapping[tuple[int, str], SeenPlace] = field(default_factory=dict)
+
+
+def look_at(
+    tables: Tables,
+    cluster_id: str,
+    *,
+    from_ms: int,
+    shown: Mapping[BucketKey, tuple[int, int]],
+    logged: Collection[tuple[int, str]],
+    most: int,
+) -> Look:
+    """What the opened decisions say.
+
+    Args:
+        tables: `decisions` is opened, all of it or some of its files.
+        cluster_id: of which cluster.
+        from_ms: leave out older seconds.
+        shown: until when the last throttle of a bucket held and when it was last seen, ms, from the look before.
+        logged: broker and type of what a request log tells: there rows from JMX do not count.
+        most: buckets of the answer.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    keys = list(shown)
+    columns = ("broker_id", "quota_type", "user", "client_id", "tags")
+    tables.query(
+        _LOOK,
+        [
+            *([getattr(key, name) for key in keys] for name in columns),
+            *([shown[key][part] for key in keys] for part in (0, 1)),
+            *([place[part] for place in logged] for part in (0, 1)),
+            cluster_id,
+            from_ms,
+        ],
+    )
+    types = tables.query(_TYPES).dicts()
+    return Look(
+        buckets=tuple(_bucket(row) for row in tables.query(_BUCKETS, [most]).dicts()),
+        types={row["quota_type"]: _counts(row) for row in types},
+        bucket_counts={row["quota_type"]: row["buckets"] for row in types},
+        places={
+            (row.pop("broker_id"), row.pop("quota_type")): SeenPlace(**row)
+            for row in tables.query(_PLACES).dicts()
+        },
+    )
+
+
+def _counts(row: Mapping[str, Any]) -> Counts:
+    return Counts(**{name: row[name] for name in _COUNTS})
+
+
+def _bucket(row: Mapping[str, Any]) -> SeenBucket:
+    newest = row["newest"] or {"limit": None, "level": None, "rule": None}
+    return SeenBucket(
+        key=BucketKey(
+            row["broker_id"], row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["tags"]
+        ),
+        limit_per_s=newest["limit"],
+        level=newest["level"],
+        rule=newest["rule"],
+        last_ms=row["last_ms"],
+        held_until_ms=row["held_until_ms"] or 0,
+        rate_per_s=row["rate_per_s"],
+        quota_used_percent=row["quota_used_percent"],
+        use=row["use"],
+        counts=_counts(row),
+    )

@@ -1,0 +1,88 @@
+"""How far each broker is judged, how well the verdicts agree, and what no limit applied to: sums of all buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kquota_spark.model.quotas.quota_types import BANDWIDTH
+from kquota_spark.reports.exported.bucket_looks import Look, SeenPlace
+from kquota_spark.reports.exported.metrics import Sample
+from kquota_spark.reports.exported.shown_buckets import IDLE_MS
+
+_SILENT_MS = 3_600_000
+"""A broker that is so much older than the newest decision is no more spoken of: it may be gone for good."""
+
+
+@dataclass(slots=True)
+class _Place:
+    newest_ms: int = 0
+    is_log: bool = False
+    unmetered: int = 0
+    decisions: int = 0
+    certain: int = 0
+    judged: int = 0
+    agreeing: int = 0
+    recent: list[tuple[int, SeenPlace]] = field(default_factory=list)
+    """When it was read, and what."""
+
+
+class JudgedPlaces:
+    """One place is one quota type on one broker."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[int, str], _Place] = {}
+
+    @property
+    def logged(self) -> list[tuple[int, str]]:
+        """Places that a request log tells about."""
+        return [key for key, place in self._places.items() if place.is_log]
+
+    @property
+    def newest_ms(self) -> dict[int, int]:
+        """The newest decision of each broker."""
+        newest: dict[int, int] = {}
+        for (broker_id, _), place in self._places.items():
+            newest[broker_id] = max(place.newest_ms, newest.get(broker_id, 0))
+        return newest
+
+    def fold(self, look: Look, now_ms: int, *, is_counted: bool) -> None:
+        """Take over a look that was made then; the sums only if it is counted."""
+        for key, seen in look.places.items():
+            place = self._places.setdefault(key, _Place())
+            place.newest_ms = max(place.newest_ms, seen.newest_ms)
+            place.is_log |= seen.is_log
+            place.recent.append((now_ms, seen))
+            if is_counted:
+                place.unmetered += seen.unmetered_amount
+                place.decisions += seen.decisions
+                place.certain += seen.certain_decisions
+                place.judged += seen.requests_judged
+                place.agreeing += seen.requests_agreeing
+        newest_ms = max((place.newest_ms for place in self._places.values()), default=0)
+        for key, place in list(self._places.items()):
+            place.recent = [(at_ms, seen) for at_ms, seen in place.recent if now_ms - at_ms <= IDLE_MS]
+            if place.newest_ms < newest_ms - _SILENT_MS:
+                del self._places[key]
+
+    def samples(self, cluster_id: str) -> Iterator[Sample]:
+        """Samples of all places, and of the brokers."""
+        for (broker_id, quota_type), place in self._places.items():
+            labels = {"cluster_id": cluster_id, "broker_id": str(broker_id), "quota_type": quota_type}
+            if quota_type in BANDWIDTH:
+                yield "unmetered_bytes_total", labels, float(place.unmetered)
+            if place.is_log:
+                yield "decisions_total", labels, float(place.decisions)
+                yield "certain_decisions_total", labels, float(place.certain)
+                yield "requests_judged_total", labels, float(place.judged)
+                yield "requests_agreeing_total", labels, float(place.agreeing)
+            recent = [seen for _, seen in place.recent]
+            for name, part, whole in (
+                ("certain_ratio", "certain_decisions", "decisions"),
+                ("agreement_ratio", "requests_agreeing", "requests_judged"),
+            ):
+                if total := sum(getattr(seen, whole) for seen in recent):
+                    yield name, labels, sum(getattr(seen, part) for seen in recent) / total
+        for broker_id, newest_ms in self.newest_ms.items():
+            labels = {"cluster_id": cluster_id, "broker_id": str(broker_id)}
+            yield "newest_decision_timestamp_seconds", labels, newest_ms / 1_000

@@ -1,0 +1,225 @@
+"""The metrics of `kquota exporter`: every name, what it means and its labels, declared once; the page lists the same.
+
+Units are Prometheus' base units. A quota type has a unit of its own, so rates, limits and amounts are one metric a
+unit: what one metric holds can be added up. Percents of a handler thread are threads: 100 % is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
+from kquota_spark.process.metrics import Family
+from kquota_spark.reports.exported.bucket_looks import BucketKey, Counts
+from kquota_spark.reports.exported.shown_buckets import BucketSeries, ShownBuckets
+
+CLUSTER = ("cluster_id",)
+PLACE = ("cluster_id", "broker_id", "quota_type")
+BUCKET = (*PLACE, "user", "client_id", "tags")
+"""`tags` only with a quota callback."""
+OR_OTHER = (*BUCKET, "bucket")
+"""`bucket="other"`, without broker and names, on the sum of the buckets that have no series of their own."""
+RULE = (*BUCKET, "rule", "level")
+
+
+class Metric(NamedTuple):
+    """One metric; names begin with `kquota_`."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    labels: tuple[str, ...]
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How the numbers of a quota type become base units."""
+
+    suffix: str
+    per_rate: float
+    amount: str
+    per_amount: float
+
+
+UNITS: Mapping[str, Unit] = {
+    QuotaType.PRODUCE: Unit("bytes_per_second", 1.0, "bytes", 1.0),
+    QuotaType.FETCH: Unit("bytes_per_second", 1.0, "bytes", 1.0),
+    QuotaType.REQUEST: Unit("threads", 0.01, "thread_seconds", 1e-6),
+    QuotaType.CONTROLLER_MUTATION: Unit("mutations_per_second", 1.0, "mutations", 1.0),
+    CONNECTION: Unit("connections_per_second", 1.0, "connections", 1.0),
+}
+_WORDS = {
+    "bytes_per_second": "bytes per second that produce or fetch",
+    "threads": "handler threads that requests",
+    "mutations_per_second": "partitions per second that topic changes",
+    "connections_per_second": "connections per second that ips",
+}
+_AMOUNTS = {
+    "bytes": "Bytes that the quota was charged.",
+    "thread_seconds": "Time of handler threads that the quota was charged.",
+    "mutations": "Partitions of topic changes that the quota was charged.",
+    "connections": "Connections that the quota was charged.",
+}
+
+OF_BUCKETS: tuple[Metric, ...] = (
+    *(
+        Metric(f"bucket_limit_{unit}", "gauge", RULE, f"Limit on the broker: {words} may use.")
+        for unit, words in _WORDS.items()
+    ),
+    *(
+        Metric(
+            f"bucket_rate_{unit}",
+            "gauge",
+            BUCKET,
+            f"The broker's own rate, highest of a minute: {words} use.",
+        )
+        for unit, words in _WORDS.items()
+    ),
+    Metric(
+        "bucket_quota_used_ratio",
+        "gauge",
+        OR_OTHER,
+        "Rate by limit, highest of a minute; above 1 is violated. Of other: the highest of its buckets.",
+    ),
+    *(Metric(f"bucket_{amount}_total", "counter", OR_OTHER, about) for amount, about in _AMOUNTS.items()),
+    Metric("bucket_requests_total", "counter", OR_OTHER, "Requests."),
+    Metric("bucket_throttled_requests_total", "counter", OR_OTHER, "Requests that were throttled."),
+    Metric(
+        "bucket_throttle_seconds_total",
+        "counter",
+        OR_OTHER,
+        "Total delay: the sum of the throttle times of all requests.",
+    ),
+    Metric(
+        "bucket_time_in_throttle_seconds_total",
+        "counter",
+        OR_OTHER,
+        "Time throttled: clock time during which a throttle of the bucket held.",
+    ),
+)
+OF_PLACES: tuple[Metric, ...] = (
+    Metric("unmetered_bytes_total", "counter", PLACE, "Bytes that no limit applied to."),
+    Metric("decisions_total", "counter", PLACE, "Seconds of buckets judged from the request log."),
+    Metric("certain_decisions_total", "counter", PLACE, "Of these, without a verdict that is open."),
+    Metric("requests_judged_total", "counter", PLACE, "Verdicts compared with the broker's."),
+    Metric("requests_agreeing_total", "counter", PLACE, "Of these, throttled or not as the broker did."),
+    Metric("certain_ratio", "gauge", PLACE, "Certain part of the decisions read in the last five minutes."),
+    Metric("agreement_ratio", "gauge", PLACE, "Agreeing part of the verdicts read in the last five minutes."),
+)
+OF_TABLES: tuple[Metric, ...] = (
+    Metric(
+        "newest_decision_timestamp_seconds",
+        "gauge",
+        ("cluster_id", "broker_id"),
+        "Newest second that was judged of a broker.",
+    ),
+    Metric(
+        "table_newest_timestamp_seconds",
+        "gauge",
+        ("cluster_id", "table"),
+        "Newest event time in a table of the audit.",
+    ),
+    Metric(
+        "quotas_known_through_timestamp_seconds",
+        "gauge",
+        CLUSTER,
+        "All edits of quotas up to then are known; of a quota file that is for ever.",
+    ),
+    Metric("open_violations", "gauge", PLACE, "Episodes above the limit that have not ended."),
+)
+OF_EXPORTER: tuple[Metric, ...] = (
+    Metric("exporter_build_info", "gauge", (*CLUSTER, "version"), "1; which release this is."),
+    Metric("exporter_shown_buckets", "gauge", CLUSTER, "Buckets with series of their own."),
+    Metric(
+        "exporter_dropped_buckets",
+        "gauge",
+        ("cluster_id", "quota_type"),
+        "Buckets of the last read with decisions that are only in the sum of the others.",
+    ),
+    Metric("exporter_refreshes_total", "counter", CLUSTER, "Reads of the tables."),
+    Metric(
+        "exporter_refresh_errors_total", "counter", CLUSTER, "Reads that failed; the next one tries again."
+    ),
+    Metric("exporter_refresh_duration_seconds", "gauge", CLUSTER, "Time that the last read took."),
+    Metric(
+        "exporter_last_refresh_timestamp_seconds",
+        "gauge",
+        CLUSTER,
+        "When a read last succeeded; five minutes later nothing of the tables is shown any more.",
+    ),
+)
+METRICS = (*OF_BUCKETS, *OF_PLACES, *OF_TABLES, *OF_EXPORTER)
+
+Labels = Mapping[str, str]
+Sample = tuple[str, Labels, float]
+"""Name without `kquota_`, labels, value."""
+
+
+def families(samples: Iterable[Sample]) -> list[Family]:
+    """The declared metrics with their samples, in the declared order; a name that is not declared is an error."""
+    found: dict[str, list[tuple[Labels, float]]] = {metric.name: [] for metric in METRICS}
+    kinds = {metric.name: metric for metric in METRICS}
+    for name, labels, value in samples:
+        # An empty label is none to Prometheus: it must not tell two samples apart.
+        told = {label: text for label, text in labels.items() if text}
+        assert set(told) <= set(kinds[name].labels), (name, told)
+        found[name].append((told, value))
+    return [
+        Family(f"kquota_{name}", kinds[name].kind, kinds[name].about, found[name])
+        for name in found
+        if found[name]
+    ]
+
+
+def bucket_samples(
+    cluster_id: str, shown: ShownBuckets, newest_ms: Mapping[int, int], hidden_used: Mapping[str, float]
+) -> Iterator[Sample]:
+    """Samples of all buckets.
+
+    Args:
+        cluster_id: of which cluster.
+        shown: the buckets with series, and the sums of the others.
+        newest_ms: the newest decision of each broker.
+        hidden_used: by quota type the highest percent of the quota among the others.
+    """
+    for key, one in shown.series.items():
+        labels = _labels(cluster_id, key)
+        yield from _gauges(key, one, labels, newest_ms.get(key.broker_id, one.newest.last_ms))
+        yield from _counters(key.quota_type, one.counts, labels)
+    for quota_type, counts in shown.others.items():
+        labels = {"cluster_id": cluster_id, "quota_type": quota_type, "bucket": "other"}
+        yield from _counters(quota_type, counts, labels)
+        if quota_type in hidden_used:
+            yield "bucket_quota_used_ratio", labels, hidden_used[quota_type] / 100
+
+
+def _labels(cluster_id: str, key: BucketKey) -> dict[str, str]:
+    return {
+        "cluster_id": cluster_id,
+        "broker_id": str(key.broker_id),
+        "quota_type": key.quota_type,
+        "user": key.user,
+        "client_id": key.client_id,
+        "tags": key.tags,
+    }
+
+
+def _gauges(key: BucketKey, one: BucketSeries, labels: Labels, newest_ms: int) -> Iterator[Sample]:
+    unit = UNITS[key.quota_type]
+    yield f"bucket_rate_{unit.suffix}", labels, one.rate_per_s(newest_ms) * unit.per_rate
+    used = one.quota_used_percent(newest_ms)
+    if used is not None and one.newest.limit_per_s is not None:
+        rule = {"rule": one.newest.rule or "", "level": str(one.newest.level or "")}
+        yield f"bucket_limit_{unit.suffix}", {**labels, **rule}, one.newest.limit_per_s * unit.per_rate
+        yield "bucket_quota_used_ratio", labels, used / 100
+
+
+def _counters(quota_type: str, counts: Counts, labels: Labels) -> Iterator[Sample]:
+    unit = UNITS[quota_type]
+    yield f"bucket_{unit.amount}_total", labels, counts.amount * unit.per_amount
+    yield "bucket_requests_total", labels, float(counts.requests)
+    yield "bucket_throttled_requests_total", labels, float(counts.throttled_requests)
+    yield "bucket_throttle_seconds_total", labels, counts.throttle_ms / 1_000
+    yield "bucket_time_in_throttle_seconds_total", labels, counts.held_ms / 1_000

@@ -1,0 +1,211 @@
+"""What `kquota exporter` says about the tables, kept up to date by one look after the other.
+
+A look reads the files of `decisions` that were committed since the one before, and the statistics of the other tables'
+commits; how large the tables are does not matter to it. Counters begin with the exporter: they count what is committed
+while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kquota_spark import __version__
+from kquota_spark.config.settings import Settings
+from kquota_spark.process.metrics import Family
+from kquota_spark.reports.exported.bucket_looks import Look, look_at
+from kquota_spark.reports.exported.judged_places import JudgedPlaces
+from kquota_spark.reports.exported.metrics import Sample, bucket_samples, families
+from kquota_spark.reports.exported.shown_buckets import CANDIDATES, IDLE_MS, ShownBuckets
+from kquota_spark.store.following import DeltaCommits
+from kquota_spark.store.quota_rows import KNOWN_THROUGH
+from kquota_spark.store.reading import Tables
+
+_TIMES = {
+    "requests": "record_time_ms",
+    "usage": "second",
+    "decisions": "second",
+    "jmx_samples": "sample_time_ms",
+}
+"""Tables whose newest event time is shown."""
+_OPEN = """
+select broker_id, quota_type, count(*) from violations where cluster_id = ? and end_time is null
+group by all order by all
+"""
+_AHEAD_MS = 60_000
+"""Times further ahead of this machine are those of a clock that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """The metrics as they were after a look."""
+
+    all: list[Family]
+    of_exporter: list[Family]
+    looked_at_ms: int
+
+    def at(self, now_ms: int) -> list[Family]:
+        """What is still true; of tables that could not be looked at for five minutes, nothing but that."""
+        return self.all if now_ms - self.looked_at_ms <= IDLE_MS else self.of_exporter
+
+
+class ExportedTables:
+    """The tables as metrics.
+
+    Args:
+        settings: where the tables are, and which cluster.
+        max_series: buckets with series of their own, at most.
+    """
+
+    def __init__(self, settings: Settings, max_series: int) -> None:
+        self._settings = settings
+        self._cluster_id = settings.cluster_id
+        self._most = max_series
+        self._shown = ShownBuckets(max_series)
+        self._commits = {name: DeltaCommits(settings, name, column) for name, column in _TIMES.items()}
+        self._violations = DeltaCommits(settings, "violations")
+        self._places = JudgedPlaces()
+        self._hidden_used: dict[str, float] = {}
+        self._newest_ms: dict[str, int] = {}
+        self._open: list[tuple[int, str, int]] = []
+        self._known_through_ms: int | None = None
+        self._looks = self._errors = 0
+        self._succeeded_ms: int | None = None
+        self._duration_s = 0.0
+
+    @property
+    def newest_decision_ms(self) -> int | None:
+        """Newest second of the decisions; None before there are any."""
+        return self._newest_ms.get("decisions")
+
+    def refresh(self, now_ms: int) -> None:
+        """Look at the tables.
+
+        Raises:
+            UserError: one cannot be read; what was not looked at now will be next time.
+        """
+        self._of_decisions(now_ms)
+        for name in ("requests", "usage", "jmx_samples"):
+            self._of_statistics(name, now_ms)
+        with Tables(self._settings) as tables:
+            tables.open_if_there("quota_rules")
+            self._known_through_ms = tables.query(KNOWN_THROUGH, [self._cluster_id]).rows[0][0]
+        self._of_violations()
+
+    def looked(self, now_ms: int, duration_s: float, *, is_failed: bool) -> None:
+        """Keep count of the looks."""
+        self._looks += 1
+        self._errors += is_failed
+        self._duration_s = duration_s
+        if not is_failed:
+            self._succeeded_ms = now_ms
+
+    def exposed(self, now_ms: int) -> Exposed:
+        """What a scrape says from now until the next look."""
+        self._shown.forget_idle(now_ms)
+        of_exporter = tuple(self._of_exporter())
+        of_tables = (*self._of_buckets(), *self._places.samples(self._cluster_id), *self._of_tables())
+        return Exposed(families((*of_tables, *of_exporter)), families(of_exporter), self._succeeded_ms or 0)
+
+    def _of_decisions(self, now_ms: int) -> None:
+        commits = self._commits["decisions"]
+        found = commits.look()
+        if found is None:
+            self._newest_ms.pop("decisions", None)
+        elif found.is_fresh:
+            self._begin(now_ms)
+        else:
+            with Tables(self._settings) as tables:
+                tables.open_files("decisions", found.paths)
+                self._fold(self._look(tables, from_ms=0), now_ms, is_counted=True)
+            self._seen_newest("decisions", found.newest_ms, now_ms)
+        if found is not None:
+            commits.read(found)
+
+    def _begin(self, now_ms: int) -> None:
+        """Which buckets there are, from the last minutes of the table; their counters begin at 0."""
+        with Tables(self._settings) as tables:
+            tables.open("decisions")
+            newest_ms = tables.newest_ms("decisions")
+        if newest_ms is None:
+            return
+        with Tables(self._settings) as tables:
+            tables.open("decisions", newest_ms - IDLE_MS)
+            look = self._look(tables, from_ms=newest_ms - IDLE_MS)
+        self._seen_newest("decisions", newest_ms, now_ms)
+        # What was there already may be days old: it is shown as long as if it had been read in its time.
+        self._fold(look, min(now_ms, newest_ms), is_counted=False)
+
+    def _look(self, tables: Tables, from_ms: int) -> Look:
+        return look_at(
+            tables,
+            self._cluster_id,
+            from_ms=from_ms,
+            shown=self._shown.carried(),
+            logged=self._places.logged,
+            most=self._most * CANDIDATES,
+        )
+
+    def _fold(self, look: Look, now_ms: int, *, is_counted: bool) -> None:
+        self._shown.fold(look, now_ms, is_counted=is_counted)
+        self._places.fold(look, now_ms, is_counted=is_counted)
+        hidden: dict[str, float] = {}
+        for bucket in look.buckets:
+            if bucket.key not in self._shown.series and bucket.quota_used_percent is not None:
+                quota_type = bucket.key.quota_type
+                hidden[quota_type] = max(bucket.quota_used_percent, hidden.get(quota_type, 0.0))
+        self._hidden_used = hidden
+
+    def _of_statistics(self, name: str, now_ms: int) -> None:
+        found = self._commits[name].look()
+        if found is None:
+            self._newest_ms.pop(name, None)
+            return
+        newest_ms = found.newest_ms
+        if found.is_fresh:
+            with Tables(self._settings) as tables:
+                tables.open(name)
+                newest_ms = tables.newest_ms(name)
+        self._seen_newest(name, newest_ms, now_ms)
+        self._commits[name].read(found)
+
+    def _seen_newest(self, name: str, newest_ms: int | None, now_ms: int) -> None:
+        # Lines of a broker whose clock is ahead must not hide that the table stands still.
+        if newest_ms is not None and newest_ms <= now_ms + _AHEAD_MS:
+            self._newest_ms[name] = max(newest_ms, self._newest_ms.get(name, 0))
+
+    def _of_violations(self) -> None:
+        found = self._violations.look()
+        if found is None:
+            self._open = []
+        elif found.version != self._violations.read_through:
+            with Tables(self._settings) as tables:
+                tables.open("violations")
+                self._open = tables.query(_OPEN, [self._cluster_id]).rows
+            self._violations.read(found)
+
+    def _of_buckets(self) -> Iterator[Sample]:
+        newest_ms = self._places.newest_ms
+        return bucket_samples(self._cluster_id, self._shown, newest_ms, self._hidden_used)
+
+    def _of_tables(self) -> Iterator[Sample]:
+        cluster = {"cluster_id": self._cluster_id}
+        for name, newest_ms in self._newest_ms.items():
+            yield "table_newest_timestamp_seconds", cluster | {"table": name}, newest_ms / 1_000
+        if self._known_through_ms is not None:
+            yield "quotas_known_through_timestamp_seconds", cluster, self._known_through_ms / 1_000
+        for broker_id, quota_type, count in self._open:
+            place = {"broker_id": str(broker_id), "quota_type": quota_type}
+            yield "open_violations", cluster | place, float(count)
+
+    def _of_exporter(self) -> Iterator[Sample]:
+        cluster = {"cluster_id": self._cluster_id}
+        yield "exporter_build_info", cluster | {"version": __version__}, 1.0
+        yield "exporter_refreshes_total", cluster, float(self._looks)
+        yield "exporter_refresh_errors_total", cluster, float(self._errors)
+        yield "exporter_refresh_duration_seconds", cluster, self._duration_s
+        yield "exporter_shown_buckets", cluster, float(len(self._shown.series))
+        for quota_type, count in self._shown.dropped.items():
+            yield "exporter_dropped_buckets", cluster | {"quota_type": quota_type}, float(count)
+        if self._succeeded_ms is not None:
+            yield "exporter_last_refresh_timestamp_seconds", cluster, self._succeeded_ms / 1_000

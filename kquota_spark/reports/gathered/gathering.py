@@ -1,0 +1,149 @@
+"""Gathers the report from the tables: every part from its module, over one opened set of tables, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kquota_spark import __version__
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.reports.advice.recommendations import recommendations
+from kquota_spark.reports.advice.unprotected import unprotected
+from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
+from kquota_spark.reports.clients.clients_beside_rules import clients_beside_rules
+from kquota_spark.reports.gathered.capacity import capacities
+from kquota_spark.reports.gathered.change_effects import with_effects
+from kquota_spark.reports.gathered.changes import changes
+from kquota_spark.reports.gathered.heat import heat_maps
+from kquota_spark.reports.gathered.hurt import hurt_buckets
+from kquota_spark.reports.gathered.lines import rate_lines
+from kquota_spark.reports.gathered.period_buckets import period_buckets
+from kquota_spark.reports.gathered.skew import skews
+from kquota_spark.reports.gathered.talkers import top_talkers
+from kquota_spark.reports.gathered.throttle_pictures import throttle_pairs, throttle_spreads
+from kquota_spark.reports.scope.audit_report import AuditReport, Head, HurtBucket
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.report_scope import Scope, open_scope
+from kquota_spark.store.reading import Tables, utc_text
+
+_IS_LIMITED = """
+select exists(
+  select 1 from rules where cluster_id = ?
+    and coalesce(valid_from < make_timestamptz(?), true) and coalesce(valid_to > make_timestamptz(?), true)
+    and coalesce(producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
+                 connection_creation_rate) is not null
+) or exists(select 1 from places where least_limit_per_s is not null)
+"""
+_COVERED_PERCENT = 99.0
+_IS_JUDGED = "select exists(select 1 from places)"
+_IS_SEEN = "select exists(select 1 from used)"
+_HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
+
+
+def gather_report(
+    settings: Settings,
+    period: Period,
+    *,
+    made_at_ms: int,
+    tenant: str | None = None,
+    top: int = 20,
+    heat_rows: int = 40,
+) -> AuditReport:
+    """The report over a stretch of time.
+
+    Args:
+        settings: where the tables are, and which cluster.
+        period: the stretch.
+        made_at_ms: now, epoch ms.
+        tenant: a user: then the report is of this user's own buckets and clients, and names no other.
+        top: lists are cut to so many.
+        heat_rows: buckets of each heat map.
+
+    Raises:
+        UserError: there is nothing in the stretch, the user was not seen in it, or the tables cannot be read.
+    """
+    with Tables(settings) as tables:
+        scope = open_scope(tables, settings, period, tenant=tenant, top=top)
+        if tenant is not None and not any(tables.query(sql).rows[0][0] for sql in (_IS_JUDGED, _IS_SEEN)):
+            msg = f"user {tenant} was not seen from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}"
+            raise UserError(f"{msg}: check the name, which stands without its type (alice, not User:alice)")
+        return _gathered(scope, settings, made_at_ms, heat_rows)
+
+
+def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
+    hurt, hurt_left_out = hurt_buckets(scope)
+    found_changes, changes_left_out = changes(scope)
+    found_changes = with_effects(scope, found_changes)
+    clients, ids = clients_beside_rules(scope)
+    without_rule, unprotected_left_out = unprotected(scope, clients, ids)
+    during = (scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000)
+    is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
+    todo, todo_left_out = recommendations(scope, clients, hurt, found_changes, is_first_look=not is_limited)
+    head = Head(
+        cluster_id=scope.cluster_id,
+        from_ms=scope.asked.from_ms,
+        to_ms=scope.asked.to_ms,
+        made_at_ms=made_at_ms,
+        version=__version__,
+        tenant=scope.tenant,
+        is_first_look=not is_limited,
+        covered_percent=_covered_percent(scope),
+        is_covered=_covered_percent(scope) >= _COVERED_PERCENT,
+    )
+    return AuditReport(
+        head=head,
+        confidence=confidence(scope, settings, made_at_ms),
+        hurt=hurt,
+        hurt_left_out=hurt_left_out,
+        throttle_pairs=throttle_pairs(scope),
+        throttle_spreads=throttle_spreads(scope),
+        heat=heat_maps(scope, heat_rows),
+        lines=rate_lines(scope, [one.bucket for one in hurt]),
+        talkers=top_talkers(scope),
+        skew=skews(scope),
+        changes=found_changes,
+        changes_left_out=changes_left_out,
+        unprotected=without_rule,
+        unprotected_left_out=unprotected_left_out,
+        recommendations=todo,
+        recommendations_left_out=todo_left_out,
+        capacity=capacities(scope),
+        buckets=period_buckets(scope),
+        notes=tuple(_notes(scope, head, hurt)),
+    )
+
+
+def _covered_percent(scope: Scope) -> float:
+    return 100 * scope.covered_seconds * 1_000 / (scope.asked.to_ms - scope.asked.from_ms)
+
+
+def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str]:
+    # Where it speaks against the page, it is among the reasons.
+    if (note := covered_note(scope)) and not is_little_covered(scope, head.made_at_ms):
+        yield note
+    if head.is_first_look:
+        yield "no quota is set: nobody is limited, and what follows is what everybody used"
+    if scope.tenant is not None:
+        yield from _to_tenant(hurt)
+    elif scope.tables.query(_HAS_REQUEST_TIME).rows[0][0]:
+        yield (
+            "request time is measured only of clients that some request_percentage covers: "
+            "what brokers spent on all of them is more"
+        )
+
+
+def _to_tenant(hurt: Sequence[HurtBucket]) -> Iterator[str]:
+    if not hurt:
+        yield "you were not throttled"
+    for one in hurt:
+        share = f"{one.time_in_throttle_percent:.1f} % of this time"
+        of_whom = (
+            f"client id {one.bucket.client_id or '(empty)'}" if one.bucket.client_id else "all your clients"
+        )
+        yield f"you were throttled {share} ({one.bucket.quota_type}, {of_whom})"
+        if one.shared_with:
+            yield (
+                f"the {one.bucket.quota_type} bucket of {of_whom} is shared with "
+                f"{one.shared_with:,} {'other' if one.shared_with == 1 else 'others'}: "
+                "only your own numbers are shown"
+            )

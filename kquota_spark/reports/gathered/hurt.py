@@ -1,0 +1,137 @@
+"""Who was held back: time in throttle of each bucket, as share of the wall clock.
+
+A second counts when a throttle began in it or still ran, by the longest throttle that began in each second: a client
+that is told to wait for five seconds sends nothing in four of them. Brokers count once. JMX tells a mean of the last
+half to whole minute at the time of a sample, so there the share is that of the samples with a throttle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kquota_spark.reports.scope.audit_report import BucketName, HurtBucket
+from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
+
+MOST_CLIENTS = 5
+
+_THROTTLED = f"""
+with held as (
+  select {BUCKET}, second_ms, bool_or(is_log) as is_log,
+         max(second_ms + if(is_log, greatest(1, ceil(coalesce(longest_ms, 0) / 1000.0)), 1)::bigint * 1000) as end_ms
+  from judged where is_throttled group by all
+), spread as (
+  select *, greatest(second_ms, coalesce(max(end_ms) over (
+    partition by {BUCKET} order by second_ms rows between unbounded preceding and 1 preceding), 0)) as start_ms
+  from held
+), of_time as (
+  select {BUCKET}, (sum(greatest(0, least(end_ms, ?) - start_ms)) // 1000)::bigint as throttled_seconds
+  from spread group by all
+), of_buckets as (
+  select {BUCKET}, min(least_limit_per_s) as limit_per_s, sum(throttled_ms)::bigint as throttled_ms,
+         sum(throttled_requests)::bigint as throttled_requests, bool_or(is_log) as is_log,
+         100.0 * sum(throttled_rows) / nullif(sum(seconds), 0) as of_samples_percent,
+         arg_max(broker_id, (throttled_ms, throttled_rows, -broker_id)) as worst_broker_id,
+         max(quota_used_percent) as peak_quota_used_percent
+  from places group by all
+)
+select *, if(is_log, 100.0 * throttled_seconds / ?, of_samples_percent) as time_in_throttle_percent,
+       count(*) over () as found
+from of_time join of_buckets using ({BUCKET})
+order by time_in_throttle_percent desc, throttled_ms desc, {BUCKET} limit ?
+"""  # noqa: S608 - names of ours
+_EPISODES = f"""
+select {BUCKET.replace("bucket_tags", "coalesce(bucket_tags, '') as bucket_tags")}, count(*) as episodes
+from violations where cluster_id = ? and start_time < make_timestamptz(?)
+  and coalesce(end_time, last_second) >= make_timestamptz(?) group by all
+"""  # noqa: S608 - names of ours
+_NAMES = f"""
+select {BUCKET}, list_sort(list_distinct(flatten(list(users)))) as users,
+       list_sort(list_distinct(flatten(list(client_ids)))) as client_ids
+from (select distinct {BUCKET}, users, client_ids from judged where is_throttled and ({BUCKET}) in (
+  select (quota_type, "user", client_id, tags) from (select unnest(?, recursive := true))
+)) group by all
+"""  # noqa: S608 - names of ours
+_SHARED = """
+select mine.*, count(distinct second_ms) as throttled_seconds,
+       sum(observed_throttle_ms)::bigint as throttled_ms,
+       arg_max(broker_id, (observed_throttle_ms, -broker_id)) as worst_broker_id
+from mine join used on used.quota_type = mine.quota_type and used.client_id = mine.bucket_client_id
+where shared_with > 0 and observed_throttle_ms > 0 group by all order by throttled_seconds desc, mine.bucket_client_id
+"""
+
+
+def hurt_buckets(scope: Scope) -> tuple[list[HurtBucket], int]:
+    """The buckets with the largest share of time in throttle, and how many more there are.
+
+    On a tenant's page a bucket that is shared with others tells only of the tenant's own throttles, as the brokers
+    logged them.
+    """
+    rows = scope.rows(_THROTTLED, scope.covered.to_ms, scope.covered_seconds, scope.top)
+    left_out = rows[0]["found"] - len(rows) if rows else 0
+    episodes, inside = _episodes(scope), _clients(scope, [bucket_of(row) for row in rows])
+    found = [_hurt(row, episodes, inside) for row in rows]
+    if scope.tenant is not None:
+        found = sorted([*found, *_shared(scope)], key=lambda one: -one.time_in_throttle_percent)
+        left_out += max(0, len(found) - scope.top)
+    return found[: scope.top], left_out
+
+
+def _hurt(
+    row: dict[str, Any], episodes: dict[BucketName, int], inside: dict[BucketName, tuple[str, ...]]
+) -> HurtBucket:
+    bucket = bucket_of(row)
+    return HurtBucket(
+        bucket=bucket,
+        limit_per_s=row["limit_per_s"],
+        throttled_ms=row["throttled_ms"],
+        throttled_requests=row["throttled_requests"],
+        throttled_seconds=row["throttled_seconds"],
+        time_in_throttle_percent=row["time_in_throttle_percent"],
+        worst_broker_id=row["worst_broker_id"],
+        episodes=episodes.get(bucket, 0),
+        peak_quota_used_percent=row["peak_quota_used_percent"],
+        clients=inside.get(bucket, ()),
+    )
+
+
+def _episodes(scope: Scope) -> dict[BucketName, int]:
+    during = scope.covered.to_ms * 1_000, scope.covered.from_ms * 1_000
+    return {bucket_of(row): row["episodes"] for row in scope.rows(_EPISODES, scope.cluster_id, *during)}
+
+
+def _clients(scope: Scope, buckets: Iterable[BucketName]) -> dict[BucketName, tuple[str, ...]]:
+    wanted = [
+        {"quota_type": one.quota_type, "user": one.user, "client_id": one.client_id, "tags": one.tags}
+        for one in buckets
+    ]
+    if not wanted:
+        return {}
+    return {bucket_of(row): _pairs(row["users"], row["client_ids"]) for row in scope.rows(_NAMES, wanted)}
+
+
+def _pairs(users: list[str] | None, client_ids: list[str] | None) -> tuple[str, ...]:
+    """`user / client id`; where both are many, which belongs to which is not told, so users alone."""
+    names, ids = users or [""], client_ids or [""]
+    if len(names) > 1 and len(ids) > 1:
+        return tuple(names[:MOST_CLIENTS])
+    return tuple(f"{name} / {client_id}" for name in names for client_id in ids)[:MOST_CLIENTS]
+
+
+def _shared(scope: Scope) -> list[HurtBucket]:
+    return [
+        HurtBucket(
+            bucket=bucket_of(row),
+            limit_per_s=None,
+            throttled_ms=row["throttled_ms"],
+            throttled_requests=None,
+            throttled_seconds=row["throttled_seconds"],
+            time_in_throttle_percent=100.0 * row["throttled_seconds"] / scope.covered_seconds,
+            worst_broker_id=row["worst_broker_id"],
+            episodes=0,
+            peak_quota_used_percent=None,
+            clients=(f"{scope.tenant} / {row['bucket_client_id']}",),
+            shared_with=row["shared_with"],
+        )
+        for row in scope.rows(_SHARED)
+    ]

@@ -1,0 +1,36 @@
+"""Names of report files: made of a cluster, a stretch and perhaps a user, whatever these are called."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+
+from kquota_spark.reports.scope.period import Period
+
+_DAY_MS = 86_400_000
+_UNSAFE = re.compile(r"[^a-z0-9._-]+")
+_MOST = 60
+
+
+def safe_name(name: str) -> str:
+    """The name in letters that every file system and web server takes; with a digest where that changed it.
+
+    Two names never share a file, not even where upper and lower case are the same to the file system.
+    """
+    safe = _UNSAFE.sub("_", name.lower())[:_MOST]
+    if safe == name and name[:1].isalnum():
+        return name
+    return f"{safe.lstrip('._-') or 'user'}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def stretch_name(period: Period) -> str:
+    """`2026-11-20` for a day, `2026-11-14_to_2026-11-20` for days, else with times of day."""
+    if period.from_ms % _DAY_MS == 0 and period.to_ms % _DAY_MS == 0:
+        first, last = (_utc(time_ms, "%Y-%m-%d") for time_ms in (period.from_ms, period.to_ms - 1))
+        return first if first == last else f"{first}_to_{last}"
+    return "_to_".join(_utc(time_ms, "%Y-%m-%dT%H%M%SZ") for time_ms in period)
+
+
+def _utc(time_ms: int, form: str) -> str:
+    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime(form)

@@ -1,0 +1,270 @@
+"""What all parts of the report look at: one cluster, one stretch, and on a tenant's page only what is the tenant's own.
+
+Opens the tables and puts views over them that every part reads: `judged` over decisions, `used` over usage, and
+`slots`, the one pass over all decisions, a row for each bucket, broker and slot of time; `places` adds the slots up.
+What the log tells counts; rows from JMX only where a broker's log tells nothing of that type of quota.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.reports.scope.audit_report import BucketName
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.timeline_slots import SLOT_LENGTHS_S
+from kquota_spark.schema.harm import (
+    CERTAIN_BROKER_MS,
+    CERTAIN_REPLAY_MS,
+    DELAY_MS,
+    IS_THROTTLED,
+    LONGEST_THROTTLE_MS,
+    THROTTLED_REQUESTS,
+)
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.reading import Tables, utc_text
+
+BUCKET = "quota_type, bucket_user, bucket_client_id, bucket_tags"
+"""Columns of a `BucketName`, tags never null."""
+MOST_SLOTS = 96
+_BEFORE_MS = 600_000
+"""With rows of the last ten minutes before it, the tables cover a stretch from its beginning."""
+
+_VARIABLES = "set variable report_{name} = ?"
+_IN_STRETCH = """cluster_id = getvariable('report_cluster')
+  and {table}.second >= make_timestamptz(getvariable('report_from_us')::bigint)
+  and {table}.second < make_timestamptz(getvariable('report_to_us')::bigint)"""
+_TOLD = (
+    "create temp table told_by_{table} as select distinct broker_id, quota_type from {table} where {where}"
+)
+_ONE_SOURCE = f"{FROM_LOG} or (broker_id, quota_type) not in (from told_by_{{table}})"
+_MOST_NAMES = 20
+"""So many users a decision names; a client id's bucket that is full of names may hold others."""
+# A bucket with another user's tag is not the tenant's.
+_MINE = f"""
+create temp table mine as
+with found as (
+  select {BUCKET.replace("bucket_tags", "coalesce(bucket_tags, '') as bucket_tags")}, users
+  from decisions where {{where}} and bucket_user in ('', getvariable('report_tenant'))
+), own as materialized (
+  select {BUCKET} from found group by {BUCKET}
+  having bool_or(bucket_user <> '') or bool_or(coalesce(list_contains(users, getvariable('report_tenant')), false))
+    or bool_or(len(users) >= {_MOST_NAMES}) and bucket_client_id in (
+      select client_id from usage where {{where_used}} and "user" = getvariable('report_tenant'))
+), names as (
+  select distinct {BUCKET}, unnest(users) as name from (
+    select distinct {BUCKET}, users from found where ({BUCKET}) in (from own)
+  )
+)
+select {BUCKET}, count(name) filter (name <> getvariable('report_tenant')) as shared_with
+from own left join names using ({BUCKET}) group by all
+"""  # noqa: S608 - names of ours
+# A second of requests that came late is a row without a verdict, beside the one that was judged before.
+_JUDGED = f"""
+create temp view judged as
+select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
+       {FROM_LOG} as is_log, {IS_THROTTLED} as is_throttled,
+       {DELAY_MS} as delay_ms, {THROTTLED_REQUESTS} as delayed_requests, {LONGEST_THROTTLE_MS} as longest_ms,
+       coalesce(requests, 1) > 0 as has_verdict
+from decisions where {{where}} and ({{one_source}}) and {{of_tenant}}
+"""  # noqa: S608 - names of ours
+_OWN_BUCKET = """(quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '')) in (
+  select (quota_type, bucket_user, bucket_client_id, bucket_tags) from mine where shared_with = 0)"""
+_USED = f"""
+create temp view used as
+select *, epoch_ms(usage.second) as second_ms, {FROM_LOG} as is_log
+from usage where {{where}} and ({{one_source}}) and {{of_tenant}}
+"""  # noqa: S608 - names of ours
+_SLOTS = f"""
+create temp table slots as
+select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_verdict) as seconds,
+  count(*) filter (not has_verdict) as late_rows, bool_or(is_log) as is_log,
+  max(rate_per_s) as peak_rate_per_s,
+  coalesce(arg_max(is_certain or not is_log, rate_per_s), true) as is_peak_certain,
+  sum(rate_per_s) filter (has_verdict) as rates,
+  max(quota_used_percent) as quota_used_percent,
+  max(quota_used_percent) filter (is_certain or not is_log) as certain_used_percent,
+  min(limit_per_s) as least_limit_per_s,
+  max(limit_per_s) as most_limit_per_s, arg_max_null(limit_per_s, second_ms) filter (has_verdict) as limit_per_s,
+  arg_max_null(rule, second_ms) filter (has_verdict) as rule, max(second_ms) as last_ms,
+  count(*) filter (is_throttled) as throttled_rows,
+  count(*) filter (is_throttled or observed_throttle_ms > 0) as held_back_rows,
+  coalesce(sum(delay_ms), 0)::bigint as throttled_ms,
+  sum(delayed_requests)::bigint as throttled_requests,
+  coalesce(sum(requests_judged), 0)::bigint as judged, coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
+  coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,
+  count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds,
+  coalesce(sum(unsized_requests), 0)::bigint as unsized,
+  {CERTAIN_REPLAY_MS} as certain_replay_ms, {CERTAIN_BROKER_MS} as certain_broker_ms
+from judged group by all
+"""  # noqa: S608 - names of ours
+_PLACES = f"""
+create temp table places as
+select broker_id, {BUCKET}, sum(seconds)::bigint as seconds, sum(late_rows)::bigint as late_rows,
+  bool_or(is_log) as is_log, max(peak_rate_per_s) as peak_rate_per_s,
+  sum(rates) / nullif(sum(seconds), 0) as mean_rate_per_s, max(quota_used_percent) as quota_used_percent,
+  max(certain_used_percent) as certain_used_percent, min(least_limit_per_s) as least_limit_per_s,
+  max(most_limit_per_s) as most_limit_per_s,
+  arg_max_null(limit_per_s, last_ms) filter (seconds > 0) as limit_per_s,
+  arg_max_null(rule, last_ms) filter (seconds > 0) as rule, max(last_ms) as last_ms,
+  sum(throttled_rows)::bigint as throttled_rows, sum(held_back_rows)::bigint as held_back_rows,
+  sum(throttled_ms)::bigint as throttled_ms, sum(throttled_requests)::bigint as throttled_requests,
+  sum(judged)::bigint as judged, sum(agreeing)::bigint as agreeing, sum(uncertain)::bigint as uncertain,
+  sum(late)::bigint as late, sum(certain_seconds)::bigint as certain_seconds,
+  sum(behind_seconds)::bigint as behind_seconds,
+  sum(unsized)::bigint as unsized, sum(certain_replay_ms)::bigint as certain_replay_ms,
+  sum(certain_broker_ms)::bigint as certain_broker_ms
+from slots group by all
+"""  # noqa: S608 - names of ours
+_EXTENT = """
+select epoch_ms(min({table}.second)) as first_ms, epoch_ms(max({table}.second)) as last_ms from {table} where {where}
+"""
+_OF_CLUSTER = """
+select coalesce(bool_or(usage.second < make_timestamptz(?)), false),
+       epoch_ms(max(usage.second)) from usage where cluster_id = ?
+"""
+_CLUSTERS = """
+select distinct cluster_id from usage where cluster_id <> ? and usage.second >= make_timestamptz(?)
+  and usage.second < make_timestamptz(?) order by 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Opened tables with the views, and the stretch of them that holds anything. Times are epoch ms."""
+
+    tables: Tables
+    cluster_id: str
+    asked: Period
+    covered: Period
+    """What of it the tables know: seconds from the first to the last one of any client."""
+    slot_ms: int
+    tenant: str | None
+    top: int
+
+    @property
+    def covered_seconds(self) -> int:
+        """Length of the covered stretch; a part of a second counts as one."""
+        return -(-(self.covered.to_ms - self.covered.from_ms) // 1_000)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Starts of the slots that the covered stretch touches."""
+        return tuple(slots_of(self.covered, self.slot_ms))
+
+    def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
+        """The rows of a query."""
+        return self.tables.query(sql, parameters).dicts()
+
+
+def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str | None, top: int) -> Scope:
+    """Open what every part needs.
+
+    Raises:
+        UserError: there is nothing in the stretch, or a table is missing or cannot be read.
+    """
+    for name in ("usage", "decisions"):
+        tables.open(name, asked.from_ms - _BEFORE_MS)
+    for name in (
+        "violations",
+        "quota_rules",
+        "quota_changes",
+        "enforcement_log",
+        "log_gaps",
+        "broker_configs",
+    ):
+        tables.open_if_there(name)
+    tables.open_if_there("requests", asked.from_ms)
+    _set(tables, cluster=settings.cluster_id, from_us=asked.from_ms * 1_000, to_us=asked.to_ms * 1_000)
+    covered = _covered(tables, settings, asked)
+    _make_views(tables, tenant)
+    slot_ms = slot_length_ms(covered)
+    tables.query(_SLOTS, [slot_ms, slot_ms])
+    tables.query(_PLACES)
+    return Scope(tables, settings.cluster_id, asked, covered, slot_ms, tenant, top)
+
+
+def bucket_of(row: dict[str, Any]) -> BucketName:
+    """The bucket of a row with the columns of `BUCKET`."""
+    return BucketName(row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["bucket_tags"])
+
+
+def slot_length_ms(period: Period) -> int:
+    """The shortest plain length of time of which at most 96 slots, beginning at round times, hold the stretch."""
+    lengths = [1_000 * length_s for length_s in SLOT_LENGTHS_S]
+    return next((length for length in lengths if len(slots_of(period, length)) <= MOST_SLOTS), lengths[-1])
+
+
+def slots_of(period: Period, slot_ms: int) -> range:
+    """Starts of the slots that a stretch touches."""
+    return range(period.from_ms // slot_ms * slot_ms, period.to_ms, slot_ms)
+
+
+def _set(tables: Tables, **values: object) -> None:
+    for name, value in values.items():
+        tables.query(_VARIABLES.format(name=name), [value])
+
+
+def _make_views(tables: Tables, tenant: str | None) -> None:
+    where = {name: _IN_STRETCH.format(table=name) for name in ("decisions", "usage")}
+    one_source = {name: _ONE_SOURCE.format(table=name) for name in where}
+    for name, of_table in where.items():
+        tables.query(_TOLD.format(table=name, where=f"{of_table} and {FROM_LOG}"))
+    own_bucket = own_client = "true"
+    if tenant is not None:
+        _set(tables, tenant=tenant)
+        tables.query(_MINE.format(where=where["decisions"], where_used=where["usage"]))
+        own_bucket, own_client = _OWN_BUCKET, "\"user\" = getvariable('report_tenant')"
+    of_decisions = {
+        "where": where["decisions"],
+        "one_source": one_source["decisions"],
+        "of_tenant": own_bucket,
+    }
+    tables.query(_JUDGED.format(**of_decisions))
+    tables.query(_USED.format(where=where["usage"], one_source=one_source["usage"], of_tenant=own_client))
+
+
+def _covered(tables: Tables, settings: Settings, asked: Period) -> Period:
+    extents = [
+        tables.query(_EXTENT.format(table=name, where=_IN_STRETCH.format(table=name))).rows[0]
+        for name in ("decisions", "usage")
+    ]
+    found = [extent for extent in extents if extent[0] is not None]
+    is_older, newest_ms = tables.query(_OF_CLUSTER, [asked.from_ms * 1_000, settings.cluster_id]).rows[0]
+    if not found:
+        raise UserError(_nothing(tables, settings, asked))
+    # What was judged counts; usage that nothing has judged yet is not covered.
+    last_ms = found[0][1]
+    return Period(
+        asked.from_ms if is_older else min(first_ms for first_ms, _ in found),
+        asked.to_ms
+        if newest_ms is not None and newest_ms >= asked.to_ms
+        else min(last_ms + 1_000, asked.to_ms),
+    )
+
+
+def _nothing(tables: Tables, settings: Settings, asked: Period) -> str:
+    root, cluster = settings.tables, settings.cluster_id
+    stretch = f"from {utc_text(asked.from_ms)} to {utc_text(asked.to_ms)}"
+    newest_ms = tables.newest_ms("usage")
+    if newest_ms is None:
+        return f"the tables under {root} are empty: has the audit processed anything yet?"
+    others = tables.query(_CLUSTERS, [cluster, asked.from_ms * 1_000, asked.to_ms * 1_000]).rows
+    if others:
+        names = ", ".join(name for (name,) in others)
+        return (
+            f"the tables under {root} have no traffic of cluster {cluster} {stretch}, only of {names}: "
+            "set cluster_id (--config)"
+        )
+    hour = f"{_iso_minute(newest_ms - 3_600_000)}..{_iso_minute(newest_ms + 60_000)}"
+    return (
+        f"no traffic {stretch}: the newest second in the tables under {root} is {utc_text(newest_ms)}, "
+        f"ask for {hour} or another stretch before it"
+    )
+
+
+def _iso_minute(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M")

@@ -1,0 +1,142 @@
+"""One client over a stretch of time, on one broker and of one quota type: slots and events on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kquota_spark.model.quotas.quota_types import CONNECTION, IP_QUOTA_KEY, QuotaType
+from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.timeline_slots import (
+    Found,
+    Identity,
+    Place,
+    Slot,
+    Stretch,
+    buckets_of,
+    slot_ms,
+    slots_of,
+    used_at,
+)
+from kquota_spark.reports.timeline.timeline_events import Event, events_of
+from kquota_spark.reports.timeline.top_buckets import bucket_first_ms
+from kquota_spark.store.reading import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What is known of a client at one place.
+
+    Attributes:
+        who: the client.
+        place: broker and quota type.
+        keys: the buckets that it was in; empty where no quota governed it at any time.
+        from_ms: start of the first slot.
+        length_ms: of a slot.
+        slots: all of the stretch.
+        events: by time.
+        elsewhere: where it was seen besides, with its throttle there in ms; the most throttled first.
+        left_out: where only a user or only a client id is asked for: its other buckets at this place.
+    """
+
+    who: Identity
+    place: Place
+    keys: Sequence[BucketKey]
+    from_ms: int
+    length_ms: int
+    slots: Sequence[Slot]
+    events: Sequence[Event]
+    elsewhere: Sequence[tuple[Place, int]]
+    left_out: Sequence[BucketKey]
+
+
+def timeline(
+    tables: Tables,
+    who: Identity,
+    stretch: Stretch,
+    *,
+    broker_id: int | None,
+    quota_type: str | None,
+    most_slots: int,
+    is_clipped: bool,
+) -> Timeline | None:
+    """The timeline of a client where it was throttled most, or where asked for; None if it was not seen there.
+
+    Args:
+        tables: with `decisions` and `usage` opened for the stretch.
+        who: the client.
+        stretch: from when to when.
+        broker_id: only this broker.
+        quota_type: only this type.
+        most_slots: of the axis.
+        is_clipped: begin where the client does.
+    """
+    found, used = buckets_of(tables, who, stretch), used_at(tables, who, stretch)
+    throttled_ms = dict.fromkeys([*(one.place for one in found), *used], 0)
+    for one in found:
+        throttled_ms[one.place] += one.throttled_ms
+    places = sorted(throttled_ms, key=lambda place: -throttled_ms[place])
+    wanted = [p for p in places if broker_id in (None, p.broker_id) and quota_type in (None, p.quota_type)]
+    if not wanted:
+        return None
+    place = wanted[0]
+    here = [one for one in found if one.place == place]
+    if is_clipped:
+        stretch = Stretch(_first_ms(here, used.get(place)), stretch.to_ms)
+    elsewhere = [(other, throttled_ms[other]) for other in places if other != place]
+    return _drawn(tables, who, stretch, place, [one.key for one in here], elsewhere, most_slots)
+
+
+def bucket_timeline(tables: Tables, key: BucketKey, stretch: Stretch, most_slots: int) -> Timeline:
+    """The timeline of one bucket on one broker, from its first second in the stretch on.
+
+    Args:
+        tables: with `decisions` opened for the stretch.
+        key: the bucket.
+        stretch: from when to when.
+        most_slots: of the axis.
+    """
+    who = Identity(key.user or None, key.client_id or None, key.cluster_id)
+    first_ms = bucket_first_ms(tables, key, stretch.from_ms)
+    drawn = Stretch(stretch.from_ms if first_ms is None else first_ms, stretch.to_ms)
+    place = Place(key.broker_id, key.quota_type)
+    return _drawn(tables, who, drawn, place, [key], [], most_slots, has_usage=False)
+
+
+def _drawn(
+    tables: Tables,
+    who: Identity,
+    stretch: Stretch,
+    place: Place,
+    here: Sequence[BucketKey],
+    elsewhere: Sequence[tuple[Place, int]],
+    most_slots: int,
+    *,
+    has_usage: bool = True,
+) -> Timeline:
+    is_whole = who.user is not None and who.client_id is not None
+    keys = here if is_whole else here[:1]
+    # One slot less, because the first begins at a whole number of slots.
+    length_ms = slot_ms(stretch, most_slots - 1)
+    drawn = Stretch(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
+    slots = slots_of(tables, who, drawn, keys, place, length_ms, has_usage=has_usage)
+    rules = {slot.rule for slot in slots if slot.rule is not None}
+    return Timeline(
+        who=who,
+        place=place,
+        keys=keys,
+        from_ms=drawn.from_ms,
+        length_ms=length_ms,
+        slots=slots,
+        events=events_of(tables, who, drawn, keys, rules, _key_of(place.quota_type)),
+        elsewhere=elsewhere,
+        left_out=[key for key in here if key not in keys],
+    )
+
+
+def _first_ms(here: Sequence[Found], used_ms: int | None) -> int:
+    return min([one.first_ms for one in here] + ([] if used_ms is None else [used_ms]))
+
+
+def _key_of(quota_type: str) -> str:
+    return IP_QUOTA_KEY if quota_type == CONNECTION else QuotaType(quota_type).key.value

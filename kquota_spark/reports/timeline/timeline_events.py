@@ -1,0 +1,218 @@
+"""What happened to one client's bucket: edits of its quotas, enforcement, limits that changed, episodes, gaps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kquota_spark.formats.text.person_units import person_ms, person_span
+from kquota_spark.model.quotas.resolve import candidates
+from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.timeline_slots import Identity, Stretch, seconds_sql
+from kquota_spark.schema.gap_tables import BROKER_START
+from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
+from kquota_spark.store.reading import Tables
+
+_EDIT_MS = 60_000
+"""An AlterClientQuotas request is that of an edit which is seen within this time."""
+_STEPS = """
+with {seconds}, steps as (
+  select second_ms, limit_per_s, rule, bucket_user, bucket_client_id, bucket_tags,
+         lag(struct_pack(limit_per_s := limit_per_s, rule := rule, bucket_user := bucket_user,
+             bucket_client_id := bucket_client_id, bucket_tags := bucket_tags)) over (order by second_ms) as was
+  from seconds
+)
+select * from steps where was is not null and (limit_per_s is distinct from was.limit_per_s
+  or rule is distinct from was.rule or bucket_user <> was.bucket_user or bucket_client_id <> was.bucket_client_id)
+order by second_ms
+"""
+_CHANGES = """
+select epoch_ms(coalesce(changed_before, changed_at)) as time_ms, entity, previous_value, value, source, problem,
+       changed_before is not null as is_polled
+from quota_changes
+where cluster_id = ? and list_contains(?::varchar[], entity) and ("key" = ? or ("key" is null and problem is not null))
+  and epoch_ms(coalesce(changed_before, changed_at)) >= ? and epoch_ms(coalesce(changed_before, changed_at)) < ?
+order by time_ms, entity
+"""
+_ENFORCEMENT = """
+select epoch_ms("at") as time_ms, sequence, event, entity, value_before, value_after, policy, reason, actor, guard,
+       mode, detail, plan_id
+from enforcement_log
+where cluster_id = ? and list_contains(?::varchar[], entity) and "key" = ? and event not in ('sending', 'restoring')
+  and epoch_ms("at") >= ? and epoch_ms("at") < ?
+order by sequence
+"""
+_VIOLATIONS = f"""
+select epoch_ms(start_time) as time_ms, epoch_ms(end_time) as until_ms, limit_per_s, peak_rate_per_s,
+       peak_quota_used_percent, {EPISODE_DELAY_MS} as throttled_ms, {EPISODE_REQUESTS} as throttled_requests
+from violations
+where cluster_id = ? and broker_id = ? and quota_type = ? and bucket_user = ? and bucket_client_id = ?
+  and coalesce(bucket_tags, '') = ? and epoch_ms(start_time) < ?
+  and epoch_ms(coalesce(end_time, last_second + interval 1 second)) > ?
+order by time_ms
+"""  # noqa: S608 - names of ours
+_GAPS = """
+select epoch_ms(from_time) as time_ms, epoch_ms(to_time) as until_ms, reason from log_gaps
+where cluster_id = ? and broker_id = ? and reason <> ? and epoch_ms(from_time) < ? and epoch_ms(to_time) > ?
+order by time_ms
+"""
+_REQUESTS = """
+select record_time_ms as time_ms, "user", client_id, altered_quotas from requests
+where cluster_id = ? and record_time_ms >= ? and record_time_ms < ? and api_key = 49 and altered_quotas is not null
+order by record_time_ms
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened.
+
+    Attributes:
+        time_ms: when; of an episode or a gap its start.
+        kind: config, limit, enforcement, override, violation or gap.
+        what: in words; holds names as clients and operators gave them.
+        before: the value before, in the unit of the quota type; None where there was none.
+        after: the value after, likewise.
+        by: who; None where the source does not tell.
+        until_ms: end of an episode or gap; None while it is open, and of what has no length.
+    """
+
+    time_ms: int
+    kind: str
+    what: str
+    before: float | None = None
+    after: float | None = None
+    by: str | None = None
+    until_ms: int | None = None
+
+    @property
+    def has_values(self) -> bool:
+        """Whether before and after say anything."""
+        return self.kind in ("config", "limit", "enforcement", "override")
+
+
+def events_of(
+    tables: Tables,
+    who: Identity,
+    stretch: Stretch,
+    keys: Sequence[BucketKey],
+    rules: Collection[str],
+    key: str,
+) -> list[Event]:
+    """All events of the stretch by time; tables that are not there tell none.
+
+    Args:
+        tables: with `decisions` opened.
+        who: the client.
+        stretch: from when to when.
+        keys: its buckets, all on one broker and of one type.
+        rules: entities that governed it.
+        key: Kafka's key of the quota type, e.g. producer_byte_rate.
+    """
+    if not keys:
+        return []
+    of_quota = (keys[0].cluster_id, sorted({*rules, *_entities(who, keys)}), key, *stretch)
+    steps = list(_enforcement(_rows(tables, "enforcement_log", _ENFORCEMENT, of_quota)))
+    changes = _rows(tables, "quota_changes", _CHANGES, of_quota)
+    editors = _editors(tables, keys[0].cluster_id, stretch) if changes else _nobody
+    found = [*_config(changes, key, steps, editors), *steps, *_limits(tables, who, stretch, keys)]
+    for one in keys:
+        rows = _rows(tables, "violations", _VIOLATIONS, (*one, stretch.to_ms, stretch.from_ms))
+        found += (_episode(row) for row in rows)
+    of_gaps = (keys[0].cluster_id, keys[0].broker_id, BROKER_START, stretch.to_ms, stretch.from_ms)
+    for row in _rows(tables, "log_gaps", _GAPS, of_gaps):
+        found.append(Event(row["time_ms"], "gap", f"no log: {row['reason']}", until_ms=row["until_ms"]))
+    return sorted(found, key=lambda event: event.time_ms)
+
+
+def _rows(tables: Tables, table: str, sql: str, values: Sequence[object]) -> list[dict[str, Any]]:
+    return tables.query(sql, values).dicts() if tables.open_if_there(table) else []
+
+
+def _entities(who: Identity, keys: Sequence[BucketKey]) -> Iterator[str]:
+    """Whatever could have governed."""
+    for key in keys:
+        user, client_id = who.user or key.user, who.client_id or key.client_id
+        # Without a user only a client id's own rules are meant: any user will do to walk past the others.
+        yield from (
+            str(entity) for entity in candidates(user or "-", client_id) if user or entity.user is None
+        )
+
+
+def _config(
+    changes: Sequence[Mapping[str, Any]], key: str, steps: Sequence[Event], editors: _Editors
+) -> Iterator[Event]:
+    for row in changes:
+        time_ms, entity, value = row["time_ms"], row["entity"], row["value"]
+        if row["problem"] is not None:
+            yield Event(time_ms, "config", f"{entity} cannot be read: {row['problem']}")
+            continue
+        ours = (step.by for step in steps if step.after == value and 0 <= abs(time_ms - step.time_ms) < _EDIT_MS
+                and step.what.startswith(("applied", "restored")) and entity in step.what)  # fmt: skip
+        seen = f", seen by a poll of {row['source']}" if row["is_polled"] else ""
+        by = editors(entity, key, value, time_ms) or next(ours, None)
+        yield Event(time_ms, "config", f"{entity} {key}{seen}", row["previous_value"], value, by)
+
+
+_Editors = Callable[[str, str, float | None, int], str | None]
+
+
+def _nobody(_entity: str, _key: str, _value: float | None, _time_ms: int) -> str | None:
+    return None
+
+
+def _editors(tables: Tables, cluster_id: str, stretch: Stretch) -> _Editors:
+    """Who asked a broker for an edit; a write to ZooKeeper has no sender."""
+    around = (cluster_id, stretch.from_ms - _EDIT_MS, stretch.to_ms)
+    if not tables.open_if_there("requests", stretch.from_ms - _EDIT_MS):
+        return _nobody
+    requests = tables.query(_REQUESTS, around).dicts()
+
+    def asked(entity: str, key: str, value: float | None, time_ms: int) -> str | None:
+        for row in reversed(requests):
+            is_near = -1_000 <= time_ms - row["time_ms"] < _EDIT_MS
+            if is_near and [entity, key, value] in json.loads(row["altered_quotas"]):
+                return f"user {row['user']} ({row['client_id']})"
+        return None
+
+    return asked
+
+
+def _enforcement(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
+    for row in rows:
+        is_override = row["policy"] == "override"
+        event, before, after = row["event"], row["value_before"], row["value_after"]
+        why = f"{row['guard']}: {row['detail']}" if row["guard"] else row["detail"]
+        if event == "planned":
+            why = f"{row['mode']}: {row['reason']}"
+        elif event == "restored":
+            before, after = after, before
+        of_policy = "" if is_override else f" {row['policy']},"
+        what = f"{event},{of_policy} {row['entity']}, plan {row['plan_id']}{f': {why}' if why else ''}"
+        kind = "override" if is_override else "enforcement"
+        yield Event(row["time_ms"], kind, what, before, after, row["actor"])
+
+
+def _limits(tables: Tables, who: Identity, stretch: Stretch, keys: Sequence[BucketKey]) -> Iterator[Event]:
+    seconds, values = seconds_sql(who, stretch, keys)
+    for row in tables.query(_STEPS.format(seconds=seconds), values).dicts():
+        was = row["was"]
+        what = f"in force by {row['rule'] or 'no rule'}"
+        if any(row[name] != was[name] for name in ("bucket_user", "bucket_client_id", "bucket_tags")):
+            tags = (row["bucket_user"], row["bucket_client_id"], row["bucket_tags"] or "")
+            what += f", in a new bucket: {' / '.join(filter(None, tags))}"
+        elif row["rule"] != was["rule"]:
+            what += f", before by {was['rule'] or 'no rule'}"
+        yield Event(row["second_ms"], "limit", what, was["limit_per_s"], row["limit_per_s"])
+
+
+def _episode(row: Mapping[str, Any]) -> Event:
+    until_ms = row["until_ms"]
+    lasted = "open" if until_ms is None else person_span(until_ms - row["time_ms"])
+    throttled = "" if row["throttled_ms"] is None else (
+        f", total delay {person_ms(row['throttled_ms'])} of {row['throttled_requests']:,} requests"
+    )  # fmt: skip
+    what = f"over the limit, {lasted}, at most {row['peak_quota_used_percent']:.0f} %{throttled}"
+    return Event(row["time_ms"], "violation", what, until_ms=until_ms)

@@ -1,0 +1,272 @@
+"""What quota buckets do now: the last minute of `decisions`, one row per bucket; and one bucket from near.
+
+"Now" is the newest second of the table: tables of yesterday show their last minute. A bucket has a row only for seconds
+with requests; without one for ten seconds its rate is 0, because the broker's samples have run out by then.
+
+A limit holds on each broker, so a bucket has figures per broker. One row per bucket shows those of its worst broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kquota_spark.reports.scope.amount_rates import amount_per_rate
+from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.schema.harm import (
+    DELAY_MS,
+    EPISODE_DELAY_MS,
+    EPISODE_REQUESTS,
+    IS_THROTTLED,
+    LONGEST_THROTTLE_MS,
+    THROTTLED_REQUESTS,
+)
+from kquota_spark.store.reading import Tables
+
+WINDOW_S = 60
+"""Seconds that are looked at."""
+RECENT_S = 10
+"""Seconds that means and sums are taken over."""
+NEAR_PERCENT, LIMIT_PERCENT = 80.0, 100.0
+"""Where a client is near its limit, and beyond which a broker throttles (KIP-13: above 100 only)."""
+_MOST_NAMES = 20
+_BUCKET = "cluster_id, quota_type, bucket_user, bucket_client_id, tags"
+_KEY = f"{_BUCKET}, broker_id"
+COLUMNS = (
+    "cluster_id", "broker_id", "brokers", "quota_type", "bucket_user", "bucket_client_id", "bucket_tags", "level",
+    "rule", "limit_per_s", "rate_per_s", "mean_rate_per_s", "quota_used_percent", "peak_quota_used_percent",
+    "throttled_ms", "throttled_requests", "throttled_seconds", "requests", "clients", "last_second", "is_certain",
+    "source", "users", "client_ids", "used_percents",
+)  # fmt: skip
+"""Columns of a row, in the order of JSON and CSV; `used_percents` are the last 60 seconds, null without requests.
+
+`broker_id` is the worst of so many `brokers`. `throttled_ms` is the total delay of the last ten seconds,
+`throttled_seconds` the time throttled of these.
+"""
+
+# Rows without a request only count late ones: their bucket was judged further before they came.
+_RECENT = f"""
+recent as materialized (
+  select *, coalesce(bucket_tags, '') as tags, coalesce(source, 'log') as told_by,
+         (newest_ms - epoch_ms(second)) // 1000 as age_s,
+         {IS_THROTTLED} as is_throttled, {LONGEST_THROTTLE_MS} as longest_ms
+  from decisions, (select ?::bigint as newest_ms)
+  where epoch_ms(second) > newest_ms - {WINDOW_S * 1_000} and coalesce(requests, 1) > 0
+)"""  # noqa: S608 - numbers of ours
+_TOP = f"""
+with {_RECENT}, chosen as (
+  select distinct {_KEY} from recent {{where}}
+), buckets as (
+  select {_KEY}, any_value(bucket_tags) as bucket_tags,
+         arg_min(struct_pack(
+           rule := rule, level := level, limit_per_s := limit_per_s, rate_per_s := rate_per_s,
+           used := quota_used_percent, is_certain := is_certain, source := told_by, second := epoch_ms(second),
+           is_now := age_s < {RECENT_S} or told_by = 'jmx'), age_s) as last,
+         coalesce(sum(amount) filter (age_s < {RECENT_S}) / {RECENT_S}.0 / {amount_per_rate()},
+                  avg(rate_per_s) filter (told_by = 'jmx'), 0.0) as mean_rate_per_s,
+         coalesce(sum({DELAY_MS}) filter (age_s < {RECENT_S}),
+                  max(observed_throttle_ms) filter (told_by = 'jmx'), 0)::bigint as throttled_ms,
+         coalesce(sum({THROTTLED_REQUESTS}) filter (age_s < {RECENT_S}), 0)::bigint as throttled_requests,
+         sum(requests) filter (age_s < {RECENT_S})::bigint as requests,
+         max(quota_used_percent) as peak_quota_used_percent
+  from recent semi join chosen using ({_KEY}) group by {_KEY}
+), told as (
+  select * exclude (last, requests), last.rule as rule, last.level as level, last.limit_per_s as limit_per_s,
+         last.second as last_second, last.source as source, last.is_certain as is_certain,
+         case when last.is_now then last.rate_per_s else 0.0 end as rate_per_s,
+         case when last.limit_per_s is null then null when last.is_now then last.used else 0.0 end
+           as quota_used_percent,
+         case when last.source = 'log' then coalesce(requests, 0) end as requests
+  from buckets
+), worst as (
+  select *, count(*) over (partition by {{one_row}}) as brokers,
+         max(quota_used_percent) over (partition by {{one_row}}) as most_used
+  from told qualify row_number() over (partition by {{one_row}} order by {{worst}}) = 1
+), ranked as (
+  select *, row_number() over (order by {{order}}) as place, count(*) over () as buckets,
+         count(*) filter (most_used >= {NEAR_PERCENT}) over () as near,
+         count(*) filter (most_used > {LIMIT_PERCENT}) over () as over_limit
+  from worst order by place limit ?
+), minutes as (
+  select {_KEY}, list(struct_pack(age_s := age_s, used := coalesce(quota_used_percent, 0.0),
+           is_throttled := is_throttled, longest_ms := longest_ms)) as seconds,
+         list_sort(list_distinct(flatten(list(users)))) as users,
+         list_sort(list_distinct(flatten(list(client_ids)))) as client_ids
+  from recent semi join ranked using ({_KEY}) group by {_KEY}
+)
+select * from ranked join minutes using ({_KEY}) order by place
+"""  # noqa: S608 - names and numbers of ours
+_OF_BUCKET = """cluster_id = ? and broker_id = ? and quota_type = ? and bucket_user = ? and bucket_client_id = ?
+  and coalesce(bucket_tags, '') = ?"""
+_SECONDS = f"""
+select epoch_ms(second) as second, rule, limit_per_s, rate_per_s, quota_used_percent, requests,
+       throttle_ms, observed_throttle_ms, is_certain, coalesce(source, 'log') as source,
+       {DELAY_MS} as delay_ms, {THROTTLED_REQUESTS} as delayed_requests, {IS_THROTTLED} as is_throttled,
+       {LONGEST_THROTTLE_MS} as longest_ms
+from decisions
+where epoch_ms(second) > ? - {WINDOW_S * 1_000} and coalesce(requests, 1) > 0 and {_OF_BUCKET}
+order by decisions.second desc
+"""  # noqa: S608 - names and numbers of ours
+# `usage` knows no buckets: a client is inside where its names were in the bucket in that very second.
+_CLIENTS = f"""
+with inside as (
+  select second, users, client_ids from decisions where epoch_ms(second) > $1 - {WINDOW_S * 1_000} and
+  cluster_id = $2 and broker_id = $3 and quota_type = $4 and bucket_user = $5 and bucket_client_id = $6
+  and coalesce(bucket_tags, '') = $7 and coalesce(requests, 0) > 0
+)
+select "user", client_id, sum(amount)::bigint as amount, sum(requests)::bigint as requests,
+       coalesce(sum(amount) filter (epoch_ms(usage.second) > $1 - {RECENT_S * 1_000}), 0) / {RECENT_S}.0
+         / {amount_per_rate("$4")} as mean_rate_per_s,
+       sum(observed_throttle_ms)::bigint as throttled_ms, max(epoch_ms(usage.second)) as last_second
+from usage join inside on usage.second = inside.second and list_contains(inside.users, "user")
+  and list_contains(inside.client_ids, client_id)
+where cluster_id = $2 and broker_id = $3 and quota_type = $4 and epoch_ms(usage.second) > $1 - {WINDOW_S * 1_000}
+group by all order by amount desc, "user", client_id limit $8
+"""  # noqa: S608 - names and numbers of ours
+
+_EPISODES = f"""
+select epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time, limit_per_s, peak_rate_per_s,
+       peak_quota_used_percent, {EPISODE_DELAY_MS} as delay_ms, {EPISODE_REQUESTS} as delayed_requests
+from violations where {_OF_BUCKET} order by violations.start_time desc limit ?
+"""  # noqa: S608 - names of ours
+
+
+class SortBy(Enum):
+    """What buckets are ordered by; the value is what people call it."""
+
+    USED = "used"
+    RATE = "rate"
+    DELAY = "delay"
+    NAME = "name"
+    BROKER = "broker"
+
+
+_ORDER = {
+    SortBy.USED: (("quota_used_percent", True), ("peak_quota_used_percent", True)),
+    SortBy.RATE: (("rate_per_s", True), ("mean_rate_per_s", True)),
+    SortBy.DELAY: (("throttled_ms", True), ("throttled_requests", True)),
+    SortBy.NAME: (("lower(concat_ws('/', bucket_user, bucket_client_id, tags))", False),),
+    SortBy.BROKER: (("broker_id", False), ("quota_type", False)),
+}
+"""Expressions, and whether the largest comes first."""
+
+
+class Where(NamedTuple):
+    """A where clause of ours, empty for all rows, and the values for its `?`: a bucket is in if a row of it is."""
+
+    sql: str
+    values: Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class TopBuckets:
+    """The first buckets of an order, and how many there are.
+
+    Attributes:
+        rows: by the names of `COLUMNS`.
+        total: rows that match.
+        near: of these, at 80 % of their limit or more on some broker.
+        over_limit: of these, over it.
+    """
+
+    rows: list[dict[str, Any]]
+    total: int = 0
+    near: int = 0
+    over_limit: int = 0
+
+
+def top_buckets(
+    tables: Tables,
+    newest_ms: int,
+    where: Where,
+    sort: SortBy = SortBy.USED,
+    *,
+    is_reversed: bool = False,
+    is_per_broker: bool = False,
+    limit: int | None,
+) -> TopBuckets:
+    """The buckets of the minute that ends with `newest_ms`.
+
+    The worst broker of a bucket is the first in the order; where the order is of names or brokers, that with the
+    largest part of the limit in use.
+
+    Args:
+        tables: with `decisions` opened for that minute.
+        newest_ms: start of its last second.
+        where: on columns of `decisions`.
+        sort: what comes first.
+        is_reversed: what comes last instead.
+        is_per_broker: one row per bucket and broker.
+        limit: at most so many rows; None for all.
+    """
+    is_of_figures = sort in (SortBy.USED, SortBy.RATE, SortBy.DELAY)
+    sql = _TOP.format(
+        where=where.sql,
+        order=_order(sort, is_reversed=is_reversed),
+        worst=_order(sort if is_of_figures else SortBy.USED),
+        one_row=_KEY if is_per_broker else _BUCKET,
+    )
+    found = tables.query(sql, [newest_ms, *where.values, limit]).dicts()
+    if not found:
+        return TopBuckets([])
+    first = found[0]
+    return TopBuckets([_row(row) for row in found], first["buckets"], first["near"], first["over_limit"])
+
+
+def _order(sort: SortBy, *, is_reversed: bool = False) -> str:
+    parts = [f"{what} {'desc' if down != is_reversed else 'asc'} nulls last" for what, down in _ORDER[sort]]
+    return ", ".join([*parts, _KEY])
+
+
+def _row(found: Mapping[str, Any]) -> dict[str, Any]:
+    used_by_age = {second["age_s"]: second["used"] for second in found["seconds"]}
+    names = {name: [one for one in found[name] or () if one is not None] for name in ("users", "client_ids")}
+    row = {
+        **found,
+        **{name: some[:_MOST_NAMES] for name, some in names.items()},
+        "clients": max(map(len, names.values())),
+        "throttled_seconds": time_throttled_s(found["seconds"], RECENT_S)
+        if found["source"] == "log"
+        else None,
+        "used_percents": [used_by_age.get(age_s) for age_s in reversed(range(WINDOW_S))],
+    }
+    return {name: row[name] for name in COLUMNS}
+
+
+def time_throttled_s(seconds: Iterable[Mapping[str, Any]], last_s: int) -> int:
+    """Seconds in which a throttle began or still ran: the time throttled, as reports count it.
+
+    Args:
+        seconds: of one bucket on one broker, with `age_s`, `is_throttled` and `longest_ms`.
+        last_s: only those younger than this.
+    """
+    held = set[int]()
+    for second in seconds:
+        if second["is_throttled"]:
+            length_s = max(-(-(second["longest_ms"] or 0) // 1_000), 1)
+            held.update(range(max(second["age_s"] - length_s + 1, 0), second["age_s"] + 1))
+    return sum(age_s < last_s for age_s in held)
+
+
+def bucket_seconds(tables: Tables, key: BucketKey, newest_ms: int) -> list[dict[str, Any]]:
+    """The seconds of one bucket in the minute that ends with `newest_ms`, newest first."""
+    return tables.query(_SECONDS, [newest_ms, *key]).dicts()
+
+
+def bucket_clients(tables: Tables, key: BucketKey, newest_ms: int, limit: int) -> list[dict[str, Any]]:
+    """Who was inside a bucket in that minute, most used first; nobody where only JMX tells of it."""
+    return tables.query(_CLIENTS, [newest_ms, *key, limit]).dicts()
+
+
+def bucket_episodes(tables: Tables, key: BucketKey, limit: int) -> list[dict[str, Any]]:
+    """The episodes of a bucket, newest first; none where the audit has written no such table."""
+    return tables.query(_EPISODES, [*key, limit]).dicts() if tables.open_if_there("violations") else []
+
+
+def bucket_first_ms(tables: Tables, key: BucketKey, from_ms: int) -> int | None:
+    """Its first second from then on, epoch ms; None without one."""
+    sql = f"select epoch_ms(min(second)) from decisions where epoch_ms(second) >= ? and {_OF_BUCKET}"  # noqa: S608
+    first_ms: int | None = tables.query(sql, [from_ms, *key]).rows[0][0]
+    return first_ms

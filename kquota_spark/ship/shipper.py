@@ -1,0 +1,278 @@
+"""Ships request logs into a Kafka topic: at least once, in order, with a heartbeat per broker.
+
+A round reads each log for a while, waits until the brokers have acknowledged every line, and only then stores
+the positions. A crash in between sends lines again; none is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.notices import say
+from kquota_spark.ship.delivery import Delivery, GaveUpError
+from kquota_spark.ship.feed import Feed
+from kquota_spark.ship.selection import LogFile, line_filter, log_files
+from kquota_spark.ship.state import ShipState, StateDirectory
+from kquota_spark.ship.tail import Batch, Tail
+from kquota_spark.ship.topic import DeliveryFailedError, Headers, KafkaTopic, Topic
+
+# Of 1 MiB each: what is unacknowledged at a time, and sent again after a crash.
+_CHUNKS_PER_ROUND = 32
+_IDLE_S = 0.2
+# Between a rename and the new file there is no log.
+_ROTATION_GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShipCounts:
+    """What one run shipped.
+
+    Attributes:
+        lines: shipped and acknowledged.
+        excluded: lines of our own clients, not shipped.
+        cut: shipped lines that were too long and were cut.
+        heartbeats: sent.
+        half_line_bytes: at the ends of the logs, waiting for their line feed.
+    """
+
+    lines: int
+    excluded: int
+    cut: int
+    heartbeats: int
+    half_line_bytes: int
+
+
+def _to_stderr(message: str) -> None:
+    say(f"kquota: {message}")
+
+
+class Shipper:
+    """Ships logs; use it as a context manager, or call `close`.
+
+    Args:
+        files: at least one.
+        connect: opens the topic, again after messages failed.
+        state_dir: where positions are stored.
+        exclude_client_ids: whose lines are not shipped: equal to one of these, or one followed by `-`.
+        heartbeat_interval_ms: between two heartbeats of a broker.
+        clock_ms: for heartbeats.
+        warn: takes one line for the operator.
+
+    Raises:
+        UserError: another shipper is at work, the state is unreadable, or what `connect` raises.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[LogFile],
+        connect: Callable[[], Topic],
+        state_dir: Path,
+        *,
+        exclude_client_ids: Sequence[str] = (),
+        heartbeat_interval_ms: int = 1_000,
+        clock_ms: Callable[[], int] = now_ms,
+        warn: Callable[[str], None] = _to_stderr,
+    ) -> None:
+        self._clock_ms, self._warn = clock_ms, warn
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._is_ours = line_filter(exclude_client_ids)
+        self._heartbeats = 0
+        self._states = StateDirectory(state_dir)
+        try:
+            for file in files:
+                self._states.lock(file.broker_id)
+            states = [self._states.read(file.broker_id) for file in files]
+            self._delivery = Delivery(connect, warn=warn)
+        except BaseException:
+            self._states.close()
+            raise
+        self._feeds = [
+            Feed(file, self._tail(file, state), state, state, state)
+            for file, state in zip(files, states, strict=True)
+        ]
+
+    @classmethod
+    def from_settings(cls, settings: Settings, files: Sequence[LogFile] | None = None) -> Shipper:
+        """A shipper as the settings say, of `files` instead of theirs if given.
+
+        Raises:
+            UserError: no files, a bad one, or see the class.
+        """
+        ship, kafka = settings.ship, settings.kafka
+        topics = kafka.log_topics(())
+        if len(topics) != 1:
+            raise UserError("the settings name no single topic to ship to: say which with --topic")
+
+        def connect() -> Topic:
+            return KafkaTopic(
+                kafka.bootstrap_servers, topics[0], client_id=ship.client_id, options=ship.options
+            )
+
+        return cls(
+            log_files(ship.files, "ship.files") if files is None else files,
+            connect,
+            Path(ship.state_dir),
+            exclude_client_ids=ship.exclude_client_ids,
+            heartbeat_interval_ms=ship.heartbeat_interval,
+        )
+
+    def __enter__(self) -> Shipper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up what is not acknowledged and let other shippers at the logs."""
+        for feed in self._feeds:
+            feed.tail.close()
+        self._delivery.topic.close()
+        self._states.close()
+
+    def run(self, stop: threading.Event) -> ShipCounts:
+        """Ship until `stop` is set; the round at work is finished and its positions are stored.
+
+        Raises:
+            UserError: Kafka refuses a message, or a position cannot be stored.
+        """
+        self._delivery.begin(stop)
+        try:
+            while not stop.is_set():
+                try:
+                    self._round(self._feeds)
+                    interval_ms = self._heartbeat_interval_ms
+                    self._send_heartbeats(
+                        [feed for feed in self._feeds if feed.is_heartbeat_due(interval_ms)]
+                    )
+                except DeliveryFailedError as error:
+                    self._send_again(error)
+                if all(feed.end_read_at_ms is not None or feed.is_missing for feed in self._feeds):
+                    stop.wait(_IDLE_S)
+            self._delivery.wait()
+        except GaveUpError as error:
+            self._warn(str(error))
+        except DeliveryFailedError:
+            pass  # a heartbeat: the lines were acknowledged before their positions were stored
+        return self._counts()
+
+    def run_once(self, end: bool = False, stop: threading.Event | None = None) -> ShipCounts:
+        """Ship what is there, then one heartbeat per broker.
+
+        Args:
+            end: the heartbeat says that nothing more will come.
+            stop: ends it early, without the heartbeat.
+
+        Raises:
+            UserError: a log is not there, or see `run`.
+        """
+        stop = stop or threading.Event()
+        self._delivery.begin(stop)
+        patience_until_s = time.monotonic() + _ROTATION_GRACE_S
+        for feed in self._feeds:
+            feed.end_read_at_ms = None
+        try:
+            while not stop.is_set():
+                reading = [feed for feed in self._feeds if feed.end_read_at_ms is None]
+                try:
+                    if not reading:
+                        self._send_heartbeats(self._feeds, is_end=end)
+                        self._delivery.wait()
+                        break
+                    self._round(reading)
+                except DeliveryFailedError as error:
+                    self._send_again(error)
+                missing = [feed for feed in reading if feed.is_missing]
+                if missing and time.monotonic() > patience_until_s:
+                    file = missing[0].file
+                    msg = f"{file.path}: no such log; check the path of broker {file.broker_id}"
+                    raise UserError(msg)
+                if missing:
+                    stop.wait(_IDLE_S)
+        except GaveUpError as error:
+            self._warn(str(error))
+        return self._counts()
+
+    def _round(self, feeds: Sequence[Feed]) -> None:
+        """Read and send for a while, then store what is acknowledged."""
+        for feed in feeds:
+            self._ship_some(feed, max(1, _CHUNKS_PER_ROUND // len(feeds)))
+        self._delivery.wait()
+        for feed in feeds:
+            if feed.sent != feed.stored:
+                self._states.write(feed.file.broker_id, feed.sent)
+                feed.stored = feed.sent
+
+    def _ship_some(self, feed: Feed, chunks: int) -> None:
+        # Before the end of the log is looked for: the heartbeat says that all before this time is shipped.
+        now_ms = self._clock_ms()
+        feed.end_read_at_ms = None
+        for _ in range(chunks):
+            batch = feed.tail.read()
+            self._send(feed, batch)
+            feed.half_line_bytes = batch.half_line_bytes
+            if batch.is_at_end:
+                feed.end_read_at_ms = now_ms
+            if batch.is_at_end or feed.is_missing:
+                break
+
+    def _send(self, feed: Feed, batch: Batch) -> None:
+        is_ours = self._is_ours
+        if batch.lost is not None:
+            headers: Headers = [*feed.headers, ("kind", b"gap")]
+            self._delivery.send([feed.gap(batch.lost)], key=feed.key, headers=headers)
+        if batch.cut:
+            kept = [i for i, line in enumerate(batch.lines) if not is_ours(line)]
+            for i in kept:
+                truncated = [("truncated", b"%d" % batch.cut[i])] if i in batch.cut else []
+                self._delivery.send([batch.lines[i]], key=feed.key, headers=[*feed.headers, *truncated])
+            count = len(kept)
+        else:
+            lines = [line for line in batch.lines if not is_ours(line)]
+            self._delivery.send(lines, key=feed.key, headers=feed.headers)
+            count = len(lines)
+        feed.sent = replace(
+            feed.sent,
+            position=feed.tail.position,
+            lines=feed.sent.lines + count,
+            excluded=feed.sent.excluded + len(batch.lines) - count,
+            cut=feed.sent.cut + len(batch.cut),
+        )
+
+    def _send_again(self, error: DeliveryFailedError) -> None:
+        """Go back to the stored positions."""
+        for feed in self._feeds:
+            feed.tail.close()
+            feed.tail = self._tail(feed.file, feed.stored)
+            feed.sent, feed.end_read_at_ms = feed.stored, None
+        self._delivery.reconnect(str(error))
+
+    def _send_heartbeats(self, feeds: Sequence[Feed], *, is_end: bool = False) -> None:
+        """Every line before the last look at the end of the log is acknowledged by now, see `_round`."""
+        for feed in feeds:
+            value = feed.heartbeat(is_end=is_end)
+            self._delivery.send([value], key=feed.key, headers=[*feed.headers, ("kind", b"heartbeat")])
+            self._heartbeats += 1
+
+    def _tail(self, file: LogFile, state: ShipState) -> Tail:
+        limit_bytes = self._delivery.topic.line_limit_bytes
+        return Tail(file.path, state.position, notice=self._warn, line_limit_bytes=limit_bytes)
+
+    def _counts(self) -> ShipCounts:
+        feeds = self._feeds
+        return ShipCounts(
+            lines=sum(feed.stored.lines - feed.start.lines for feed in feeds),
+            excluded=sum(feed.stored.excluded - feed.start.excluded for feed in feeds),
+            cut=sum(feed.stored.cut - feed.start.cut for feed in feeds),
+            heartbeats=self._heartbeats,
+            half_line_bytes=sum(feed.half_line_bytes for feed in feeds),
+        )

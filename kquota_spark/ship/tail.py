@@ -1,0 +1,250 @@
+"""Follows one log file through rotation: whole lines in order, and a position from which to go on.
+
+A position is a place in a text, not in a path: the file may have been renamed, copied or compressed since.
+Nothing is stored here: whoever ships the lines stores `Tail.position` once they are safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kquota_spark.ship.log_text import FINGERPRINT_BYTES, DamagedGzipError, LogText, fingerprint
+from kquota_spark.ship.rotated_files import Position, Rotation, identity, rotated_files
+
+CHUNK_BYTES = 1 << 20
+KEPT_OF_LONG_LINE_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Lines without their line ends.
+
+    Attributes:
+        lines: in the order in which they were written.
+        cut: by index in `lines`, the length before it was cut to `KEPT_OF_LONG_LINE_BYTES` or the limit.
+        is_at_end: all that the log held when `read` was called has been returned, but for half a line.
+        half_line_bytes: length of that half line.
+        lost: lines written between these times (epoch ms) are gone; they came before `lines`.
+    """
+
+    lines: list[bytes] = field(default_factory=list)
+    cut: dict[int, int] = field(default_factory=dict)
+    is_at_end: bool = False
+    half_line_bytes: int = 0
+    lost: tuple[int, int] | None = None
+
+
+class Tail:
+    """Reads one log from a position on.
+
+    Without a position it starts with what is at `path`; files that were rotated away before are left alone.
+
+    Args:
+        path: of the log that is being written.
+        position: where to go on; None to start.
+        notice: takes one line for the operator.
+        line_limit_bytes: longer lines are cut; at most `CHUNK_BYTES`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        position: Position | None = None,
+        *,
+        notice: Callable[[str], None],
+        line_limit_bytes: int = 999_000,
+    ) -> None:
+        self._path = path
+        self._notice = notice
+        self._said: set[str] = set()
+        self._line_limit_bytes = min(line_limit_bytes, CHUNK_BYTES)
+        self._kept_bytes = min(KEPT_OF_LONG_LINE_BYTES, line_limit_bytes)
+        self._text: LogText | None = None
+        self._scanned_to = 0
+        self._is_waiting = False
+        self._lost: tuple[int, int] | None = None
+        self._is_lost = False
+        self._rotation = Rotation(path, self._say)
+        if position is None:
+            before = rotated_files(path)
+            position = Position(after_mtime_ns=before[-1].mtime_ns if before else 0)
+        self._position = position
+
+    @property
+    def position(self) -> Position:
+        """Behind the last line returned."""
+        return self._position
+
+    @property
+    def is_waiting_for_file(self) -> bool:
+        """Whether the last `read` found no log to read."""
+        return self._is_waiting
+
+    def read(self) -> Batch:
+        """The next lines; none at the end, and while the log is not there.
+
+        Memory is bounded by `CHUNK_BYTES`, whatever the length of a line.
+        """
+        batch = self._read()
+        if self._lost is not None and self._text is not None:
+            batch, self._lost = replace(batch, lost=self._lost), None
+        return batch
+
+    def _read(self) -> Batch:
+        self._is_waiting = False
+        text = self._known_text() or self._find()
+        if text is None:
+            return Batch()
+        offset = self._position.offset
+        # Asked before reading: what has been renamed by now was complete then (log4j closes it first).
+        is_live = identity(self._path) == (text.device, text.inode)
+        if is_live:
+            self._said.clear()
+        try:
+            data = text.read_at(offset, CHUNK_BYTES)
+            lines = data.split(b"\n")
+            half = lines.pop()
+            if lines:
+                if b"\r" in data:
+                    lines = [line.removesuffix(b"\r") for line in lines]
+                self._advance(text, data, offset + len(data) - len(half))
+                is_at_end = is_live and len(data) < CHUNK_BYTES
+                return self._batch(lines, is_at_end=is_at_end, half_line_bytes=len(half) if is_at_end else 0)
+            length, step = len(half), 0
+            if len(data) == CHUNK_BYTES:
+                length, step = self._scan_long_line(text, data)
+        except DamagedGzipError as error:
+            self._say(f"{text.path}: damaged ({error}): its lines from byte {offset} on are missing")
+            self._lost = _between(self._position.after_mtime_ns, text.mtime_ns)
+            return self._finish(text, b"", 0)
+        if step:
+            self._advance(text, data, offset + step)
+            return Batch([half[: self._kept_bytes]], {0: length})
+        if is_live:
+            return Batch(is_at_end=True, half_line_bytes=length)
+        return self._finish(text, half, length)
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._text is not None:
+            self._text.close()
+        self._text = None
+
+    def _batch(self, lines: list[bytes], *, is_at_end: bool, half_line_bytes: int) -> Batch:
+        cut = {}
+        if max(map(len, lines)) > self._line_limit_bytes:
+            cut = {i: len(line) for i, line in enumerate(lines) if len(line) > self._line_limit_bytes}
+            lines = [line[: self._kept_bytes] if i in cut else line for i, line in enumerate(lines)]
+        return Batch(lines, cut, is_at_end, half_line_bytes)
+
+    def _scan_long_line(self, text: LogText, start: bytes) -> tuple[int, int]:
+        """Length of a line longer than a chunk, and the step to the next line; step 0 if it has no end."""
+        offset = self._position.offset
+        at = max(self._scanned_to, offset + len(start))
+        while data := text.read_at(at, CHUNK_BYTES):
+            end = data.find(b"\n")
+            if end >= 0:
+                has_cr = (data[end - 1 : end] or text.read_at(at - 1, 1)) == b"\r"
+                return at + end - offset - has_cr, at + end + 1 - offset
+            at += len(data)
+            # Half a line may be hundreds of megabytes: it is not scanned from its start again at each look.
+            self._scanned_to = at
+        return at - offset, 0
+
+    def _advance(self, text: LogText, data: bytes, offset: int) -> None:
+        old = self._position
+        hashed = old.fingerprint
+        if old.offset == 0:
+            # Of what was read, not of what may be in the file by now.
+            hashed = fingerprint(data[:offset])
+        elif old.offset < FINGERPRINT_BYTES:
+            hashed = text.fingerprint(offset)
+        # A .gz may be younger than the file that followed it.
+        after_ns = old.after_mtime_ns if text.is_gzip else text.mtime_ns
+        self._position = Position(
+            device=text.device,
+            inode=text.inode,
+            offset=offset,
+            fingerprint=hashed,
+            after_mtime_ns=after_ns,
+        )
+        self._scanned_to = 0
+
+    def _known_text(self) -> LogText | None:
+        """The open file, if it still holds the text that was read; closed otherwise."""
+        text, position = self._text, self._position
+        if text is None or text.is_gzip:
+            return text
+        # Before its first line is read, a text can be exchanged for another without a trace: look again.
+        if (
+            position.offset > 0
+            and text.reaches(max(position.offset, self._scanned_to))
+            and text.fingerprint(position.offset) == position.fingerprint
+        ):
+            return text
+        self.close()
+        return None
+
+    def _find(self) -> LogText | None:
+        """Open the file of the position, or the one after it if it is gone."""
+        self._scanned_to = 0
+        if self._position.offset > 0:
+            self._text = self._rotation.open_known(self._position)
+            if self._text is not None:
+                return self._text
+            if identity(self._path) is None:
+                # Not gone for good, perhaps: the directory is not mounted, or a rename is half done.
+                self._wait("does not exist, waiting for it")
+                return None
+            self._say(
+                f"{self._path}: the file read last was truncated or removed and has no copy: what was written"
+                f" to it after byte {self._position.offset} is missing; going on with the next file"
+            )
+            self._is_lost = True
+            self._position = Position(after_mtime_ns=self._position.after_mtime_ns)
+        self._text = self._rotation.open_next(self._position, None)
+        if self._text is None:
+            self._wait("does not exist, waiting for it")
+            return None
+        if self._is_lost:
+            # The first line of the next file is older than its last change.
+            self._lost, self._is_lost = _between(self._position.after_mtime_ns, self._text.mtime_ns), False
+        self._position = replace(self._position, device=self._text.device, inode=self._text.inode)
+        return self._text
+
+    def _finish(self, text: LogText, rest: bytes, length: int) -> Batch:
+        """The end of a file that is not the log any more: its last line, and on to the next file."""
+        following = self._rotation.open_next(self._position, text)
+        if following is None:
+            self._wait("vanished, waiting for it")
+            return Batch()
+        self._rotation.end(text)
+        after_ns = text.mtime_ns
+        if text.is_gzip:
+            # It may have been compressed after the next file was written.
+            after_ns = min(after_ns, following.mtime_ns - 1)
+        text.close()
+        self._text, self._scanned_to = following, 0
+        self._position = Position(device=following.device, inode=following.inode, after_mtime_ns=after_ns)
+        if length > self._line_limit_bytes:
+            return Batch([rest[: self._kept_bytes]], {0: length})
+        return Batch([rest] if rest else [])
+
+    def _wait(self, why: str) -> None:
+        self._is_waiting = True
+        if not self._said:
+            self._say(f"{self._path}: {why}")
+
+    def _say(self, message: str) -> None:
+        """Once, until the log is read again."""
+        if message not in self._said:
+            self._said.add(message)
+            self._notice(message)
+
+
+def _between(from_ns: int, to_ns: int) -> tuple[int, int]:
+    """In whole ms, rounded outwards; a file that was put in place may be older than what it replaced."""
+    from_ms = from_ns // 1_000_000
+    return from_ms, max(-(-to_ns // 1_000_000), from_ms + 1)

@@ -1,0 +1,227 @@
+"""The Kafka topic that request logs are shipped to: one producer that loses nothing in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+from kquota_spark.errors import UserError
+from kquota_spark.kafka import clients as kafka_clients
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+Headers = list[tuple[str, str | bytes | None]]
+
+ANSWER_WITHIN_S = 10.0
+
+_DEFAULTS: dict[str, Any] = {
+    "linger.ms": 50,
+    "compression.type": "lz4",
+    # More than a round of the shipper; what does not fit waits in the log.
+    "queue.buffering.max.kbytes": 65_536,
+    "queue.buffering.max.messages": 200_000,
+    # The same broker id in the same partition as with the Java client.
+    "partitioner": "murmur2_random",
+}
+_FIXED: dict[str, Any] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    # A message waits for Kafka as long as it takes: giving it up would lose a line.
+    "message.timeout.ms": 0,
+    "delivery.report.only.error": True,
+}
+_SAME_AS_FIXED = {"acks": {"all", "-1"}, "enable.idempotence": {"true"}, "message.timeout.ms": {"0"}}
+# Sending these again would fail again.
+_FINAL = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic to 1048588 or more",
+    KafkaError.INVALID_RECORD: "its message format must be 2.0 or later",
+    KafkaError.INVALID_TIMESTAMP: "set message.timestamp.type=LogAppendTime on the topic, or the clock",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "its message format must be 2.0 or later",
+}
+_DEFAULT_MESSAGE_MAX_BYTES = 1_000_000
+# Key, headers and framing count as well.
+_MESSAGE_OVERHEAD_BYTES = 1_000
+
+
+class KafkaUnreachableError(UserError):
+    """Kafka did not answer in time."""
+
+
+class DeliveryFailedError(Exception):
+    """Some message may not have arrived; all since the last acknowledgement must be sent again."""
+
+
+class Topic(Protocol):
+    """Where lines go."""
+
+    @property
+    def name(self) -> str:
+        """The topic and its address, for messages."""
+
+    @property
+    def line_limit_bytes(self) -> int:
+        """The longest value that is taken."""
+
+    @property
+    def last_error(self) -> str:
+        """What the connection complained about last; empty if it did not."""
+
+    def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> int:
+        """Hand over values in this order.
+
+        Returns:
+            How many were taken; fewer than all if the queue is full.
+
+        Raises:
+            DeliveryFailedError: something sent earlier did not arrive.
+            UserError: and it never will.
+        """
+
+    def unacknowledged(self, timeout_s: float) -> int:
+        """How many messages the brokers have not acknowledged: 0 at once, more after the time.
+
+        Raises:
+            DeliveryFailedError: something sent earlier did not arrive.
+            UserError: and it never will.
+        """
+
+    def close(self) -> None:
+        """Give up what is not acknowledged."""
+
+
+class KafkaTopic:
+    """A topic behind one idempotent producer.
+
+    Args:
+        bootstrap_servers: as Kafka writes it, `HOST:PORT,...`.
+        topic: must exist; it is never created.
+        client_id: of the producer.
+        options: further producer properties.
+        timeout_s: how long Kafka may take to answer; None is `ANSWER_WITHIN_S`.
+        options_name: what an error calls the properties by.
+
+    Raises:
+        UserError: a bad property, no such topic, or no permission.
+        KafkaUnreachableError: no answer in time.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        client_id: str,
+        options: Mapping[str, str],
+        timeout_s: float | None = None,
+        options_name: str = "ship.options",
+    ) -> None:
+        for key, right in _SAME_AS_FIXED.items():
+            if key in options and options[key].lower() not in right:
+                problem = f"{options[key]!r} could lose lines, expected {min(right)}: remove it"
+                msg = f"{options_name}.{key}: {problem}"
+                raise UserError(msg)
+        self._topic = topic
+        self._where = bootstrap_servers
+        self._last_error = ""
+        self._failed: KafkaError | None = None
+        self._is_closed = False
+        limit = options.get("message.max.bytes", "")
+        limit_bytes = int(limit) if limit.isdigit() else _DEFAULT_MESSAGE_MAX_BYTES
+        self._line_limit_bytes = max(1, limit_bytes - _MESSAGE_OVERHEAD_BYTES)
+        config = {
+            **_DEFAULTS,
+            **options,
+            **_FIXED,
+            **kafka_clients.connection(bootstrap_servers, options),
+            "client.id": client_id,
+            "error_cb": self._on_error,
+        }
+        with kafka_clients.bad_options(options_name):
+            self._check(kafka_clients.admin(config), ANSWER_WITHIN_S if timeout_s is None else timeout_s)
+            self._producer = kafka_clients.producer({**config, "on_delivery": self._on_failed_delivery})
+
+    @property
+    def name(self) -> str:
+        """The topic and its address, for messages."""
+        return f"topic {self._topic} on {self._where}"
+
+    @property
+    def line_limit_bytes(self) -> int:
+        """The longest value that is taken."""
+        return self._line_limit_bytes
+
+    @property
+    def last_error(self) -> str:
+        """What the connection complained about last; empty if it did not."""
+        return self._last_error
+
+    def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> int:
+        """Hand over values in this order; see `Topic.send`."""
+        produce, topic = self._producer.produce, self._topic
+        taken = 0
+        try:
+            for value in values:
+                produce(topic, value, key, headers=headers)
+                taken += 1
+        except BufferError:
+            pass
+        except KafkaException as error:
+            self._failed = error.args[0]
+        self._producer.poll(0)
+        self._raise_failure()
+        return taken
+
+    def unacknowledged(self, timeout_s: float) -> int:
+        """How many messages the brokers have not acknowledged; see `Topic.unacknowledged`."""
+        left = int(self._producer.flush(timeout_s))
+        self._raise_failure()
+        return left
+
+    def close(self) -> None:
+        """Give up what is not acknowledged."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._producer.purge()
+            self._producer.close()
+
+    def _raise_failure(self) -> None:
+        failed = self._failed
+        if failed is None:
+            return
+        if failed.code() in _FINAL:
+            msg = f"{self.name} refuses a message: {failed.str()}; {_FINAL[failed.code()]}"
+            raise UserError(msg)
+        raise DeliveryFailedError(failed.str())
+
+    def _check(self, admin: AdminClient, timeout_s: float) -> None:
+        """That the topic is there; a producer's own look would create it where brokers allow that."""
+        described = admin.describe_topics(TopicCollection([self._topic]), request_timeout=timeout_s)
+
+        def refused(reason: KafkaError) -> UserError:
+            admin.poll(0)  # fetches what the connection complained about
+            if reason.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                create = f"kafka-topics.sh --create --bootstrap-server {self._where} --topic {self._topic}"
+                return UserError(
+                    f"topic {self._topic} does not exist on {self._where}: create it, e.g. {create}"
+                )
+            if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                why = f": {self._last_error}" if self._last_error else ""
+                return KafkaUnreachableError(
+                    f"Kafka at {self._where} does not answer within {timeout_s:g} s{why}; check the address"
+                )
+            return UserError(f"topic {self._topic} on {self._where} cannot be used: {reason.str()}")
+
+        with kafka_clients.kafka_errors(refused):
+            described[self._topic].result()
+
+    def _on_error(self, error: KafkaError) -> None:
+        # That all brokers are down says less than why.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_error:
+            self._last_error = error.str()
+
+    def _on_failed_delivery(self, error: KafkaError | None, _message: object) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error

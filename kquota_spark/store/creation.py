@@ -1,0 +1,134 @@
+"""Creates the Delta tables of the audit as declared in `schema/`, and extends those of an older release."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema, write_deltalake
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS
+from kquota_spark.schema.columns import Table
+from kquota_spark.schema.gap_tables import LOG_GAPS
+from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.quota_tables import QUOTA_RULES
+from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
+from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.places import place_of
+from kquota_spark.store.reading import query
+from kquota_spark.store.rules_tables import open_rules_table
+from kquota_spark.store.storage import arrow_files, delta_table, storage_options
+
+_WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
+    REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS, LOG_GAPS
+)  # fmt: skip
+_FIRST_VERSION = 1
+
+
+def create_tables(settings: Settings) -> None:
+    """Create what is missing, and add the columns that tables of an older release do not have.
+
+    Raises:
+        UserError: a table cannot be created or extended, or a newer release made it.
+    """
+    for declared in _WRITTEN_BY_THE_JOB:
+        create_table(settings, declared)
+    # MEASURE looks into the rules, also where nobody has watched the quotas yet.
+    open_rules_table(settings.tables, QUOTA_RULES, storage_options(settings))
+
+
+def create_table(settings: Settings, declared: Table) -> None:
+    """Create or extend one table; see `create_tables`."""
+    path = place_of(settings.tables, declared.name)
+    with delta_errors(f"table {declared.name} cannot be created at {path}"):
+        table = DeltaTable.create(
+            path,
+            schema=declared.arrow_schema(),
+            mode="ignore",
+            storage_options=storage_options(settings),
+            partition_by=list(declared.partition_by),
+            name=declared.name,
+            description=declared.grain,
+            configuration={
+                "delta.checkpointInterval": "100",
+                "delta.dataSkippingStatsColumns": ",".join(declared.skip_by),
+                VERSION_PROPERTY: str(SCHEMA_VERSION),
+            },
+            raise_if_key_not_exists=False,
+        )
+        _extend(table, declared, path)
+
+
+def _extend(table: DeltaTable, declared: Table, path: str) -> None:
+    version = _version(table)
+    if version > SCHEMA_VERSION:
+        raise UserError(
+            f"table {declared.name} at {path} was made by a newer release (schema {version}, this one writes "
+            f"{SCHEMA_VERSION}): use that release, or give tables: another path"
+        )
+    # Both by way of Delta's own types: Arrow names the elements of a list in more than one way.
+    wanted = _arrow(Schema.from_arrow(declared.arrow_schema()))
+    found = _arrow(table.schema())
+    if not _is_within(pa.struct(found), pa.struct(wanted)):
+        raise UserError(
+            f"table {declared.name} at {path} has other columns than this release writes: "
+            "give tables: another path, or use the release that made it"
+        )
+    if not _is_within(pa.struct(wanted), pa.struct(found)):
+        write_deltalake(table, wanted.empty_table(), mode="append", schema_mode="merge")
+    if version < SCHEMA_VERSION:
+        # Last: a start that is cut off before this does it again.
+        table.alter.set_table_properties({VERSION_PROPERTY: str(SCHEMA_VERSION)}, raise_if_not_exists=False)
+
+
+def _arrow(schema: Schema) -> pa.Schema:
+    found: pa.Schema = pa.schema(schema.to_arrow())  # type: ignore[arg-type]
+    return found
+
+
+def _is_within(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether a type is the other one, or lacks some of its struct's fields."""
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return _is_within(old.value_type, new.value_type)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        names = {field.name for field in new}
+        return all(
+            field.name in names and _is_within(field.type, new.field(field.name).type) for field in old
+        )
+    return old == new
+
+
+def _version(table: DeltaTable) -> int:
+    text = table.metadata().configuration.get(VERSION_PROPERTY)
+    return int(text) if text is not None and text.isdecimal() else _FIRST_VERSION
+
+
+ARCHIVED = "file:"
+"""How the topic of a row begins that `kquota backfill` took from a file."""
+_FROM_KAFKA = "select 1 from requests where topic not like 'file:%' limit 1"
+
+
+def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
+    """Whether a table holds anything that the job could write again; archived files are nothing of that.
+
+    Args:
+        settings: where the tables are.
+        name: of the table.
+        source: what only counts, `log` or `jmx`, in a table that two queries write; None for all.
+    """
+    table = delta_table(settings, name)
+    if pa.table(table.get_add_actions()).num_rows == 0:
+        return False
+    if name == REQUESTS.name:
+        return bool(query(settings, [name], _FROM_KAFKA).rows)
+    if source is None:
+        return True
+    is_of_source = pc.field("source") == source
+    if source == "log":  # a release that had no JMX said nothing of it
+        is_of_source |= pc.field("source").is_null()
+    rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).scanner(
+        columns=["source"], filter=is_of_source
+    )
+    return bool(rows.head(1).num_rows)

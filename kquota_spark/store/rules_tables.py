@@ -1,0 +1,330 @@
+"""Writes `quota_changes` and `quota_rules` with the deltalake package: no Spark, no JVM.
+
+Changes are written first, then the rules derived from them, anew at each start: a crash in between repairs itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema, write_deltalake
+
+from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
+from kquota_spark.model.quotas.quota_types import parse_key
+from kquota_spark.model.quotas.rules import END_MS, QuotaChange, RuleStretch, stretches
+from kquota_spark.schema.columns import Table
+from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
+from kquota_spark.store.failures import committed, delta_errors
+from kquota_spark.store.places import place_of
+from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
+from kquota_spark.store.rows import arrow_rows, entity_columns
+from kquota_spark.store.storage import arrow_files
+
+_log = logging.getLogger(__name__)
+
+Source = Literal["zookeeper", "admin", "file"]
+
+_TIDY_INTERVAL_S = 600
+_COMMIT_ATTEMPTS = 10
+_MOST_NAMED = 1_000
+"""Entities that a commit names; if more have changed, it replaces the rules of all."""
+_MOST_FILES = 50
+"""Of `quota_changes`: it gets one with each second in which somebody edits quotas."""
+_PROPERTIES: Mapping[str, Mapping[str, str]] = {
+    # The watcher commits once a second, and every commit lists the whole log: 20 ms with a short log, 85 ms
+    # with 3,000 entries, over a second with those of a day. Nobody reads old versions: the rules have their
+    # own history. A reader that opened the table keeps its files for ten minutes.
+    QUOTA_RULES.name: {
+        "delta.logRetentionDuration": "interval 10 minutes",
+        "delta.deletedFileRetentionDuration": "interval 10 minutes",
+        "delta.checkpointInterval": "100",
+    },
+    QUOTA_CHANGES.name: {"delta.checkpointInterval": "100"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProblem:
+    """A node that could not be read as quotas; `node` is its path below /config."""
+
+    node: str
+    entity: AnyEntity | None
+    problem: str
+    changed_at_ms: int
+    version: int
+
+
+class RulesTables:
+    """The two tables as far as one cluster goes, with the history that they hold in memory.
+
+    Args:
+        root: of the tables.
+        cluster_id: whose rows.
+        source: of the quotas.
+        apply_lag_ms: brokers act on an edit this long after it.
+        storage: options of deltalake.
+        now_ms: this clock, epoch ms. A stored `known_through` after it was written by a wrong clock and says nothing.
+
+    Raises:
+        UserError: the tables cannot be opened or created.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        cluster_id: str,
+        *,
+        source: Source,
+        apply_lag_ms: int,
+        storage: dict[str, str] | None = None,
+        now_ms: int = END_MS,
+    ) -> None:
+        self._cluster_id, self._storage = cluster_id, storage
+        self._source: Source = source
+        self.apply_lag_ms = apply_lag_ms
+        self._mine = f"cluster_id = {_quoted(cluster_id)}"
+        self._changes_table = open_rules_table(root, QUOTA_CHANGES, storage)
+        self._rules_table = open_rules_table(root, QUOTA_RULES, storage)
+        self._tidied_at_s = time.monotonic()
+        # A cluster that has moved from ZooKeeper to KRaft keeps its past.
+        sources = ["zookeeper", "admin"] if source == "admin" else [source]
+        self._of_source = [("cluster_id", "=", cluster_id), ("source", "in", sources)]
+        self.changes, self.problems = self._read_changes()
+        self.known_through_ms = self._read_known_through(now_ms)
+        self._edited: set[AnyEntity] | None = None
+        """Entities whose rules have not been written yet; None before the first time: all of them."""
+
+    def append(
+        self, changes: Sequence[QuotaChange], problems: Sequence[NodeProblem], observed_at_ms: int
+    ) -> None:
+        """Add edits and problems to `quota_changes`; `write_rules` must follow."""
+        if not changes and not problems:
+            return
+        attempts = count(1)
+
+        def write() -> None:
+            rows = self._unrecorded(changes, problems, observed_at_ms, is_first=next(attempts) == 1)
+            if rows:
+                write_deltalake(self._changes_table, arrow_rows(QUOTA_CHANGES, rows), mode="append")
+
+        committed(write, _COMMIT_ATTEMPTS)
+        self.changes.extend(changes)
+        if self._edited is not None:
+            self._edited.update(change.entity for change in changes)
+        self.problems.update({problem.node: (problem.version, problem.problem) for problem in problems})
+
+    def write_rules(self, known_through_ms: int | None) -> None:
+        """Write what has changed and the source's own row in one commit; None leaves known_through as it was.
+
+        The first time it writes all stretches. Later it writes those of edited entities.
+        """
+        edited, predicate = self._edited, self._mine
+        changes: Iterable[QuotaChange] = self.changes
+        if edited is not None and len(edited) <= _MOST_NAMED:
+            changes = [change for change in self.changes if change.entity in edited]
+            names = ", ".join(_quoted(str(entity)) for entity in edited)
+            predicate += f" AND ({OF_SOURCES} OR entity IN ({names}))" if edited else f" AND {OF_SOURCES}"
+        rules = stretches(changes, apply_lag_ms=self.apply_lag_ms)
+        self._write_rules(rules, known_through_ms, predicate)
+        self._edited = set()
+
+    def write_known_through(self, known_through_ms: int) -> None:
+        """Write the source's own row only: nothing has changed up to this time."""
+        self.known_through_ms = known_through_ms
+        predicate = f"{OF_SOURCES} AND {self._mine}"
+        self._replace_rules([self._source_row()], predicate)
+        if time.monotonic() - self._tidied_at_s >= _TIDY_INTERVAL_S:
+            self.tidy()
+
+    def write_file(self, changes: Sequence[QuotaChange], observed_at_ms: int) -> None:
+        """Write the timeline of a quota file, which knows everything, through the end of time.
+
+        The rules are the file's. An edit taken out of the file stays in `quota_changes`, as a record.
+        """
+        recorded = set(self.changes)
+        self.append([change for change in changes if change not in recorded], (), observed_at_ms)
+        self._write_rules(stretches(changes, apply_lag_ms=self.apply_lag_ms), END_MS, self._mine)
+
+    def tidy(self) -> None:
+        """Remove files and log entries of old commits; a replaced file stays for ten minutes."""
+        self._tidied_at_s = time.monotonic()
+        try:
+            with delta_errors(f"{QUOTA_RULES.name}: old files were not removed"):
+                # Without hours, the table's deletedFileRetentionDuration counts; vacuum takes whole hours only.
+                self._rules_table.vacuum(dry_run=False, enforce_retention_duration=False)
+                self._rules_table.cleanup_metadata()
+                self._changes_table.update_incremental()
+                if len(self._changes_table.file_uris()) > _MOST_FILES:
+                    self._changes_table.optimize.compact()
+        except UserError as error:
+            # Old files do no harm, and the next round takes them too.
+            _log.warning("%s", error)
+
+    def _write_rules(
+        self, rules: Iterable[RuleStretch], known_through_ms: int | None, predicate: str
+    ) -> None:
+        if known_through_ms is not None:
+            # The newest word counts, also where it is an earlier time: the clock was ahead before.
+            self.known_through_ms = known_through_ms
+        rows = chain([self._source_row()], map(self._rule_row, rules))
+        self._replace_rules(rows, predicate)
+
+    def _unrecorded(
+        self, changes: Sequence[QuotaChange], problems: Sequence[NodeProblem], at_ms: int, *, is_first: bool
+    ) -> list[dict[str, Any]]:
+        """Rows to append. A commit that failed may have been made, and only its answer lost: so the table is asked."""
+        recorded: set[QuotaChange] = set()
+        told: Mapping[str, tuple[int, str]] = {}
+        if not is_first:
+            self._changes_table = self._opened(self._changes_table)
+            found, told = self._read_changes()
+            recorded.update(found)
+        edits = [self._change_row(change, at_ms) for change in changes if change not in recorded]
+        return edits + [
+            self._problem_row(problem, at_ms)
+            for problem in problems
+            if told.get(problem.node) != (problem.version, problem.problem)
+        ]
+
+    def _replace_rules(self, rows: Iterable[dict[str, Any]], predicate: str) -> None:
+        """Replace the rows of `predicate`; again if another cluster's watcher was faster."""
+        data, attempts = arrow_rows(QUOTA_RULES, rows), count(1)
+
+        def write() -> None:
+            if next(attempts) > 1:
+                self._rules_table = self._opened(self._rules_table)
+            write_deltalake(self._rules_table, data, mode="overwrite", predicate=predicate)
+
+        committed(write, _COMMIT_ATTEMPTS)
+
+    def _opened(self, table: DeltaTable) -> DeltaTable:
+        return DeltaTable(table.table_uri, storage_options=self._storage)
+
+    def _read_changes(self) -> tuple[list[QuotaChange], dict[str, tuple[int, str]]]:
+        mine = self._of_source
+        columns = [
+            "entity",
+            "key",
+            "value",
+            "previous_value",
+            "changed_at",
+            "version",
+            "changed_before",
+            "problem",
+        ]
+        changes: list[QuotaChange] = []
+        problems: dict[str, tuple[int, str]] = {}
+        for row in _rows(self._changes_table, columns, mine):
+            if row["key"] is not None:
+                edited = parse_entity(row["entity"]), parse_key(row["key"])
+                columns_of_edit = (row[name] for name in columns[2:7])
+                changes.append(QuotaChange(*edited, *columns_of_edit))
+            elif row["version"] >= problems.get(row["entity"], (0, ""))[0]:
+                problems[row["entity"]] = (row["version"], row["problem"])
+        return changes, problems
+
+    def _read_known_through(self, now_ms: int) -> int | None:
+        mine = [*source_filter(), *self._of_source]
+        known_ms = known_through_ms(_rows(self._rules_table, ["known_through"], mine))
+        if known_ms is None or known_ms <= now_ms:
+            return known_ms
+        _log.warning(
+            "%s says that quotas are known through %s, which is ahead of this clock: not believed",
+            QUOTA_RULES.name,
+            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(known_ms / 1_000)),
+        )
+        return None
+
+    def _change_row(self, change: QuotaChange, observed_at_ms: int) -> dict[str, Any]:
+        return entity_columns(change.entity) | {
+            "cluster_id": self._cluster_id,
+            "key": change.key.value,
+            "value": change.value,
+            "previous_value": change.previous,
+            "changed_at": change.changed_at_ms,
+            "version": change.version,
+            "source": self._source,
+            "observed_at": observed_at_ms,
+            "changed_before": change.changed_before_ms,
+        }
+
+    def _problem_row(self, problem: NodeProblem, observed_at_ms: int) -> dict[str, Any]:
+        entity = {} if problem.entity is None else entity_columns(problem.entity)
+        return entity | {
+            "cluster_id": self._cluster_id,
+            "entity": problem.node,
+            "changed_at": problem.changed_at_ms,
+            "version": problem.version,
+            "source": self._source,
+            "observed_at": observed_at_ms,
+            "problem": problem.problem,
+        }
+
+    def _rule_row(self, rule: RuleStretch) -> dict[str, Any]:
+        return (
+            entity_columns(rule.entity)
+            | {key.value: value for key, value in rule.values.items()}
+            | {
+                "cluster_id": self._cluster_id,
+                "valid_from": rule.valid_from_ms,
+                "valid_to": rule.valid_to_ms,
+                "certain_from": rule.certain_from_ms,
+                "version": rule.version,
+                "source": self._source,
+            }
+        )
+
+    def _source_row(self) -> dict[str, Any]:
+        return {
+            "cluster_id": self._cluster_id,
+            "level": SOURCE_LEVEL,
+            "known_through": self.known_through_ms,
+            "version": max((change.version for change in self.changes), default=None),
+            "source": self._source,
+        }
+
+
+def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) -> DeltaTable:
+    """A table of the watch, made if it is not there.
+
+    Raises:
+        UserError: it cannot be opened or created.
+    """
+    uri = place_of(root, table.name)
+    with delta_errors(f"{uri}: cannot be opened as a Delta table"):
+        opened = DeltaTable.create(
+            uri,
+            table.arrow_schema(),
+            mode="ignore",
+            partition_by=list(table.partition_by),
+            configuration=dict(_PROPERTIES[table.name]),
+            storage_options=storage,
+        )
+        # An earlier release had fewer columns: their rows read as null in the new ones.
+        held = {field.name for field in opened.schema().fields}
+        declared = Schema.from_arrow(table.arrow_schema()).fields
+        if added := [field for field in declared if field.name not in held]:
+            opened.alter.add_columns(added)
+        return opened
+
+
+def _rows(table: DeltaTable, columns: list[str], filters: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
+    """Rows as Python values, times in epoch milliseconds."""
+    found = table.to_pyarrow_table(columns=columns, filters=filters, filesystem=arrow_files(table))
+    for index, column in enumerate(found.schema):
+        if pa.types.is_timestamp(column.type):
+            micros = found.column(index).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+            millis = [None if time_us is None else time_us // 1_000 for time_us in micros]
+            found = found.set_column(index, column.name, pa.array(millis, pa.int64()))
+    return found.to_pylist()
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,293 @@
+"""Mirror of the quota nodes below `/config` of a ZooKeeper: a snapshot, then one-shot watches.
+
+`QuotaTree.read` returns a view that holds every edit made before the call, or None while that cannot be
+promised. Plain one-shot watches serve every ZooKeeper that Kafka 2.8 to 3.9 runs with.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from kazoo.client import KazooState
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import Callback, KeeperState, WatchedEvent
+
+from kquota_spark.config.settings import Quotas
+from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.formats.znodes.nodes import (
+    REQUIRED_ROOTS,
+    ROOTS,
+    Node,
+    View,
+    decode_node,
+    has_children,
+    has_data,
+)
+from kquota_spark.zookeeper.client import ADDRESS, tls_problem, unanswered, zookeeper_client
+
+_log = logging.getLogger(__name__)
+
+_DISCONNECTED = (
+    ConnectionLoss,
+    SessionExpiredError,
+    ConnectionClosedError,
+    OperationTimeoutError,
+    KazooTimeoutError,
+)
+_REQUESTS_AT_ONCE = 500
+_ROUNDS = 10
+_PATROL = 25
+
+
+class QuotaTree:
+    """The connection and the mirror. Not for several threads at once, but for `stop`.
+
+    Args:
+        quotas: hosts and ports with an optional chroot, e.g. `zk1:2181,zk2:2181/kafka`, and the login.
+        named: what gave the address, for errors.
+    """
+
+    def __init__(self, quotas: Quotas, *, named: str = ADDRESS) -> None:
+        self._quotas, self._connect, self._named = quotas, quotas.zookeeper_connect, named
+        self._timeout_s = quotas.session_timeout / 1_000
+        # kazoo logs every response at DEBUG, SCRAM credentials included: a level of its own keeps that out,
+        # whatever the level of the root logger. Its warnings only repeat what `_on_state` says.
+        quiet = logging.getLogger(f"{__name__}.kazoo")
+        quiet.setLevel(logging.ERROR)
+        # kazoo's own pause between two attempts to connect grows up to an hour.
+        pause = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
+        self._client = zookeeper_client(quotas, quiet, named=named, connection_retry=pause, read_only=False)
+        self._lock = threading.Lock()
+        self._dirty: set[str] = set()
+        self._epoch = 0
+        self._read_epoch = -1
+        self._nodes: dict[str, Node] = {}
+        self._names: dict[str, set[str]] = {}
+        self._listed_at: dict[str, int] = {}
+        self._unreadable: dict[str, str] = {}
+        self._view: View | None = None
+        self._patrol = self._patrolled()
+        self.changed = threading.Event()
+        """Set when a watch has fired or the connection has changed: `read` will have something to do."""
+
+    def start(self, *, connect_timeout_ms: int) -> None:
+        """Connect; goes on trying after an error, until stopped.
+
+        Raises:
+            UnreachableError: no server answers in time.
+            UserError: TLS fails.
+        """
+        self._client.add_listener(self._on_state)
+        if self._client.start_async().wait(connect_timeout_ms / 1_000):
+            return
+        if problem := tls_problem(self._quotas):
+            raise UserError(f"ZooKeeper {problem}: check quotas.zookeeper_tls and {self._named}")
+        raise UnreachableError(unanswered(self._connect, connect_timeout_ms / 1_000, self._named))
+
+    def stop(self) -> None:
+        """Close the session."""
+        self._client.remove_listener(self._on_state)
+        try:
+            self._client.stop()
+            self._client.close()
+        except (KazooException, OSError) as error:
+            _log.warning("closing the ZooKeeper session failed: %s", type(error).__name__)
+
+    @property
+    def is_connected(self) -> bool:
+        """The session is CONNECTED. SUSPENDED is not: LOST is reported only once a server answers again."""
+        return bool(self._client.state == KazooState.CONNECTED)
+
+    def read(self) -> View | None:
+        """All nodes with every edit made before the call; None if the connection does not allow to say so.
+
+        The very same view comes again while nothing has changed.
+
+        Raises:
+            UserError: ZooKeeper refuses our credentials.
+        """
+        if self._client.client_state == KeeperState.AUTH_FAILED:
+            msg = f"ZooKeeper {self._connect} refused the credentials"
+            raise UserError(msg)
+        self.changed.clear()
+        epoch = self._epoch
+        if not self.is_connected:
+            return None
+        try:
+            self._catch_up(epoch)
+        except _DISCONNECTED:
+            self._read_epoch = -1  # some answers are lost, so nothing less than a full re-read will do
+            return None
+        except AuthFailedError:
+            return None
+        if epoch != self._epoch:
+            return None
+        if self._view is None:
+            self._view = View(dict(self._nodes), dict(self._listed_at), dict(self._unreadable))
+        return self._view
+
+    def _catch_up(self, epoch: int) -> None:
+        self._round_trip()
+        if self._read_epoch != epoch:
+            # Watches do not survive the connection: read everything again.
+            self._nodes, self._unreadable, self._names, self._listed_at = {}, {}, {}, {}
+            self._view = None
+            self._take_dirty()
+            self._refresh(ROOTS)
+            self._read_epoch = epoch
+        # Rights come and go without an event. What was refused is asked for again each time; and as a server
+        # of 3.9.2 or later tells nobody of edits that they may not read (CVE-2024-23944), so is a part of
+        # all that is known, in turn.
+        paths = self._take_dirty() | self._unreadable.keys() | set(islice(self._patrol, _PATROL))
+        for _ in range(_ROUNDS):
+            if not paths:
+                break
+            self._refresh(paths)
+            self._deliver_events()
+            paths = self._take_dirty()
+        else:
+            # So many edits come in that there is always a next one; all those before the call are in.
+            self._on_paths(paths)
+
+    def _patrolled(self) -> Iterator[str]:
+        """All known paths, round after round; one that has gone meanwhile is asked for in vain."""
+        while True:
+            yield from [*ROOTS, *self._nodes, *(path for path in self._names if not has_data(path))]
+
+    def _round_trip(self) -> None:
+        """After this, the events of all edits made before it are in `_dirty`."""
+        self._client.sync_async("/config").get(timeout=self._timeout_s)
+        with suppress(NoAuthError):  # an answer, too
+            self._client.exists_async("/config/users").get(timeout=self._timeout_s)
+        self._deliver_events()
+
+    def _deliver_events(self) -> None:
+        """Wait until kazoo has called our watch for every event it has received so far.
+
+        kazoo answers requests from its connection thread, but calls watches from another one.
+        """
+        delivered = threading.Event()
+        self._client.handler.dispatch_callback(Callback("watch", delivered.set, ()))
+        if not delivered.wait(self._timeout_s):
+            raise KazooTimeoutError
+
+    def _on_state(self, state: str) -> None:
+        """Called by kazoo's connection thread."""
+        self._epoch += 1
+        if state == KazooState.CONNECTED:
+            _log.info("connected to ZooKeeper %s", self._connect)
+        else:
+            _log.warning(
+                "ZooKeeper %s: connection %s, quotas are not known from here on", self._connect, state
+            )
+        self.changed.set()
+
+    def _on_event(self, event: WatchedEvent) -> None:
+        """Called by kazoo's watch thread; None as path reports the connection, which `_on_state` has seen."""
+        if event.path and event.path.startswith("/config/"):
+            self._on_paths([event.path.removeprefix("/config/")])
+
+    def _on_paths(self, paths: Iterable[str]) -> None:
+        with self._lock:
+            self._dirty.update(paths)
+        self.changed.set()
+
+    def _take_dirty(self) -> set[str]:
+        with self._lock:
+            taken, self._dirty = self._dirty, set()
+        return taken
+
+    def _refresh(self, paths: Iterable[str]) -> None:
+        """Read these paths and everything below them that was not known."""
+        wave = sorted(paths)
+        while wave:
+            found: list[str] = []
+            for start in range(0, len(wave), _REQUESTS_AT_ONCE):
+                chunk = [(path, self._ask(path)) for path in wave[start : start + _REQUESTS_AT_ONCE]]
+                for path, (data, children) in chunk:
+                    found.extend(self._take(path, data, children))
+            wave = found
+
+    def _ask(self, path: str) -> tuple[Any, Any]:
+        full = f"/config/{path}"
+        data = self._client.get_async(full, watch=self._on_event) if has_data(path) else None
+        if not has_children(path):
+            return data, None
+        return data, self._client.get_children_async(full, watch=self._on_event, include_data=True)
+
+    def _take(self, path: str, data: Any, children: Any) -> list[str]:
+        """Store the answers; the children that were not known before are returned."""
+        was_unreadable = self._unreadable.pop(path, None)
+        new: list[str] = []
+        try:
+            if data is not None:
+                payload, stat = data.get(timeout=self._timeout_s)
+                self._put(path, Node(decode_node(path, payload), stat.mtime, stat.mzxid))
+            if children is not None:
+                new = self._take_children(path, *children.get(timeout=self._timeout_s))
+        except NoNodeError:
+            self._forget(path)
+            if path in ROOTS:
+                self._await_root(path)
+        except NoAuthError:
+            self._refuse(path, was_unreadable)
+        if self._unreadable.get(path) != was_unreadable:
+            self._view = None
+        return new
+
+    def _put(self, path: str, node: Node) -> None:
+        if self._nodes.get(path) != node:
+            self._nodes[path] = node
+            self._view = None
+
+    def _take_children(self, path: str, names: list[str], stat: Any) -> list[str]:
+        wanted = {name for name in names if path in ROOTS or path.endswith("/clients") or name == "clients"}
+        before = self._names.get(path, set())
+        if before != wanted or self._listed_at.get(path) != stat.pzxid:
+            self._view = None
+        self._names[path], self._listed_at[path] = wanted, stat.pzxid
+        for name in before - wanted:
+            self._forget(f"{path}/{name}")
+        return [f"{path}/{name}" for name in sorted(wanted - before)]
+
+    def _await_root(self, path: str) -> None:
+        if path in REQUIRED_ROOTS:
+            self._unreadable[path] = f"/config/{path} does not exist"
+        with suppress(NoAuthError):
+            if self._client.exists_async(f"/config/{path}", watch=self._on_event).get(
+                timeout=self._timeout_s
+            ):
+                self._on_paths([path])
+
+    def _refuse(self, path: str, before: str | None) -> None:
+        """Remember a path that we may not read. A server of 3.9.2 or later hides even its stat."""
+        self._unreadable[path] = f"no right to read /config/{path}"
+        self._nodes.pop(path, None)
+        if before is None:
+            _log.error("ZooKeeper: %s: quotas are not fully known", self._unreadable[path])
+
+    def _forget(self, path: str) -> None:
+        self._view = None
+        self._nodes.pop(path, None)
+        self._unreadable.pop(path, None)
+        self._listed_at.pop(path, None)
+        # Not in its parent's list either: if it is created again before that is read, it has to be new there.
+        parent, _, name = path.rpartition("/")
+        self._names.get(parent, set()).discard(name)
+        for child in self._names.pop(path, ()):
+            self._forget(f"{path}/{child}")

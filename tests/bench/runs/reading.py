@@ -1,0 +1,99 @@
+"""`python -m tests.bench.runs.reading`: seconds to the first line of every reading command, and to its last. 5 minutes.
+
+Run on tables of ten million decisions (`BENCH_DECISIONS`), or on those of the settings that are named as argument, e.g.
+the demo's. Each command is a process of its own, as people start it, without a warm cache of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from kquota_spark.store.reading import open_tables
+from tests.bench.big_tables import write_big_tables
+from tests.bench.report import Report, say, spread
+
+DECISIONS = int(os.environ.get("BENCH_DECISIONS", "10000000"))
+_RUNS = 3
+_COLUMNS = {"command": "command", "first_line_s": "first line, s (range)", "whole_s": "whole, s (range)"}
+_WITHIN_S = 120
+COMMANDS = (
+    "violations",
+    "decisions",
+    "decisions --throttled",
+    "usage",
+    "usage --by-second",
+    "tree",
+    "top --once",
+    "timeline --user {user}",
+    "explain --user {user}",
+    "resolve --user {user}",
+    "agreement",
+    "findings",
+    "doctor",
+    "enforce status",
+)
+
+
+class Timed(NamedTuple):
+    """Seconds to the first line on standard output, and to the end."""
+
+    first_s: float
+    whole_s: float
+
+
+def main() -> int:
+    """Time all commands and print a line for each."""
+    if len(sys.argv) > 1:
+        return _time_all(Path(sys.argv[1]))
+    with tempfile.TemporaryDirectory(prefix="kquota-bench-") as name:
+        root = Path(name)
+        say(f"writing tables of {DECISIONS:,} decisions")
+        write_big_tables(root / "tables", DECISIONS)
+        config = root / "kquota.yaml"
+        # No cluster answers there, and none should be waited for.
+        config.write_text(
+            f"cluster_id: big\ntables: {root}/tables\nquotas: {{source: file, file: {root}/none.yaml}}\n"
+        )
+        return _time_all(config)
+
+
+def _time_all(config: Path) -> int:
+    user = _a_user(config)
+    with Report("reading", _COLUMNS) as report:
+        for command in COMMANDS:
+            arguments = command.format(user=user).split()
+            runs = [_timed([*arguments, "--config", str(config)]) for _ in range(_RUNS)]
+            first_s, whole_s = (spread(seconds) for seconds in zip(*runs, strict=True))
+            shown = f"`kquota {command.format(user='U')}`"
+            report.add({"command": shown, "first_line_s": first_s, "whole_s": whole_s})
+    return 0
+
+
+def _a_user(config: Path) -> str:
+    from kquota_spark.config.loader import load_settings
+
+    with open_tables(load_settings(config), "violations") as tables:
+        found = tables.query("select bucket_user from violations where bucket_user <> '' order by 1 limit 1")
+    return str(found.rows[0][0])
+
+
+def _timed(arguments: list[str]) -> Timed:
+    command = [sys.executable, "-m", "kquota_spark.cli.main", *arguments]
+    start_s = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        first_s = time.perf_counter() - start_s
+        process.stdout.read()
+        process.wait(_WITHIN_S)
+    return Timed(first_s, time.perf_counter() - start_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

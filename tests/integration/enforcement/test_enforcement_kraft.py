@@ -1,0 +1,212 @@
+"""Quotas of a KRaft cluster, changed by its Admin API under a lease in a topic."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Enforcement, Settings
+from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.topics import create_topics
+from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.ports import Lease, Outcome
+from kquota_spark.enforcement.edges.admin_target import AdminTarget
+from kquota_spark.enforcement.edges.kafka_lease import KafkaLease
+from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.errors import UserError
+from kquota_spark.kafka.lease_topic import LeaseTopic
+from kquota_spark.kafka.quota_admin import QuotaAdmin, Refusal
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity
+from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.processes import wait_for
+from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
+from tests.support.clusters.scram_users import credentials, set_credential
+from tests.support.enforcement.enforcement_ports_contract import (
+    LEASE_CLAIMS,
+    TARGET_CLAIMS,
+    TargetUnderTest,
+    fencing_of,
+)
+
+LEASE_S = 30
+"""No pause of a busy machine ends it."""
+SHORT_LEASE_S = 5
+"""It ends while its holder is stopped."""
+
+
+@pytest.fixture(scope="module")
+def cluster(kraft_cluster: Cluster) -> Cluster:
+    return kraft_cluster
+
+
+def configured(cluster: Cluster, root: Path, lease_s: int) -> Path:
+    path = root / "kquota.yaml"
+    path.write_text(
+        f"cluster_id: prod/eu\ntables: {root}/tables\nquotas: {{source: admin}}\n"
+        f"kafka: {{bootstrap_servers: '{cluster.bootstrap_servers}'}}\n"
+        f"enforcement: {{lease_time: {lease_s} s}}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.fixture
+def settings(
+    cluster: Cluster, tmp_path: Path
+) -> Settings:  # a cluster of its own, not the package's ZooKeeper
+    return load_settings(configured(cluster, tmp_path, LEASE_S))
+
+
+@pytest.fixture
+def edges(settings: Settings) -> Iterator[Edges]:
+    with enforcement_edges(settings) as opened:
+        yield opened
+
+
+class KraftUnderTest(TargetUnderTest):
+    """A KRaft cluster; others edit it by the Admin API as well."""
+
+    def __init__(self, edges: Edges, cluster: Cluster, admin: QuotaAdmin) -> None:
+        self.target, self._lease, self._admin = edges.target, edges.lease, admin
+        self._cluster = cluster
+        self.fencing = fencing_of(edges.lease)
+
+    def edit(self, quota: Quota, value: float | None) -> None:
+        assert self._admin.alter(quota.entity, {quota.key.value: value}) is None
+        # A broker follows its controller some milliseconds behind.
+        assert wait_for(lambda: self.target.read([quota])[quota].value == value, within_s=60)
+
+    def add_credential(self, user: str) -> None:
+        set_credential(self._cluster, user, "canary")
+
+    def credentials_of(self, user: str) -> object:
+        return credentials(self._cluster, user)
+
+    def all_of(self, entity: Entity) -> object:
+        return self._admin.describe([entity])
+
+    def lose_lease(self) -> None:
+        self._lease.release()
+        fencing_of(self._lease)
+
+
+def test_the_contract_of_targets(edges: Edges, cluster: Cluster) -> None:
+    admin = QuotaAdmin(cluster.bootstrap_servers, {}, timeout_ms=60_000)
+    with closing(admin):
+        under_test = KraftUnderTest(edges, cluster, admin)
+        for claim in TARGET_CLAIMS:
+            claim(under_test, claim.__name__)
+
+
+@pytest.mark.parametrize("claim", LEASE_CLAIMS)
+def test_the_contract_of_leases(
+    claim: Callable[[Lease, Lease], None], edges: Edges, settings: Settings
+) -> None:
+    with enforcement_edges(settings) as others:
+        claim(edges.lease, others.lease)
+        fencing = fencing_of(edges.lease)
+        held_by, before_ms = others.lease.holder(), now_ms() - 60_000
+        assert held_by is not None
+        assert held_by.name.startswith(f"{socket.gethostname()}:{os.getpid()}:")
+        assert before_ms < held_by.since_ms <= now_ms()
+        assert held_by.is_holding and edges.lease.is_held(fencing)
+        edges.lease.release()
+        assert others.lease.holder() == held_by._replace(is_holding=False)
+
+
+def test_a_holder_that_was_stopped_writes_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    config = configured(cluster, tmp_path, SHORT_LEASE_S)
+    with enforcement_edges(load_settings(config)) as edges:
+        first, second, outcome = taken_over_while_stopped(config, edges)
+        assert second > first
+        assert outcome == "FENCED"
+        found = edges.target.read([NEXT, LATE])
+        assert (found[NEXT].value, found[LATE].value) == (VALUE, None)
+        assert edges.lease.is_held(second)
+
+
+def test_a_broker_says_beforehand_what_it_would_refuse(edges: Edges) -> None:
+    quota = Quota(Entity(DEFAULT, DEFAULT), QuotaKey.PRODUCER_BYTE_RATE)
+    refusals = [edges.target.refusal(quota, value) for value in (5.0, None, 0.0, -1.0, 1.5)]
+    assert refusals == [
+        None,
+        None,
+        "Quota producer_byte_rate must be greater than 0",
+        "Quota producer_byte_rate must be greater than 0",
+        "producer_byte_rate cannot be a fractional value.",
+    ]
+    held, fencing = edges.target.read([quota])[quota], fencing_of(edges.lease)
+    written = edges.target.write(quota, 1.5, held, fencing)
+    assert written == (Outcome.REFUSED, "producer_byte_rate cannot be a fractional value.")
+    assert held.value is None and edges.target.read([quota])[quota] == held
+
+
+class CutAdmin(QuotaAdmin):
+    """The broker is paused as soon as a change is on its way: it answers too late."""
+
+    cluster: Cluster
+
+    def alter(
+        self, entity: AnyEntity, values: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> Refusal | None:
+        # Of all that is asked, this alone has little time: a busy machine may be slow with the rest.
+        with closing(QuotaAdmin(self.cluster.bootstrap_servers, {}, timeout_ms=1_000)) as hurried:
+            assert wait_for(lambda: _answers(hurried), within_s=60)
+            self.cluster.pause(1)
+            return hurried.alter(entity, values, validate_only=validate_only)
+
+
+def _answers(admin: QuotaAdmin) -> bool:
+    try:
+        admin.describe()
+    except UserError:
+        return False
+    return True
+
+
+def test_a_lost_answer_is_unknown_and_the_cluster_tells_what_became_of_it(
+    edges: Edges, settings: Settings, cluster: Cluster
+) -> None:
+    quota = Quota(Entity("unsure"), QuotaKey.PRODUCER_BYTE_RATE)
+    lease = KafkaLease(settings)
+    with closing(CutAdmin(cluster.bootstrap_servers, {}, timeout_ms=60_000)) as admin:
+        admin.cluster = cluster
+        target = AdminTarget(admin, lease)
+        held, fencing = target.read([quota])[quota], fencing_of(lease)
+        try:
+            written = target.write(quota, 5e6, held, fencing)
+        finally:
+            cluster.resume(1)
+        assert written.outcome is Outcome.UNKNOWN
+        assert written.detail.startswith(f"Kafka {cluster.bootstrap_servers} did not answer within 1 s")
+        assert wait_for(lambda: edges.target.read([quota])[quota].value == 5e6, within_s=60)
+        assert target.write(quota, 6e6, held, fencing).outcome in (Outcome.CHANGED, Outcome.FENCED)
+        lease.release()
+
+
+def test_a_topic_that_cannot_hold_a_lease_is_one_line(cluster: Cluster, tmp_path: Path) -> None:
+    create_topics(cluster, {"wide": 2})
+    for topic, problem in (("wide", "has 2 partitions, expected 1"), ('""', "expected a name")):
+        path = tmp_path / "other.yaml"
+        path.write_text(
+            f"kafka: {{bootstrap_servers: '{cluster.bootstrap_servers}'}}\nquotas: {{source: admin}}\n"
+            f"enforcement: {{lease_topic: {topic}}}\n",
+            encoding="utf-8",
+        )
+        with pytest.raises(UserError, match=problem), enforcement_edges(load_settings(path)) as edges:
+            edges.lease.acquire()
+
+
+def test_nobody_holds_what_was_never_made(settings: Settings) -> None:
+    other = dataclasses.replace(settings, enforcement=Enforcement(lease_topic="never"))
+    with enforcement_edges(other) as edges:
+        assert edges.lease.holder() is None
+    assert not LeaseTopic(other).exists(), "asking makes no topic"

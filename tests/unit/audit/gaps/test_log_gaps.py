@@ -1,0 +1,121 @@
+"""What a shipper told of lost lines: read by INGEST, copied to `log_gaps` once, heeded by the replay."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from kquota_spark.audit.gaps.log_gaps import GapWatch, record_gaps
+from kquota_spark.config.settings import Settings
+from kquota_spark.schema.gap_tables import BROKER_START, MID_STREAM
+from kquota_spark.schema.tables import REQUESTS
+from tests.support.tables.recorded_gaps import Told, settings_at, stored
+from tests.support.tables.table_rows import T0_MS, heartbeat, request, unreadable, write_table
+
+MOMENT = dt.datetime.fromtimestamp(T0_MS / 1_000, dt.UTC)
+
+
+def told(settings: Settings, broker_id: int, from_ms: int, to_ms: int, **more: Any) -> None:
+    row = {
+        "cluster_id": settings.cluster_id, "event_date": MOMENT.date(), "kind": "gap", "broker_id": broker_id,
+        "log_time_ms": T0_MS + from_ms, "record_time_ms": T0_MS + to_ms, "is_out_of_time": False, **more,
+    }  # fmt: skip
+    write_deltalake(
+        f"{settings.tables}/requests",
+        pa.Table.from_pylist([row], schema=REQUESTS.arrow_schema()),
+        mode="append",
+    )
+
+
+def test_each_gap_is_recorded_once(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path)
+    assert record_gaps(settings) == []
+    told(settings, 1, 0, 5_000)
+    told(settings, 1, 0, 5_000)  # told again after a crash of the shipper
+    told(settings, 2, 0, 5_000, is_out_of_time=True)
+    told(settings, 2, 0, 5_000, cluster_id="other")
+    told(settings, 2, 0, 5_000, kind="heartbeat")
+    assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
+    assert record_gaps(settings) == []
+    told(settings, 2, 1_500, 2_000)
+    assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
+    rows = DeltaTable(f"{settings.tables}/log_gaps").to_pyarrow_table().sort_by("broker_id").to_pylist()
+    ms = dt.timedelta(milliseconds=1)
+    assert rows == [
+        {
+            "cluster_id": "demo", "broker_id": 1, "from_time": MOMENT, "to_time": MOMENT + 5_000 * ms,
+            "reason": "the shipper lost lines",
+        },
+        {
+            "cluster_id": "demo", "broker_id": 2, "from_time": MOMENT + 1_500 * ms,
+            "to_time": MOMENT + 2_000 * ms, "reason": "the shipper lost lines",
+        },
+    ]  # fmt: skip
+
+
+def line(broker_id: int, at_ms: int, connection: str, **more: Any) -> dict[str, Any]:
+    """A request, logged 1 ms later."""
+    row = request(0, T0_MS + at_ms, broker_id=broker_id, correlation_id=3)
+    return {**row, "connection": f"10.0.0.1:9092-10.0.0.9:{connection}", **more}
+
+
+def test_how_each_log_begins_is_recorded_once(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path)
+    tables = Path(settings.tables)
+    write_table(
+        tables,
+        "requests",
+        line(1, 500, "5000-0", correlation_id=0),
+        line(2, 500, "5000-7", correlation_id=900),
+        line(2, 501, "5001-0", correlation_id=0),
+        # The shipper said before that there was nothing, and the controller's copy is no sign.
+        {**heartbeat(0, T0_MS + 99), "broker_id": 3},
+        line(3, 700, "5001-0", is_forwarded=True),
+        line(3, 800, "5001-7"),
+        {**heartbeat(0, T0_MS), "broker_id": 4},
+        line(4, 0, "5001-0", cluster_id="another"),
+        line(4, 0, "5001-0", is_out_of_time=True),
+        {**unreadable(0, "cut off"), "broker_id": 5, "log_time_ms": None, "record_time_ms": None},
+        line(6, 500, "5001-0", is_forwarded=True),
+    )
+    found = record_gaps(settings)
+    assert stored(settings) == [
+        (1, 501, 501, BROKER_START),
+        (2, None, 501, MID_STREAM),
+        (3, None, 100, MID_STREAM),
+        (6, None, 501, MID_STREAM),
+    ]
+    assert found == ["the audit begins in mid-stream of the log of broker 2, 3, 6: 12 s are uncertain"]
+    write_table(tables, "requests", line(1, 400, "5000-7", correlation_id=900), line(4, 60_000, "5001-7"))
+    assert record_gaps(settings) == [
+        "the audit begins in mid-stream of the log of broker 4: 12 s are uncertain"
+    ]
+    assert stored(settings)[-1] == (6, None, 501, MID_STREAM)
+    assert (4, None, 1, MID_STREAM) in stored(settings)
+    assert record_gaps(settings) == []
+
+
+def test_the_driver_looks_when_a_task_tells_of_a_new_broker_or_of_a_shipper(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path)
+    said: list[str] = []
+    watch = GapWatch(settings, said.append)
+    write_table(Path(settings.tables), "requests", line(1, 500, "5000-7"))
+    watch.follow([Told()], 0)
+    assert stored(settings) == []
+    watch.follow([Told(brokers=[1]), Told()], 1)
+    assert said == ["the audit begins in mid-stream of the log of broker 1: 12 s are uncertain"]
+    write_table(Path(settings.tables), "requests", line(65, 900, "5000-7"))
+    watch.follow([Told(brokers=[1])], 2)
+    assert len(stored(settings)) == 1
+    told(settings, 1, 600, 800)
+    watch.follow([Told(brokers=[1, 65], counts={"gaps": 1})], 3)
+    assert said[1:] == [
+        "shippers lost lines: 1 new gaps in log_gaps",
+        "the audit begins in mid-stream of the log of broker 65: 12 s are uncertain",
+    ]
+    watch.follow([Told(brokers=[1, 65])], 4)
+    assert len(said) == 3

@@ -1,0 +1,209 @@
+"""Maintenance of real tables: which dates go, which files stay for whom, and what a dry run leaves alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kquota_spark.audit.past.maintain import Step, maintain
+from kquota_spark.config.settings import Duration, Maintain, Settings
+from kquota_spark.errors import UserError
+from tests.support.programs.command_output import as_json
+from tests.support.tables.table_rows import decision, request, usage, violation, write_table
+
+DAY_MS = 86_400_000
+TODAY = date(2026, 11, 21)
+NOW_MS = 1_795_262_400_000
+"""2026-11-21 12:00:00 UTC."""
+MAKE: dict[str, tuple[Callable[..., dict[str, Any]], str]] = {
+    "usage": (usage, "second"),
+    "decisions": (decision, "second"),
+    "violations": (violation, "start_time"),
+}
+
+
+def _day(ago: int) -> date:
+    return TODAY - timedelta(days=ago)
+
+
+def _settings(root: Path, **changed: Any) -> Settings:
+    kept = {"requests": Duration(2 * DAY_MS), "usage": Duration(5 * DAY_MS)}
+    return Settings(
+        cluster_id="demo",
+        tables=str(root / "tables"),
+        checkpoints=str(root / "checkpoints"),
+        maintain=Maintain(**{"retention": kept, "file_retention": Duration(0), **changed}),
+    )
+
+
+def _two_files_a_day(root: Path, days: int) -> None:
+    tables = root / "tables"
+    for ago in reversed(range(days)):
+        noon = datetime.combine(_day(ago), datetime.min.time(), UTC) + timedelta(hours=10)
+        time_ms = round(noon.timestamp() * 1_000)
+        for half in (0, 1):
+            write_table(tables, "requests", request(2 * ago + half, time_ms + half, event_date=_day(ago)))
+            for name, (make, time_column) in MAKE.items():
+                moment = noon + timedelta(seconds=half)
+                write_table(tables, name, make(event_date=_day(ago), **{time_column: moment}))
+
+
+def _table(settings: Settings, name: str) -> DeltaTable:
+    return DeltaTable(f"{settings.tables}/{name}")
+
+
+def _days_of(settings: Settings, name: str) -> list[date]:
+    rows = _table(settings, name).to_pyarrow_table(columns=["event_date"]).to_pylist()
+    return sorted({row["event_date"] for row in rows})
+
+
+def _files_on_disk(settings: Settings, name: str) -> int:
+    return len(list((Path(settings.tables) / name).rglob("*.parquet"))) - len(
+        list((Path(settings.tables) / name / "_delta_log").glob("*.parquet"))
+    )
+
+
+def test_old_dates_go_closed_ones_are_one_file_and_the_open_one_is_left_alone(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 8)
+    before = _table(settings, "usage").to_pyarrow_table().num_rows
+    steps = list(maintain(settings, NOW_MS, is_dry_run=False))
+    # Kept are dates whose last second is not older than the retention: 2 days before noon is in date 2 days ago.
+    assert _days_of(settings, "requests") == [_day(2), _day(1), TODAY]
+    assert _days_of(settings, "usage") == [_day(ago) for ago in (5, 4, 3, 2, 1, 0)]
+    assert before - _table(settings, "usage").to_pyarrow_table().num_rows == 2 * 2
+    # No retention is given for them: nothing goes.
+    assert len(_days_of(settings, "decisions")) == len(_days_of(settings, "violations")) == 8
+    # Two closed dates of one file each, and today's two.
+    assert len(_table(settings, "requests").file_uris()) == 2 + 2
+    assert _files_on_disk(settings, "requests") == 2 + 2
+    assert [step for step in steps if step.table == "requests"] == [
+        *(Step("requests", "delete date", _day(ago).isoformat(), 2) for ago in (7, 6, 5, 4, 3)),
+        *(Step("requests", "compact", _day(ago).isoformat(), 2, "into 1") for ago in (2, 1)),
+        # Five dates of two files that were deleted, two of two that were replaced.
+        Step("requests", "remove files", "", 5 * 2 + 2 * 2),
+    ]
+    again = list(maintain(settings, NOW_MS, is_dry_run=False))
+    # What was removed is still named in the log.
+    assert {step.action for step in again} == {"remove files"}
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 4)
+    versions = {name: _table(settings, name).version() for name in ("requests", *MAKE)}
+    told = {(step.table, step.action, step.date) for step in maintain(settings, NOW_MS, is_dry_run=True)}
+    assert versions == {name: _table(settings, name).version() for name in ("requests", *MAKE)}
+    assert _files_on_disk(settings, "requests") == 8
+    assert {(name, action) for name, action, _ in told if name == "requests"} == {
+        ("requests", "delete date"),
+        ("requests", "compact"),
+        ("requests", "remove files"),
+    }
+    done = {(step.table, step.action, step.date) for step in maintain(settings, NOW_MS, is_dry_run=False)}
+    assert done == told
+
+
+def test_replaced_files_go(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 3)
+    now_ms = time.time_ns() // 1_000_000 + 1_000  # later than the commits that we have just made
+    list(maintain(settings, now_ms, is_dry_run=False))
+    assert _files_on_disk(settings, "requests") == len(_table(settings, "requests").file_uris())
+
+
+def test_files_younger_than_their_retention_stay(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, file_retention=Duration(DAY_MS))
+    _two_files_a_day(tmp_path, 3)
+    steps = list(maintain(settings, NOW_MS, is_dry_run=False))
+    assert [step.files for step in steps if step.action == "remove files"] == [0, 0, 0, 0]
+    assert _files_on_disk(settings, "usage") == 6 + 2  # two closed dates were compacted
+
+
+def test_what_a_killed_job_wrote_and_never_committed_goes_when_it_is_old(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, file_retention=Duration(3_600_000))
+    _two_files_a_day(tmp_path, 1)
+    directory = Path(settings.tables) / "decisions" / f"event_date={_day(0)}"
+    old, fresh = (directory / f"part-{name}.snappy.parquet" for name in ("killed", "under-way"))
+    for path in (old, fresh):
+        path.write_bytes(b"PAR1")
+    os.utime(old, (time.time() - 7_200, time.time() - 7_200))
+    before = _table(settings, "decisions").to_pyarrow_table()
+    list(maintain(settings, NOW_MS, is_dry_run=False))
+    assert (old.exists(), fresh.exists()) == (False, True)
+    assert _table(settings, "decisions").to_pyarrow_table() == before
+
+
+def test_dates_that_are_not_judged_are_open(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 8)
+    _begun(settings)
+    # Judged through the second of eight dates; the job is behind with the others.
+    _table(settings, "decisions").delete(f"event_date > '{_day(6).isoformat()}'")
+    steps = [step for step in maintain(settings, NOW_MS, is_dry_run=False) if step.files]
+    assert {step.date for step in steps if step.date} == {_day(7).isoformat()}
+
+
+def _begun(settings: Settings) -> None:
+    """A checkpoint: the job has run here."""
+    (Path(settings.checkpoints) / "log").mkdir(parents=True)
+    (Path(settings.checkpoints) / "log" / "metadata").write_text('{"id":"1"}', "utf-8")
+
+
+def test_each_closed_date_is_rolled_up_before_anything_goes(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 4)
+    seen: list[tuple[date, int]] = []
+
+    def roll_up(settings: Settings, day: date) -> None:
+        seen.append((day, len(_days_of(settings, "requests"))))
+
+    list(maintain(settings, NOW_MS, is_dry_run=True, roll_ups=(roll_up,)))
+    assert seen == []
+    list(maintain(settings, NOW_MS, is_dry_run=False, roll_ups=(roll_up,)))
+    assert seen == [(_day(3), 4), (_day(2), 4), (_day(1), 4)]
+
+
+def test_what_cannot_be_maintained_is_said_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^nothing to maintain: no second under .* has been judged yet$"):
+        list(maintain(_settings(tmp_path), NOW_MS, is_dry_run=False))
+    settings = _settings(tmp_path, retention={"decision": Duration(1)})
+    with pytest.raises(
+        UserError, match=r"^maintain\.retention\.decision: no table with dates, expected one of"
+    ):
+        list(maintain(settings, NOW_MS, is_dry_run=False))
+
+
+def test_with_jmx_alone_dates_before_the_newest_are_closed(tmp_path: Path) -> None:
+    settings = _settings(tmp_path)
+    tables = tmp_path / "tables"
+    write_table(tables, "usage", usage(source="jmx"))
+    for ago in (1, 1, 0, 0):
+        write_table(tables, "decisions", decision(event_date=_day(ago), source="jmx"))
+    steps = [step for step in maintain(settings, NOW_MS, is_dry_run=False) if step.table == "decisions"]
+    assert steps[0] == Step("decisions", "compact", _day(1).isoformat(), 2, "into 1")
+    assert [step.action for step in steps] == ["compact", "remove files"]
+
+
+def test_the_command_keeps_the_agreement_of_closed_dates_for_longer_than_their_decisions(
+    tmp_path: Path,
+) -> None:
+    settings = _settings(tmp_path)
+    _two_files_a_day(tmp_path, 4)
+    config = tmp_path / "kquota.yaml"
+    paths = f"cluster_id: demo\ntables: {settings.tables}\ncheckpoints: {settings.checkpoints}\n"
+    config.write_text(f"{paths}maintain: {{retention: {{decisions: 1 h}}}}\n", encoding="utf-8")
+    as_json("maintain", "--config", str(config))
+    assert _days_of(settings, "agreement") == [_day(3), _day(2), _day(1)]
+    # Two verdicts a day, three days of them kept and one live.
+    judged = {row["event_date"]: row["requests_judged"] for row in as_json(
+        "agreement", "--config", str(config), "--by", "day")["rows"]}  # fmt: skip
+    assert judged == {_day(ago).isoformat(): 2 for ago in range(4)}
+    assert _days_of(settings, "decisions") == [_day(0)]

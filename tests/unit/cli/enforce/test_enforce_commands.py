@@ -1,0 +1,177 @@
+"""`kquota enforce`: from the offender in the tables to a quota that is lowered and put back, at a person's command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.enforce.simulation.closed_loop import Summary
+from tests.support.enforcement.enforcement_cluster import NOW_MS, InMemoryCluster
+from tests.support.programs.command_output import as_json, run, shown
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluster:
+    return InMemoryCluster(tmp_path, monkeypatch, "approve")
+
+
+def enforce(cluster: InMemoryCluster, *arguments: str) -> tuple[int, str, str]:
+    return run("enforce", *arguments, "--config", str(cluster.config))
+
+
+def planned(cluster: InMemoryCluster) -> str:
+    """The name of the plan that `plan` makes."""
+    [row] = as_json("enforce", "plan", "--config", str(cluster.config))["rows"]
+    return str(row["plan_id"])
+
+
+def test_a_plan_names_the_offender_with_units_reason_and_end_and_sends_nothing(
+    cluster: InMemoryCluster,
+) -> None:
+    text = shown("enforce", "plan", "--config", str(cluster.config))
+    print(text)
+    assert "~ users/alice\n      change     producer_byte_rate 1.0 MB/s -> 500 kB/s (-50 %)\n" in text
+    assert "why        repeat-offenders: took 200 % of its limit" in text
+    assert "until      2026-11-21 05:57:01 UTC\n" in text  # 15 min after 05:42:01
+    assert f"kquota enforce approve {planned(cluster)} --yes" in text
+    assert "bob" not in text
+    assert cluster.of_alice == "1000000"
+
+
+def test_without_yes_nothing_is_approved_applied_or_rolled_back(cluster: InMemoryCluster) -> None:
+    plan = planned(cluster)
+    before = as_json("enforce", "show", plan, "--config", str(cluster.config))
+    for command, word in (("approve", "approved"), ("apply", "sent"), ("rollback", "put back")):
+        code, out, err = enforce(cluster, command, plan)
+        assert (code, err) == (0, "")
+        assert out.endswith(f"\nnothing was {word}: --yes does it\n")
+    assert as_json("enforce", "show", plan, "--config", str(cluster.config)) == before
+    assert cluster.of_alice == "1000000"
+
+
+def test_approve_apply_and_rollback_change_the_quota_and_put_it_back_to_the_letter(
+    cluster: InMemoryCluster,
+) -> None:
+    plan = planned(cluster)
+    code, out, _ = enforce(cluster, "apply", plan, "--yes")
+    assert (code, out) == (0, f"nothing was sent: approve it first: kquota enforce approve {plan} --yes\n")
+    code, out, _ = enforce(cluster, "approve", plan, "--yes")
+    assert code == 0
+    assert "approved: users/alice producer_byte_rate 1.0 MB/s -> 500 kB/s (-50 %)" in out
+    assert f"(plan {plan} step 1, eve)" in out
+    code, out, _ = enforce(cluster, "apply", plan, "--yes")
+    assert (code, [line.split()[1] for line in out.splitlines()]) == (0, ["sending:", "applied:"])
+    assert cluster.of_alice == "500000.0"
+    [row] = as_json("enforce", "show", "--config", str(cluster.config))["rows"]
+    assert (row["status"], row["actor"], row["value_before"], row["fencing"]) == (
+        "applied",
+        "eve",
+        1e6,
+        2,
+    )  # the 2nd apply
+    code, out, _ = enforce(cluster, "rollback", plan, "--yes")
+    assert (code, [line.split()[1] for line in out.splitlines()]) == (0, ["restoring:", "restored:"])
+    assert cluster.of_alice == "1000000"  # not 1000000.0, as a float would be written
+    assert enforce(cluster, "rollback", plan, "--yes")[:2] == (0, "nothing of it is in force\n")
+
+
+def test_steps_of_a_policy_that_only_observes_are_not_approved(cluster: InMemoryCluster) -> None:
+    cluster.set_mode("observe")
+    plan = planned(cluster)
+    code, out, _ = enforce(cluster, "approve", plan, "--yes")
+    assert (code, out) == (0, "nothing in it waits for approval\n")
+    code, out, _ = enforce(cluster, "apply", plan, "--yes")
+    assert (code, cluster.of_alice) == (0, "1000000")
+    assert out == "nothing was sent: its policies may only observe\n"
+
+
+def test_what_a_guard_refuses_exits_with_3_and_says_which_and_why(cluster: InMemoryCluster) -> None:
+    plan = planned(cluster)
+    enforce(cluster, "approve", plan, "--yes")
+    run("freeze", "--reason", "deployment", "--config", str(cluster.config))
+    code, out, _ = enforce(cluster, "apply", plan, "--yes")
+    assert code == 3
+    assert "refused by frozen: users/alice" in out
+    assert "[frozen by eve: deployment]" in out
+    assert cluster.of_alice == "1000000"
+
+
+def test_decisions_that_are_old_make_a_plan_that_is_refused(cluster: InMemoryCluster) -> None:
+    cluster.now_ms = NOW_MS + 10 * MINUTE_MS
+    text = shown("enforce", "plan", "--config", str(cluster.config))
+    assert "0 changes, 1 refused" in text
+    assert "refused    stale: decisions are 602 s old, more than 120 s" in text
+
+
+def test_a_missing_plan_and_a_wrong_policy_file_are_said_in_one_line(
+    cluster: InMemoryCluster,
+) -> None:
+    assert enforce(cluster, "show")[0::2] == (
+        1, f"kquota: there is no plan yet in {cluster.root}/tables: kquota enforce plan makes one\n"
+    )  # fmt: skip
+    planned(cluster)
+    code, _, err = enforce(cluster, "apply", "p-1")
+    assert (code, err) == (1, "kquota: there is no plan p-1: kquota enforce status lists those that wait\n")
+    cluster.policy_file.write_text("mode: full\n", encoding="utf-8")
+    code, _, err = enforce(cluster, "plan")
+    assert code == 1
+    assert err.startswith(f"kquota: {cluster.policy_file}: mode: 'full', expected")
+
+
+def test_status_tells_mode_switch_enforcer_what_is_in_force_waits_and_was_refused(
+    cluster: InMemoryCluster,
+) -> None:
+    def status() -> str:
+        return shown("enforce", "status", "--config", str(cluster.config))
+
+    assert (
+        status()
+        == """\
+mode     approve (repeat-offenders approve)
+switch   not frozen
+
+in force: none
+
+waiting: none
+
+refused, newest first: none
+
+enforcer none has ever looked
+"""
+    )
+    plan = planned(cluster)
+    assert "waiting: 1 change\n  users/alice producer_byte_rate 1.0 MB/s -> 500 kB/s (-50 %)\n" in status()
+    enforce(cluster, "approve", plan, "--yes")
+    enforce(cluster, "apply", plan, "--yes")
+    run("freeze", "--reason", "look\x1b[2J", "--config", str(cluster.config))
+    text = status()
+    assert "switch   FROZEN: frozen since 2026-11-21 05:42:01 UTC by eve: look\\x1b[2J\n" in text
+    assert "in force: 1 change\n" in text
+    assert f"      repeat-offenders, plan {plan} step 1, approve; until 2026-11-21 05:57:01 UTC\n" in text
+    cluster.now_ms = NOW_MS + 16 * MINUTE_MS
+    assert "its time was over at 2026-11-21 05:57:01 UTC: is jobs/enforce.py running?" in " ".join(
+        status().split()
+    )
+    answer = as_json("enforce", "status", "--config", str(cluster.config))
+    assert answer["mode"] == "approve"
+    assert answer["frozen"]["reason"] == "look\x1b[2J"
+    assert [(row["entity"], row["status"]) for row in answer["rows"]] == [("users/alice", "applied")]
+
+
+def test_a_simulation_counts_what_was_done_and_breaks_no_promise() -> None:
+    answer = as_json("enforce", "simulate", "--scenarios", "3", "--seed", "5")
+    counts = {(row["what"], row["kind"]): row["count"] for row in answer["rows"]}
+    assert (answer["broken"], counts["scenarios", ""], counts["invariants broken", ""]) == ([], 3, 0)
+    assert counts["rows of the log", "planned"] > 0
+    assert shown("enforce", "simulate", "--scenarios", "3", "--seed", "5").startswith("what")
+
+
+def test_a_broken_promise_is_named_and_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Summary(1, 2, 3, 4, 5, broken=1, first_broken=("1: sent while it was frozen",))
+    monkeypatch.setattr("kquota_spark.cli.enforce.simulate.run", lambda *_: broken)
+    code, out, _ = run("enforce", "simulate")
+    assert code == 1
+    assert out.endswith("broken in scenario 1: sent while it was frozen\n")

@@ -1,0 +1,224 @@
+"""The quota commands where streams are closed, names cannot be said, and files are not what editors on Linux write."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.cli.main import main
+from kquota_spark.errors import UnreachableError
+from kquota_spark.kafka.quota_admin import Named
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
+from kquota_spark.quotas.admin_quotas import admin_quotas
+from tests.support.programs.command_output import run
+from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+ALICE = Entity("alice")
+SET = ("--name", "user=alice", "--add", "producer_byte_rate=5")
+
+
+@pytest.fixture(autouse=True)
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InMemoryClusterQuotas:
+    found = InMemoryClusterQuotas({ALICE: {PRODUCE: 7.0}, Entity("jü\x1b[31m"): {PRODUCE: 6.0}})
+
+    @contextmanager
+    def chosen(_: object) -> Iterator[InMemoryClusterQuotas]:
+        yield found
+
+    for module in ("quotas.describe", "quotas.alter", "quotas.import_quotas", "quotas.quota_sides"):
+        monkeypatch.setattr(f"kquota_spark.cli.{module}.chosen_cluster", chosen)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KQUOTA_CONTEXTS", str(tmp_path / "contexts.yaml"))
+    return found
+
+
+class Stream(io.TextIOWrapper):
+    """Standard output in some encoding, of a terminal or not."""
+
+    def __init__(self, encoding: str, *, is_terminal: bool = False) -> None:
+        super().__init__(io.BytesIO(), encoding=encoding, write_through=True)
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+    @property
+    def text(self) -> str:
+        assert isinstance(self.buffer, io.BytesIO)
+        return self.buffer.getvalue().decode(self.encoding)
+
+
+def test_closed_standard_input_is_nobody_to_ask(
+    cluster: InMemoryClusterQuotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kquota alter ... <&-`, as some schedulers start programs: Python has no sys.stdin then."""
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(SystemExit) as ended:
+        run("alter", *SET)
+    assert (ended.value.code, cluster.altered) == (2, [])
+    monkeypatch.setattr("sys.stdin", None)
+    assert run("import", "-", "--format", "kfk", "--yes")[0] == 1
+    monkeypatch.setattr("sys.stdin", None)
+    assert run("alter", *SET, "--yes")[0] == 0
+    assert cluster.altered == [(ALICE, {PRODUCE: 5.0})]
+
+
+def test_closed_standard_output_is_no_error(
+    cluster: InMemoryClusterQuotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["alter", *SET, "--yes"]) == 0
+    assert cluster.altered == [(ALICE, {PRODUCE: 5.0})]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("<default>",
+         "users/%3Cdefault%3E: nobody is called <default>; the default has an option of its own, see --help"),
+        ("\udcff", r"user '\udcff': not UTF-8, as every name on the wire is"),
+    ],
+)  # fmt: skip
+def test_a_name_that_nobody_has_gets_no_quota(
+    name: str, problem: str, cluster: InMemoryClusterQuotas
+) -> None:
+    asked = ("--name", f"user={name}", "--add", "producer_byte_rate=5", "--yes")
+    assert run("alter", *asked) == (1, "", f"kquota: {problem}\n")
+    assert cluster.altered == []
+
+
+def test_somebody_who_became_the_default_by_mistake_can_be_removed(cluster: InMemoryClusterQuotas) -> None:
+    cluster.quotas = {Entity("<default>"): {PRODUCE: 5.0}, Entity(DEFAULT): {PRODUCE: 6.0}}
+    assert run("alter", "--name", "user=<default>", "--delete", "producer_byte_rate", "--yes")[0] == 0
+    assert cluster.quotas == {Entity(DEFAULT): {PRODUCE: 6.0}}
+
+
+def test_sentences_are_escaped_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_terminal, shown in ((True, "jü\\x1b[31m"), (False, "jü\x1b[31m")):
+        out = Stream("utf-8", is_terminal=is_terminal)
+        monkeypatch.setattr("sys.stdout", out)
+        assert main(["describe", "--output", "kafka-configs"]) == 0
+        assert f"Quota configs for user-principal '{shown}' are producer_byte_rate=6.0\n" in out.text
+
+
+def test_sentences_that_the_encoding_cannot_hold_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Stream("ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    assert main(["describe", "--output", "kafka-configs"]) == 1
+    assert out.text == ""
+    assert capsys.readouterr().err == (
+        "kquota: standard output is in ascii, which lacks 'ü': use kquota export --to FILE\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            '{"quotas": [{"entity": [{"name": "alice", "type": "user"}], "values": [{"key": "producer_byte_rate", '
+            '"values": "5"}]}]}'
+        ),
+        "- user: alice\r\n  type: producer_byte_rate\r\n  value: 5\r\n",
+        "Quota configs for user-principal 'alice' are producer_byte_rate=5.0\r\n",
+    ],
+)
+def test_a_file_with_a_byte_order_mark_is_known_by_its_content(
+    text: str, cluster: InMemoryClusterQuotas, tmp_path: Path
+) -> None:
+    (tmp_path / "quotas").write_text(text, encoding="utf-8-sig", newline="")
+    assert run("import", "quotas", "--yes")[0] == 0
+    assert cluster.altered == [(ALICE, {PRODUCE: 5.0})]
+
+
+def test_a_path_that_cannot_be_looked_at_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is too long, as one below a directory of somebody else."""
+    name = "x" * 300
+    assert run("diff", name) == (1, "", f"kquota: {name[:200]}: cannot be read: File name too long\n")
+    monkeypatch.setenv("KQUOTA_CONTEXTS", name)
+    assert run("context", "list") == (
+        1, "", f"kquota: {name}: cannot be read: File name too long: KQUOTA_CONTEXTS names another file of contexts\n",
+    )  # fmt: skip
+
+
+def test_after_an_interrupt_it_is_told_how_far_it_came(
+    cluster: InMemoryClusterQuotas, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C while the second of three entities is altered."""
+    alter = cluster.alter
+
+    def interrupted(entity: AnyEntity, values: Mapping[AnyKey, float | None], **options: bool) -> str | None:
+        if entity == Entity("b"):
+            raise KeyboardInterrupt
+        return alter(entity, values, **options)
+
+    monkeypatch.setattr(cluster, "alter", interrupted)
+    rules = [f"- {{user: {user}, type: producer_byte_rate, value: 5}}\n" for user in "abc"]
+    (tmp_path / "quotas.yaml").write_text("".join(rules))
+    out = run("import", "quotas.yaml", "--dry-run")[1]
+    assert "\nusers/b: failed: interrupted\nentities: 1 would be applied, 1 failed, 1 not tried (" in out
+    code, out, _ = run("import", "quotas.yaml", "--yes")
+    assert (code, cluster.altered) == (1, [(Entity("a"), {PRODUCE: 5.0})])
+    assert out.endswith(
+        "users/b: failed: interrupted; whether users/b was altered is not known\n"
+        "entities: 1 applied, 1 failed, 1 not tried (a cluster in memory)\n"
+    )
+
+
+def test_replace_removes_nothing_once_a_value_of_the_file_is_refused(
+    cluster: InMemoryClusterQuotas, tmp_path: Path
+) -> None:
+    """The default that the file does not name is what limits alice as long as she has no limit of her own."""
+    cluster.quotas = {Entity(DEFAULT): {PRODUCE: 5.0}}
+    rules = [
+        f"- {{user: {user}, type: producer_byte_rate, value: {value}}}\n"
+        for user, value in (("a", 0), ("b", 7))
+    ]
+    (tmp_path / "quotas.yaml").write_text("".join(rules))
+    for way in ("--dry-run", "--yes"):
+        code, out, _ = run("import", "quotas.yaml", "--replace", way)
+        assert (code, "1 refused, 1 not tried" in out) == (1, True)
+    assert cluster.quotas == {Entity("b"): {PRODUCE: 7.0}, Entity(DEFAULT): {PRODUCE: 5.0}}
+
+
+def test_a_reader_that_went_away_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    """`kquota drift quotas.yaml --context prod | head`: 2 is drift, whoever reads it."""
+    (tmp_path / "two.yaml").write_text("- {user: a, type: producer_byte_rate, value: 5}\n")
+    (tmp_path / "one.yaml").write_text("- {user: a, type: producer_byte_rate, value: 6}\n")
+    ours, theirs = os.pipe()
+    os.close(ours)
+    asked = ["-m", "kquota_spark.cli.main", "diff", "one.yaml", "two.yaml", "--by", "text"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    ended = subprocess.run(
+        [sys.executable, *asked], stdout=theirs, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(theirs)
+    assert (ended.returncode, ended.stderr) == (2, b"")
+
+
+def test_a_number_beyond_all_of_kafka_does_not_fill_the_screen() -> None:
+    asked = ("--name", "user=alice", "--add", "request_percentage=1e300", "--dry-run")
+    assert run("alter", *asked)[1].splitlines()[1] == (
+        "users/alice  request_percentage       -  1e+300  set     would be applied"
+    )
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_of_a_dry_run_nobody_is_left_to_wonder_whether_it_altered(validate_only: bool) -> None:
+    with (
+        admin_quotas("127.0.0.1:1", {}, timeout_ms=100, named=Named()) as brokers,
+        pytest.raises(UnreachableError) as raised,
+    ):
+        brokers.alter(ALICE, {PRODUCE: 5.0}, validate_only=validate_only)
+    wonders = "whether users/alice was altered is not known" in str(raised.value)
+    assert wonders is not validate_only

@@ -1,0 +1,80 @@
+"""Sentences and tiles of the report that a reader could take for more, or for less, than was found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kquota_spark.reports.scope.audit_report import Talker, Talkers, Unprotected
+from kquota_spark.reports.sections.advice import unprotected_section
+from kquota_spark.reports.sections.headline import headline
+from kquota_spark.reports.sections.hurt import hurt_section
+from kquota_spark.reports.sections.limits import limits_section
+from kquota_spark.reports.sections.parts import Tone
+from kquota_spark.reports.sections.trust import trust_section
+from kquota_spark.reports.sections.usage import usage_section
+from tests.support.reports.drawn_report import full_report, tenant_report
+
+
+@pytest.mark.parametrize(("lag_ms", "tone"), [(300_000, Tone.PLAIN), (300_001, Tone.NEAR)])
+def test_the_tile_of_the_lag_is_marked_where_the_lag_speaks_against_the_page(lag_ms: int, tone: Tone) -> None:
+    report = full_report()
+    section = trust_section(replace(report, confidence=replace(report.confidence, lag_ms=lag_ms)))
+    assert [tile.tone for tile in section.tiles if tile.title == "Lag"] == [tone]
+
+
+def test_the_amount_of_topic_changes_is_partitions() -> None:
+    # One request that creates a topic of six partitions is charged six.
+    talker = Talker("ops", "admin", "controller_mutation", 6, 100.0, 1, 0.1, 6.0, 0)
+    report = replace(full_report(), talkers=(Talkers("controller_mutation", 6, (talker,), 0, 0),))
+    assert usage_section(report).lead == "6 partitions changed, most by ops / admin (100 %)."
+
+
+@pytest.mark.parametrize(
+    ("severities", "left_out", "detail"),
+    [
+        (("warning",), 0, "none grave"),
+        (("high", "warning"), 5, "1 grave"),
+        (("high", "high"), 5, "at least 2 grave"),
+    ],
+)
+def test_grave_findings_that_are_not_shown_are_not_denied(
+    severities: tuple[str, ...], left_out: int, detail: str
+) -> None:
+    found = tuple(Unprotected("UNMETERED", severity, "x", "y", "z") for severity in severities)
+    _, tiles = headline(replace(full_report(), unprotected=found, unprotected_left_out=left_out))
+    assert tiles[2].detail == detail
+
+
+def test_a_tenant_is_not_told_that_a_bucket_it_shares_has_no_limit_or_was_calm() -> None:
+    report = tenant_report()
+    calm = replace(report.heat[0], near=0, over=0, near_unthrottled=0)
+    shared = replace(
+        report.hurt[0],
+        limit_per_s=None,
+        peak_quota_used_percent=None,
+        throttled_requests=None,
+        episodes=0,
+        shared_with=1,
+    )
+    page = replace(report, heat=(calm,), hurt=(shared,))
+    assert (
+        limits_section(page).lead
+        == "You never came to 80 % of a limit. 1 bucket that you share was over the limit."
+    )
+    table = hurt_section(page).blocks[0].table
+    assert table is not None
+    texts = {column.title: cell.text for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert texts["limit on a broker"] == texts["episodes"] == texts["peak of quota"] == "-"
+    assert "% of your own quota" in headline(page)[0]
+
+
+def test_from_jmx_alone_nothing_is_called_protected() -> None:
+    report = full_report()
+    sampled = replace(report.confidence, sources=("jmx",))
+    page = replace(report, confidence=sampled, unprotected=(), unprotected_left_out=0)
+    sentence, tiles = headline(page)
+    assert sentence.endswith("; JMX does not tell what is unprotected.")
+    assert (tiles[2].value, tiles[2].tone) == ("-", Tone.PLAIN)
+    assert unprotected_section(page).lead.startswith("Not known: ")
