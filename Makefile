@@ -18,7 +18,7 @@ setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minut
 	@$(BIN)/python -m kquota_spark.embedded.setup.spark_home conf/ivy.xml
 
 demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n, SOURCE=jmx, KIND=kraft, KAFKA=4.3.0, ENFORCE=1)
-	@$(BIN)/python -m kquota_spark.embedded.demo.__main__
+	@$(BIN)/python -m kquota_spark.embedded.demo
 
 check: lint types ## style, types and architecture, in less than a minute
 	@$(BIN)/python -m pytest -q tests/architecture

@@ -210,6 +210,6 @@ def test_without_java_the_demo_says_so_in_one_line_and_keeps_the_files_of_the_la
         "demo: Java 17 or 21 is needed and was not found (JAVA_HOME is /nowhere): install it, e.g. apt-get install "
         "openjdk-17-jre-headless, or set JAVA_HOME\n"
     )
-    demo = ["-m", "kquota_spark.embedded.demo.__main__"]
+    demo = ["-m", "kquota_spark.embedded.demo"]
     assert _started(demo, tmp_path, {"JAVA_HOME": "/nowhere"}) == (1, "", told)
     assert sorted(tmp_path.rglob("*")) == before
