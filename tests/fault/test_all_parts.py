@@ -21,12 +21,12 @@ from deltalake.exceptions import TableNotFoundError
 from kquota_spark.process.processes import wait_for
 from tests.support.chance import drawn
 from tests.support.clusters.audited_topic import differences
-from tests.support.clusters.pressing import sending
+from tests.support.trouble.clients import pressing_on
 from tests.support.trouble.parts import kept_running
 from tests.support.trouble.walk import TROUBLES, walk
 from tests.support.trouble.world import LOAD, World, world
 
-TROUBLE_S = float(os.environ.get("KQUOTA_TROUBLE_S", "45"))
+TROUBLE_S = float(os.environ.get("KQUOTA_TROUBLE_S", "0"))
 BEGUN_WITHIN_S, HEALED_WITHIN_S = 240.0, 240.0
 HISTORY = ("quota_changes", "quota_rules", "partition_leaders", "broker_configs")
 """What the audit saw while it happened, and nobody can see again."""
@@ -35,6 +35,7 @@ RESULTS = ("requests", "usage", "decisions", "violations")
 
 pytestmark = [
     pytest.mark.timeout(TROUBLE_S + 1_500),
+    pytest.mark.skipif(TROUBLE_S == 0, reason="KQUOTA_TROUBLE_S is not set: ten minutes are 600"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk"),
 ]
 
@@ -68,7 +69,7 @@ def _restate_all(found: World, config: Path) -> None:
 def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path: Path) -> None:
     chance = drawn("trouble")
     with world(tmp_path) as found, kept_running([*found.parts.values()]):
-        with sending(found.cluster, LOAD):
+        with pressing_on(found.cluster, LOAD):
             assert wait_for(lambda: _is_well(found), within_s=BEGUN_WITHIN_S)
             came = walk(found, chance, TROUBLE_S)
             assert wait_for(lambda: _is_well(found), within_s=HEALED_WITHIN_S)

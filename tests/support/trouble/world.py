@@ -34,14 +34,11 @@ from tests.support.trouble.proxy import Proxy, proxy
 LOG_TOPIC = "kquota.request-log"
 GREEDY, STEADY, EDITED = "greedy", "steady", "edited"
 QUOTA = 50_000
-ENDLESS_S = 3_600.0
 LOAD = [
-    ClientPlan(
-        "produce", GREEDY, "orders", 150_000, record_bytes=1_000, batch_bytes=10_000, stop_s=ENDLESS_S
-    ),
-    ClientPlan("produce", STEADY, "orders", 20_000, record_bytes=1_000, batch_bytes=2_000, stop_s=ENDLESS_S),
-    ClientPlan("produce", EDITED, "orders", 60_000, record_bytes=1_000, batch_bytes=6_000, stop_s=ENDLESS_S),
-    ClientPlan("consume", STEADY, "orders", 40_000, record_bytes=1_000, batch_bytes=8_000, stop_s=ENDLESS_S),
+    ClientPlan("produce", GREEDY, "orders", 150_000, record_bytes=1_000, batch_bytes=10_000),
+    ClientPlan("produce", STEADY, "orders", 20_000, record_bytes=1_000, batch_bytes=2_000),
+    ClientPlan("produce", EDITED, "orders", 60_000, record_bytes=1_000, batch_bytes=6_000),
+    ClientPlan("consume", STEADY, "orders", 40_000, record_bytes=1_000, batch_bytes=8_000),
 ]
 _CONFIG = """\
 cluster_id: trouble
