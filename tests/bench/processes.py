@@ -68,7 +68,8 @@ class PeakMemory:
             now: defaultdict[Kind, int] = defaultdict(int)
             for pid in _members(self._session):
                 with suppress(OSError):
-                    now[_kind(pid)] += _peak_bytes(pid)
+                    if not _is_fork(pid):
+                        now[_kind(pid)] += _peak_bytes(pid)
             for kind, size in now.items():
                 self.bytes_by_kind[kind] = max(size, self.bytes_by_kind[kind])
 
@@ -97,6 +98,13 @@ def _members(session: int) -> Iterator[int]:
 def _stat(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the state on."""
     return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
+def _is_fork(pid: int) -> bool:
+    """Whether a JVM has just forked it to run a program: until then it has all of the JVM's memory."""
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    parent = Path(f"/proc/{_stat(pid)[1]}/cmdline").read_bytes()
+    return command.partition(b"\0")[0].endswith(b"/java") and command == parent
 
 
 def _kind(pid: int) -> Kind:
