@@ -33,6 +33,8 @@ _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)")
 _MAX_BYTES = 1_000_000
+_MOST_VALUES = 100_000
+"""Maximum number of keys and values in a settings file: each takes 8 us to read, and a refusal 2 s at most."""
 _MOST_UNKNOWN = 20
 """Maximum number of unknown keys that are named; to search what each may mean takes time."""
 _PLURALS: dict[Any, str] = {
@@ -54,8 +56,16 @@ _POSITIVE = {
 class _Loader(BoundedLoader):
     """Bounded YAML without duplicate keys, aliases and tags."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._values = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: Any = self.peek_event()
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            problem = f"more than {_MOST_VALUES:,} keys and values, expected a settings file"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
         if event.tag not in (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,22 @@ _NUMBERS = {
 }
 
 
+@contextmanager
+def _at_once() -> Iterator[None]:
+    """Within 2 s of CPU; the collector passes over what thousands of other tests have left in this process."""
+    gc.freeze()
+    began_s = time.process_time()
+    try:
+        yield
+        assert time.process_time() - began_s < 2
+    finally:
+        gc.unfreeze()
+
+
 def _refusal(read: Callable[[Path], object], text: str, path: Path) -> str:
     path.write_text(text, encoding="utf-8")
-    began_s = time.process_time()
-    with pytest.raises(UserError) as refused:
+    with _at_once(), pytest.raises(UserError) as refused:
         read(path)
-    assert time.process_time() - began_s < 2
     return str(refused.value).removeprefix(f"{path}: ")
 
 
@@ -49,9 +61,8 @@ def test_a_long_number_in_a_file_of_quotas_is_refused_at_once(form: str, tmp_pat
 
 @pytest.mark.parametrize("form", _NUMBERS)
 def test_a_long_number_in_a_file_of_another_tool_is_no_number(form: str) -> None:
-    began_s = time.process_time()
-    assert read_yaml(f"a: {_NUMBERS[form]}\n") == [{"a": _NUMBERS[form]}]
-    assert time.process_time() - began_s < 2
+    with _at_once():
+        assert read_yaml(f"a: {_NUMBERS[form]}\n") == [{"a": _NUMBERS[form]}]
 
 
 def test_a_number_of_1000_characters_is_still_read() -> None:
@@ -69,12 +80,16 @@ def test_a_number_beyond_all_doubles_is_one_line(number: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "refusal"),
     [
-        ("cluster_id: [" + "a," * (_SIZE // 2) + "]\n", "cluster_id: a list, expected a text"),
+        (
+            "cluster_id: [" + "a," * (_SIZE // 2) + "]\n",
+            "line 1: more than 100,000 keys and values, expected a settings file",
+        ),
+        ("cluster_id: [" + "a," * 99_997 + "]\n", "cluster_id: a list, expected a text"),
         ("cluster_id: " + "[" * 60 + "]" * 60, "line 1: nested deeper than 50"),
         ("".join(" " * depth + "a:\n" for depth in range(880)), "line 51: nested deeper than 50"),
         ("[" * (_SIZE // 2) + "]" * (_SIZE // 2), "line 1: nested deeper than 50"),
     ],
-    ids=["wide", "deep flow", "deep block", "200,000 deep"],
+    ids=["wide", "as wide as may be", "deep flow", "deep block", "200,000 deep"],
 )  # fmt: skip
 def test_wide_and_deep_settings_are_refused_at_once(text: str, refusal: str, tmp_path: Path) -> None:
     assert _refusal(load_settings, text, tmp_path / "kquota.yaml") == refusal
