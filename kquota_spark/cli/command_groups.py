@@ -87,7 +87,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "quotas.drift",
             "whether a cluster is still what a file declares; if not, since when, and who edited it",
         ),
-        Command("kfk", "kfk.command", "quotas by the command line and the JSON of kfk-quotas"),
+        Command("kfk", "quotas.kfk", "quotas by the command line and the JSON of kfk-quotas"),
         Command(
             "context", "quotas.context", "saved connections to clusters: addresses and paths, never a secret"
         ),

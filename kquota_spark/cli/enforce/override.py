@@ -11,13 +11,7 @@ from collections.abc import Sequence
 
 from kquota_spark.cli.enforce.actor import login_name, reason_of
 from kquota_spark.cli.enforce.plan_page import last_entries
-from kquota_spark.cli.enforce.plans import (
-    acted,
-    exit_code_of,
-    only_shown,
-    plan_entries,
-    show_steps,
-)
+from kquota_spark.cli.enforce.plans import acted, exit_code_of, only_shown, plan_entries, show_steps
 from kquota_spark.cli.options.options import (
     Since,
     add_form_option,

@@ -19,7 +19,7 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.replaced_file import replace_file
-from kquota_spark.store.reading import utc_text
+from kquota_spark.store.reading import Tables, utc_text
 
 if TYPE_CHECKING:
     from kquota_spark.formats.exchange.registry import Format
@@ -82,13 +82,8 @@ def run_export(options: argparse.Namespace) -> int:
         print_as_it_is(text)
     else:
         replace_file(options.to, text.encode())
-        values = sum(map(len, quotas.values()))
-        say(
-            terminal_text(
-                f"{entities_text(len(quotas))}, {values:,} values of {origin} in {options.to} ({form.name})"
-            ),
-            sys.stderr,
-        )
+        counts = f"{entities_text(len(quotas))}, {sum(map(len, quotas.values())):,} values"
+        say(terminal_text(f"{counts} of {origin} in {options.to} ({form.name})"), sys.stderr)
     return 0
 
 
@@ -112,20 +107,14 @@ def _format_of(options: argparse.Namespace) -> Format:
 
 def _of_tables(options: argparse.Namespace) -> tuple[str, QuotaSet]:
     from kquota_spark.quotas.stored.quota_set import stored_quota_set
-    from kquota_spark.store.reading import open_tables
 
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in ("context", "bootstrap_server", "command_config", "zookeeper")
-        if getattr(options, name) is not None
-    ]
+    names = ("context", "bootstrap_server", "command_config", "zookeeper")
+    given = ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None)
     if given:
-        options.usage(
-            f"{', '.join(given)}: a cluster tells only what holds now; --at and --tables are of the tables"
-        )
+        options.usage(f"{given}: a cluster tells only what holds now; --at and --tables are of the tables")
     settings = settings_of(options)
     at_ms = now_ms() if options.at is None else options.at.time_ms
-    with open_tables(settings) as tables:
+    with Tables(settings) as tables:
         stored = stored_quota_set(tables, settings, at_ms)
     if stored.known_through_ms is not None and stored.known_through_ms < at_ms:
         say(f"kquota: note: edits after {utc_text(stored.known_through_ms)} are not known", sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ def run_import(options: argparse.Namespace) -> int:
             wanted = in_spelling_of(wanted, before)
         except ValueError as error:
             raise UserError(f"{where}: {error}") from error
-        edits = in_safe_order(edits_between(before, wanted, keep_others=not options.replace))
+        edits = _in_safe_order(list(edits_between(before, wanted, keep_others=not options.replace)))
         unchanged = len(wanted.keys() - {edit.entity for edit in edits})
         asked = [*edits, *_kept(before, wanted)]
         held = held_steps(settings_beside(options), {edit.entity for edit in asked})
@@ -88,9 +88,8 @@ def _kept(before: QuotaSet, wanted: QuotaSet) -> Iterator[QuotaEdit]:
         )
 
 
-def in_safe_order(edits: Iterable[QuotaEdit]) -> list[QuotaEdit]:
+def _in_safe_order(edits: Sequence[QuotaEdit]) -> list[QuotaEdit]:
     """Entities that get a value before those that only lose some: nobody is without a limit in between."""
-    edits = list(edits)
     setting = {edit.entity for edit in edits if edit.after is not None}
     return sorted(edits, key=lambda edit: edit.entity not in setting)
 
@@ -124,11 +123,8 @@ def _format_of(text: str, name: str | None, file: str, wrong_usage: Callable[[st
         return FORMATS[name]
     found = guess(text, file)
     if len(found) != 1:
-        like = (
-            f"it looks like {' and like '.join(each.name for each in found)}"
-            if found
-            else "no format is like it"
-        )
+        names = " and like ".join(each.name for each in found)
+        like = f"it looks like {names}" if found else "no format is like it"
         wrong_usage(f"--format: cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
     say(f"format: {found[0].name}, guessed; --format names another", sys.stderr)
     return found[0]

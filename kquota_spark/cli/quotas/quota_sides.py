@@ -6,15 +6,18 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
-from kquota_spark.cli.chosen.cluster_choice import address_of_context, chosen_cluster, opened_cluster
+from kquota_spark.cli.chosen.cluster_choice import (
+    address_of_context,
+    chosen_cluster,
+    named_clusters,
+    opened_cluster,
+)
 from kquota_spark.cli.options.options import settings_of
 from kquota_spark.cli.quotas.import_quotas import file_text, quotas_in
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.process.clock import now_ms
-
-_CLUSTER_OPTIONS = ("context", "bootstrap_server", "zookeeper")
 
 
 class Side(NamedTuple):
@@ -33,7 +36,7 @@ def named_side(text: str) -> Side:
     """The quotas of a file, or of a saved context.
 
     Raises:
-        UserError: it is neither, or cannot be read.
+        UserError: it is neither, or cannot be read, or has problems, one a line.
     """
     path = Path(text)
     try:
@@ -41,7 +44,7 @@ def named_side(text: str) -> Side:
     except OSError as error:
         raise UserError(f"{text[:200]}: cannot be read: {error.strerror}") from error
     if is_file:
-        return file_side(path)
+        return _file_side(path)
     try:
         address = address_of_context(text)
     except UserError as error:
@@ -50,12 +53,8 @@ def named_side(text: str) -> Side:
         return Side(cluster.origin, cluster.read())
 
 
-def file_side(path: Path) -> Side:
-    """The quotas of a file, whose format is told by its content.
-
-    Raises:
-        UserError: it cannot be read, is in no format that is known, or has problems, one a line.
-    """
+def _file_side(path: Path) -> Side:
+    """The quotas of a file, whose format is told by its content."""
     from kquota_spark.formats.exchange.registry import FORMATS, guess
 
     text = file_text(str(path), str(path))
@@ -73,10 +72,10 @@ def chosen_side(options: argparse.Namespace) -> Side:
     Raises:
         UserError: it does not answer, several are named, or there is nothing in the tables.
     """
-    has_cluster = has_cluster_option(options)
-    if has_cluster and options.at is not None:
+    clusters = named_clusters(options)
+    if clusters and options.at is not None:
         raise UserError("--at: a running cluster tells only what holds now: leave one of them out")
-    if has_cluster or (options.tables is None and options.at is None):
+    if clusters or (options.tables is None and options.at is None):
         with chosen_cluster(options) as cluster:
             return Side(cluster.origin, cluster.read())
     from kquota_spark.quotas.stored.quota_set import stored_quota_set
@@ -91,8 +90,3 @@ def chosen_side(options: argparse.Namespace) -> Side:
     as_of = "" if options.at is None else f" as of {iso_time(at_ms)}"
     is_stale = behind_ms is not None and at_ms - behind_ms > settings.quotas.stale_after_ms
     return Side(f"{stored.origin}{as_of}", stored.quotas, behind_ms, is_stale)
-
-
-def has_cluster_option(options: argparse.Namespace) -> bool:
-    """Whether an option names a running cluster."""
-    return any(getattr(options, name) is not None for name in _CLUSTER_OPTIONS)

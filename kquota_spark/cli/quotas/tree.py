@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
+from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, named_clusters
 from kquota_spark.cli.options.options import (
     add_output_options,
     add_tables_option,
@@ -15,7 +16,7 @@ from kquota_spark.cli.options.options import (
     settings_of,
     time_argument,
 )
-from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, has_cluster_option, named_side
+from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
@@ -54,8 +55,7 @@ _COLOURS = {
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `tree`."""
     parser = subparsers.add_parser(
-        "tree",
-        description="{about}. A table shows the rules of the most requests, up to --limit.",
+        "tree", description="{about}. A table shows the rules of the most requests, up to --limit."
     )
     parser.add_argument(
         "side", nargs="?", metavar="FILE", help="the quotas of a file in any format, or of a saved context, with what "
@@ -90,24 +90,21 @@ def run_tree(options: argparse.Namespace) -> int:
         "source": found.origin,
         **{name: None if time_ms is None else iso_time(time_ms) for name, time_ms in stretch.items()},
         "without_rule": [
-            {"rule": rule, "quota_type": kind, **_hits_row(hits)}
-            for (rule, kind), hits in found.others.items()
+            {"rule": rule, "quota_type": kind, **asdict(hits)} for (rule, kind), hits in found.others.items()
         ],
     }
-    limit = limit_of(options)
-    rows = [
-        row for line in lines(found.tree, limit) if line.node is not None for row in _rows(line.node, found)
-    ]
+    nodes = [line.node for line in lines(found.tree, limit_of(options)) if line.node is not None]
+    rows = [row for node in nodes for row in _rows(node, found)]
     show(Report("kquota tree", _COLUMNS, rows, (), envelope=envelope), options.output)
     return 0
 
 
 def _side(options: argparse.Namespace) -> Side | None:
     """The quotas that the options name; None for those of the tables."""
-    has_cluster = has_cluster_option(options)
+    clusters = named_clusters(options)
     if options.side is None:
-        return chosen_side(options) if has_cluster else None
-    if has_cluster:
+        return chosen_side(options) if clusters else None
+    if clusters:
         raise UserError(f"{options.side}: the quotas are named already: leave the cluster out")
     return named_side(options.side)
 
@@ -121,7 +118,7 @@ def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
     parts = {"ip": entity.ip} if is_ip else {"user": entity.user, "client_id": entity.client_id}  # type: ignore[union-attr]
     names = {name: None if isinstance(part, Default) else part for name, part in parts.items()}
     for use in node.keys:
-        hits = _hits_row(use.hits)
+        hits = asdict(use.hits)
         yield {
             "user": None,
             "client_id": None,
@@ -136,16 +133,6 @@ def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
             "marks": [mark.value for mark in use.marks],
             "shadowed_by": list(use.shadowed_by),
         }
-
-
-def _hits_row(hits: Hits) -> dict[str, int | None]:
-    return {
-        "requests": hits.requests,
-        "amount": hits.amount,
-        "bucket_seconds": hits.bucket_seconds,
-        "throttled_seconds": hits.throttled_seconds,
-        "throttled_ms": hits.throttled_ms,
-    }
 
 
 def _print(found: TreeFound, limit: int | None) -> None:
@@ -217,9 +204,7 @@ def _shown(page: Page, *, has_hits: bool) -> tuple[Shown, ...]:
     )
     hits = (
         Shown(
-            "requests",
-            lambda row: or_dash(row["hits"].requests, person_count) if row["hits"] else "",
-            rank=5,
+            "requests", lambda row: or_dash(row["hits"].requests, person_count) if row["hits"] else "", rank=5
         ),
         Shown(
             "used",
