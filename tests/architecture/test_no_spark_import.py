@@ -42,7 +42,6 @@ READING = (
     "look.read",
     "text.render",
     "look.report",
-    "enforce.simulate",
     "text.topic_page",
     "run.topics",
     "quotas.tree",
