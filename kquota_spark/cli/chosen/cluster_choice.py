@@ -11,8 +11,8 @@ import argparse
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,8 +67,7 @@ def chosen_cluster(options: argparse.Namespace) -> AbstractContextManager[Cluste
     return opened_cluster(chosen_address(options))
 
 
-@contextmanager
-def opened_cluster(address: ClusterAddress) -> Iterator[ClusterQuotas]:
+def opened_cluster(address: ClusterAddress) -> AbstractContextManager[ClusterQuotas]:
     """A connection; what ZooKeeper holds that is no quota is noted on standard error.
 
     Raises:
@@ -77,16 +76,11 @@ def opened_cluster(address: ClusterAddress) -> Iterator[ClusterQuotas]:
     if address.bootstrap_servers:
         from kquota_spark.quotas.admin_quotas import admin_quotas
 
-        timeout_ms = address.quotas.connect_timeout
-        with admin_quotas(
-            address.bootstrap_servers, address.properties, timeout_ms=timeout_ms, named=address.named
-        ) as cluster:
-            yield cluster
-    else:
-        from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
+        servers, timeout_ms = address.bootstrap_servers, address.quotas.connect_timeout
+        return admin_quotas(servers, address.properties, timeout_ms=timeout_ms, named=address.named)
+    from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
 
-        with zookeeper_quotas(address.quotas, named=address.named, on_problem=_note) as cluster:
-            yield cluster
+    return zookeeper_quotas(address.quotas, named=address.named, on_problem=_note)
 
 
 def named_clusters(options: argparse.Namespace) -> list[str]:

@@ -66,10 +66,9 @@ def run_alter(options: argparse.Namespace) -> int:
         left = {key: value for key, value in {**has, **wanted}.items() if value is not None}
         notes = held_notes(held_steps(settings_beside(options), [entity]), asked, now_ms())
         notes += _fall_backs(edits, quotas, {**quotas, entity: left})
+        choices = choices_of(options)
         unchanged = 0 if edits else 1
-        return carry_out(
-            cluster, edits, choices_of(options), command="kquota alter", unchanged=unchanged, notes=notes
-        )
+        return carry_out(cluster, edits, choices, command="kquota alter", unchanged=unchanged, notes=notes)
 
 
 def _fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -> Iterator[str]:

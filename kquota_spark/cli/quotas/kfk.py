@@ -109,10 +109,8 @@ def run_query(options: argparse.Namespace) -> int:
     selection = selection_of(options)
     _, *ignored = [f"--{kind.replace('_', '-')}" for kind in selection.kinds] or [""]
     if ignored:
-        say(
-            f"kquota: note: {', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT",
-            sys.stderr,
-        )
+        note = f"{', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT"
+        say(f"kquota: note: {note}", sys.stderr)
     with opened_cluster(_address(options)) as cluster:
         quotas, origin = cluster.read(), cluster.origin
     entities = selection.found_in(quotas)
@@ -248,18 +246,14 @@ def _report(quotas: QuotaSet, entities: Sequence[AnyEntity], origin: str) -> Rep
         for key, _ in _RATES.values()
         if key in quotas[entity]
     ]
-    return Report(
-        "kquota kfk query",
-        ("entity", "key", "value"),
-        rows,
-        (
-            Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
-            Shown("key", lambda row: row["key"], is_text=True, keep=24),
-            Shown("value", lambda row: exact_text(row["value"])),
-        ),
-        when_empty=f"no quotas ({terminal_text(origin)})",
-        envelope={"cluster": origin},
+    shown = (
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+        Shown("key", lambda row: row["key"], is_text=True, keep=24),
+        Shown("value", lambda row: exact_text(row["value"])),
     )
+    columns = ("entity", "key", "value")
+    empty = f"no quotas ({terminal_text(origin)})"
+    return Report("kquota kfk query", columns, rows, shown, when_empty=empty, envelope={"cluster": origin})
 
 
 def _check_keys(entity: AnyEntity, keys: Iterable[AnyKey]) -> None:

@@ -17,9 +17,6 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
 
-_ESCAPED = r"\\[=,]|\\(?![=,])"
-_PART = re.compile(rf"((?:{_ESCAPED}|[^=\\])*)=(.*)", re.DOTALL)
-_CLIENT = re.compile(rf"(?:{_ESCAPED}|[^,\\])*")
 _KINDS = ("all_users", "all_clients", "all_ips", "user_clients", "user", "client", "ip")
 _WHOLE: dict[str, Callable[[AnyEntity], bool]] = {
     "all_users": lambda entity: isinstance(entity, Entity) and entity.user is not None,
@@ -89,18 +86,11 @@ def user_and_clients(text: str) -> tuple[str, list[str]]:
     Raises:
         UserError: there is no `=`, or a name is empty.
     """
-    match = _PART.fullmatch(text)
-    user, rest = match.groups() if match else (text, "")
-    client_ids: list[str] = []
-    at = 0
-    while at <= len(rest):
-        found = _CLIENT.match(rest, at)
-        assert found is not None
-        client_ids.append(_unescaped(found[0]))
-        at = found.end() + 1
-    if not user or not all(client_ids):
+    user, *rest = re.split(r"(?<!\\)=", text, maxsplit=1)
+    client_ids = [name for names in rest for name in re.split(r"(?<!\\),", names)]
+    if not user or not client_ids or not all(client_ids):
         raise UserError(rf"--user-clients: {text!r}, expected USER=CLIENT,CLIENT (\= and \, inside of names)")
-    return _unescaped(user), client_ids
+    return _unescaped(user), list(map(_unescaped, client_ids))
 
 
 def _unescaped(name: str) -> str:

@@ -107,7 +107,7 @@ def carry_out(
     form, origin = choices.form, cluster.origin
     _print_notes(notes, form)
     if edits and not (choices.is_dry_run or choices.is_agreed):
-        planned = [EntityResult(entity, of_one, Status.PLANNED) for entity, of_one in by_entity(edits)]
+        planned = [EntityResult(entity, of_one, Status.PLANNED) for entity, of_one in _by_entity(edits)]
         report = edits_report(command, origin, planned, notes)
         if form == "table" or not sys.stdin.isatty():
             show(report, form)
@@ -149,7 +149,7 @@ def apply_edits(
     refused, because it may be what limits meanwhile those whom the value is for. After no answer the rest is not
     tried: it would wait as long. Nor after Ctrl-C, which must not leave a person without knowing how far it came.
     """
-    waiting = list(by_entity(edits))
+    waiting = list(_by_entity(edits))
     done = Status.ACCEPTED if validate_only else Status.APPLIED
     results: list[EntityResult] = []
     told_s = time.monotonic()
@@ -183,7 +183,7 @@ def exit_code(results: Iterable[EntityResult]) -> int:
     return 0 if all(result.status.is_done for result in results) else 1
 
 
-def by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:
+def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:
     """The edits of each entity, which stand together already."""
     for entity, of_one in groupby(edits, key=lambda edit: edit.entity):
         yield entity, tuple(of_one)
