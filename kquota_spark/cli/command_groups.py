@@ -73,12 +73,12 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
         Command(
             "import",
-            "quotas.import_quotas",
+            "quotas.exchange",
             "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools",
         ),
         Command(
             "export",
-            "quotas.export_quotas",
+            "quotas.exchange",
             "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another tool's",
         ),
         Command("diff", "quotas.diff", "what differs between two sets of quotas, by text and by effect"),
@@ -87,7 +87,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "quotas.drift",
             "whether a cluster is still what a file declares; if not, since when, and who edited it",
         ),
-        Command("kfk", "kfk.command", "quotas by the command line and the JSON of kfk-quotas"),
+        Command("kfk", "quotas.kfk", "quotas by the command line and the JSON of kfk-quotas"),
         Command(
             "context", "quotas.context", "saved connections to clusters: addresses and paths, never a secret"
         ),

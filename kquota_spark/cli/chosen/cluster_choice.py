@@ -11,14 +11,14 @@ import argparse
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kquota_spark.cli.options.options import DEFAULT_CONFIG, add_config_option, settings_of
 from kquota_spark.cli.text.page import say
-from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts
+from kquota_spark.config.contexts import Context, contexts_file, load_contexts
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
@@ -26,8 +26,6 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
-
-OF_OPTIONS = Named("--bootstrap-server", "--command-config", "--zookeeper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +58,16 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     add_config_option(parser)
 
 
-@contextmanager
-def chosen_cluster(options: argparse.Namespace) -> Iterator[ClusterQuotas]:
+def chosen_cluster(options: argparse.Namespace) -> AbstractContextManager[ClusterQuotas]:
     """The cluster that the options of `add_cluster_options` choose, connected for as long as the block runs.
 
     Raises:
         UserError: none or several are named, or it does not answer.
     """
-    with opened_cluster(chosen_address(options)) as cluster:
-        yield cluster
+    return opened_cluster(chosen_address(options))
 
 
-@contextmanager
-def opened_cluster(address: ClusterAddress) -> Iterator[ClusterQuotas]:
+def opened_cluster(address: ClusterAddress) -> AbstractContextManager[ClusterQuotas]:
     """A connection; what ZooKeeper holds that is no quota is noted on standard error.
 
     Raises:
@@ -81,16 +76,17 @@ def opened_cluster(address: ClusterAddress) -> Iterator[ClusterQuotas]:
     if address.bootstrap_servers:
         from kquota_spark.quotas.admin_quotas import admin_quotas
 
-        timeout_ms = address.quotas.connect_timeout
-        with admin_quotas(
-            address.bootstrap_servers, address.properties, timeout_ms=timeout_ms, named=address.named
-        ) as cluster:
-            yield cluster
-    else:
-        from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
+        servers, timeout_ms = address.bootstrap_servers, address.quotas.connect_timeout
+        return admin_quotas(servers, address.properties, timeout_ms=timeout_ms, named=address.named)
+    from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
 
-        with zookeeper_quotas(address.quotas, named=address.named, on_problem=_note) as cluster:
-            yield cluster
+    return zookeeper_quotas(address.quotas, named=address.named, on_problem=_note)
+
+
+def named_clusters(options: argparse.Namespace) -> list[str]:
+    """The options that name a running cluster, those that are given."""
+    names = ("context", "bootstrap_server", "zookeeper")
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
 
 
 def chosen_address(options: argparse.Namespace) -> ClusterAddress:
@@ -99,18 +95,15 @@ def chosen_address(options: argparse.Namespace) -> ClusterAddress:
     Raises:
         UserError: none or several are named, or a file cannot be read.
     """
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in ("context", "bootstrap_server", "zookeeper")
-        if getattr(options, name) is not None
-    ]
+    given = named_clusters(options)
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)}: name one cluster")
     if options.command_config is not None and options.bootstrap_server is None:
         raise UserError("--command-config: only with --bootstrap-server")
     if options.bootstrap_server is not None:
         properties = {} if options.command_config is None else read_properties(options.command_config)
-        return of_brokers(settings_of(options).quotas, options.bootstrap_server, properties, OF_OPTIONS)
+        named = Named("--bootstrap-server", "--command-config", "--zookeeper")
+        return of_brokers(settings_of(options).quotas, options.bootstrap_server, properties, named)
     if options.zookeeper is not None:
         quotas = dataclasses.replace(settings_of(options).quotas, zookeeper_connect=options.zookeeper)
         return ClusterAddress(quotas, Named("--zookeeper", instead="--bootstrap-server"))
@@ -205,19 +198,11 @@ def saved_context(name: str) -> Context:
         UserError: there is none, or the file of contexts cannot be read.
     """
     path = contexts_file(os.environ)
-    return context_of(load_contexts(path), name, path)
-
-
-def context_of(contexts: Contexts, name: str, path: Path) -> Context:
-    """The context of this name among those of a file.
-
-    Raises:
-        UserError: there is none.
-    """
-    if name not in contexts.contexts:
-        known = ", ".join(contexts.contexts) or "none"
+    contexts = load_contexts(path).contexts
+    if name not in contexts:
+        known = ", ".join(contexts) or "none"
         raise UserError(f"context {name}: not in {path}, which has {known}: add it by kquota context add")
-    return contexts.contexts[name]
+    return contexts[name]
 
 
 def of_brokers(

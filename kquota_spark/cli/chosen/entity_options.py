@@ -9,8 +9,9 @@ the long or the short form, as kafka-configs.sh has it.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from functools import partial
+from typing import NoReturn
 
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default
@@ -33,30 +34,30 @@ def add_entity_options(parser: argparse.ArgumentParser, *, is_filter: bool) -> N
     """Add both grammars; without `is_filter` only what names one entity."""
     one = parser.add_argument_group("entities by type and name", "types: user, client-id, ip")
     one.set_defaults(parts=[], configs=[], short=[], usage=parser.error)
-    one.add_argument("--name", action=_Append, dest="parts", type=_named, metavar="TYPE=NAME",
+    one.add_argument("--name", action="append", dest="parts", type=_named, metavar="TYPE=NAME",
                      help="of this name; may be repeated for another type")  # fmt: skip
-    one.add_argument("--names", action=_Append, dest="parts", type=_names, metavar="TYPE=NAME,...",
+    one.add_argument("--names", action="extend", dest="parts", type=_names, metavar="TYPE=NAME,...",
                      help="the same, several in one; a name with a comma needs --name")  # fmt: skip
-    one.add_argument("--default", action=_Append, dest="parts", type=_default, metavar="TYPE",
+    one.add_argument("--default", action="append", dest="parts", type=_default, metavar="TYPE",
                      help="the default of this type")  # fmt: skip
-    one.add_argument("--defaults", action=_Append, dest="parts", type=_defaults, metavar="TYPE,...",
+    one.add_argument("--defaults", action="extend", dest="parts", type=_defaults, metavar="TYPE,...",
                      help="the same, several in one")  # fmt: skip
     if is_filter:
-        one.add_argument("--any", action=_Append, dest="parts", type=_any, metavar="TYPE",
+        one.add_argument("--any", action="append", dest="parts", type=lambda text: (_kind(text), ANY), metavar="TYPE",
                          help="any name of this type, and its default")  # fmt: skip
         one.add_argument("--strict", action="store_true", help="only entities with no other type")
     configs = parser.add_argument_group("entities as kafka-configs.sh names them", "not beside those above")
-    configs.add_argument("--entity-type", action=_Append, dest="configs", type=_entity_type, metavar="TYPE",
+    configs.add_argument("--entity-type", action="append", dest="configs", type=_entity_type, metavar="TYPE",
                          help="users, clients or ips; users and clients together")  # fmt: skip
-    configs.add_argument("--entity-name", action=_Append, dest="configs", type=_entity_name, metavar="NAME",
+    configs.add_argument("--entity-name", action="append", dest="configs", type=_entity_name, metavar="NAME",
                          help="its name, in the order of the types")  # fmt: skip
     configs.add_argument(
-        "--entity-default", action=_Append, nargs=0, dest="configs", const=DEFAULT, help="its default"
+        "--entity-default", action="append_const", dest="configs", const=DEFAULT, help="its default"
     )
     for word, kind in _SHORT.items():
-        configs.add_argument(f"--{word}", action=_Append, dest="short", type=_typed(kind), metavar="NAME",
+        configs.add_argument(f"--{word}", action="append", dest="short", type=partial(_typed, kind), metavar="NAME",
                              help=f"the {kind.value} of this name")  # fmt: skip
-        configs.add_argument(f"--{word}-defaults", action=_Append, nargs=0, dest="short", const=[(kind, DEFAULT)],
+        configs.add_argument(f"--{word}-defaults", action="append_const", dest="short", const=(kind, DEFAULT),
                              help=f"the default {kind.value}")  # fmt: skip
 
 
@@ -141,75 +142,51 @@ def _wrong(options: argparse.Namespace, problem: str) -> NoReturn:
     raise AssertionError  # it has ended the program
 
 
-class _Append(argparse.Action):
-    """Appends its value, or without one its constant; argparse's own would append to the default of all parsers."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        given = self.const if self.nargs == 0 else values
-        found = given if isinstance(given, list) else [given]
-        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *found])
-
-
 def _kind(text: str) -> EntityType:
     if text in _TYPES:
         return _TYPES[text]
-    msg = f"{text!r}, expected one of {', '.join(_TYPES)}"
-    raise argparse.ArgumentTypeError(msg)
+    raise argparse.ArgumentTypeError(f"{text!r}, expected one of {', '.join(_TYPES)}")
 
 
-def _named(text: str) -> list[_Part]:
+def _named(text: str) -> _Part:
     kind, equals, name = text.partition("=")
     if not equals:
-        msg = f"{text!r}, expected TYPE=NAME, e.g. user=alice"
-        raise argparse.ArgumentTypeError(msg)
-    return [(_kind(kind), name)]
+        raise argparse.ArgumentTypeError(f"{text!r}, expected TYPE=NAME, e.g. user=alice")
+    return _kind(kind), name
 
 
 def _names(text: str) -> list[_Part]:
     try:
-        return [part for pair in text.split(",") for part in _named(pair)]
+        return [_named(pair) for pair in text.split(",")]
     except argparse.ArgumentTypeError as error:
-        msg = f"{error}; a name that has a comma is given by --name TYPE=NAME"
-        raise argparse.ArgumentTypeError(msg) from None
+        raise argparse.ArgumentTypeError(
+            f"{error}; a name that has a comma is given by --name TYPE=NAME"
+        ) from None
 
 
-def _default(text: str) -> list[_Part]:
-    return [(_kind(text), DEFAULT)]
+def _default(text: str) -> _Part:
+    return _kind(text), DEFAULT
 
 
 def _defaults(text: str) -> list[_Part]:
-    return [part for kind in text.split(",") for part in _default(kind)]
-
-
-def _any(text: str) -> list[_Part]:
-    return [(_kind(text), ANY)]
+    return [_default(kind) for kind in text.split(",")]
 
 
 def _entity_type(text: str) -> EntityType:
     if text in _PLURALS:
         return _PLURALS[text]
-    msg = f"{text!r}, expected one of {', '.join(_PLURALS)}: quotas have no others"
-    raise argparse.ArgumentTypeError(msg)
+    raise argparse.ArgumentTypeError(
+        f"{text!r}, expected one of {', '.join(_PLURALS)}: quotas have no others"
+    )
 
 
 def _entity_name(text: str) -> str:
     if text:
         return text
-    msg = "empty: the default is --entity-default"
-    raise argparse.ArgumentTypeError(msg)
+    raise argparse.ArgumentTypeError("empty: the default is --entity-default")
 
 
-def _typed(kind: EntityType) -> Callable[[str], list[_Part]]:
-    def of_kind(text: str) -> list[_Part]:
-        if not text:
-            msg = f"empty: the default {kind.value} has an option of its own"
-            raise argparse.ArgumentTypeError(msg)
-        return [(kind, text)]
-
-    return of_kind
+def _typed(kind: EntityType, text: str) -> _Part:
+    if text:
+        return kind, text
+    raise argparse.ArgumentTypeError(f"empty: the default {kind.value} has an option of its own")

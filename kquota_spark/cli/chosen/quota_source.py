@@ -1,12 +1,13 @@
-"""Options that say where the quotas come from, and how the brokers that enforce them are set up."""
+"""Options that say where the quotas come from, what is added to them, and how the brokers are set up."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,18 @@ from kquota_spark.cli.chosen.cluster_choice import ClusterAddress, chosen_addres
 from kquota_spark.cli.options.options import add_settings_options, settings_of, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
 from kquota_spark.model.govern.govern import Governor
 from kquota_spark.model.measure.sampled_rate import RingVariant
+from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 
 if TYPE_CHECKING:
     from kquota_spark.quotas.sources import Client, QuotaHistory
+
+_PARTS = ("user", "client-id")
+_KEYS = {key.value: key for key in QuotaKey}
+_EXAMPLE = "user=bob,producer_byte_rate=250000"
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
@@ -183,3 +191,45 @@ def governor_of(settings: Settings, history: QuotaHistory) -> Iterator[Governor]
     finally:
         if isinstance(governor, CallbackGovernor):
             governor.close()
+
+
+def added_quotas(texts: Iterable[str]) -> dict[Entity, dict[AnyKey, float]]:
+    """The values by entity; of two values for the same key the last one counts.
+
+    Args:
+        texts: each with a user, a client id or both (a name or `<default>`), and one value or more.
+
+    Raises:
+        UserError: a text is not in that form.
+    """
+    found: dict[Entity, dict[AnyKey, float]] = {}
+    for text in texts:
+        parts, values = _read(text)
+        if not parts or not values:
+            missing = "user or client-id" if not parts else f"quota, one of {', '.join(_KEYS)}"
+            raise UserError(f"--add {text}: names no {missing}, expected e.g. {_EXAMPLE}")
+        entity = Entity(parts.get("user"), parts.get("client-id"))
+        found.setdefault(entity, {}).update(values)
+    return found
+
+
+def _read(text: str) -> tuple[dict[str, str | Default], dict[AnyKey, float]]:
+    parts: dict[str, str | Default] = {}
+    values: dict[AnyKey, float] = {}
+    for piece in text.split(","):
+        name, equals, given = piece.partition("=")
+        if not equals or not given:
+            raise UserError(f"--add {text}: {piece!r} is no name=value, expected e.g. {_EXAMPLE}")
+        if name in _PARTS:
+            parts[name] = DEFAULT if given == DEFAULT.value else given
+        elif name in _KEYS:
+            value = finite_number(given)
+            expected = expected_value(name, value)
+            if value is None or expected is not None:
+                raise UserError(f"--add {text}: {name} is {given!r}, expected {expected}")
+            values[_KEYS[name]] = value
+        else:
+            near = get_close_matches(name, [*_PARTS, *_KEYS], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"expected {', '.join((*_PARTS, *_KEYS))}"
+            raise UserError(f"--add {text}: unknown name {name!r}, {hint}")
+    return parts, values

@@ -1,4 +1,4 @@
 """Commands of enforcement.
 
-In reading order: actor, plan_page, enforcement, exempt, freeze, simulate, status, plans, override.
+In reading order: plan_page, freeze, enforcement, exempt, status, plans, override.
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.enforce.actor import login_name, reason_of
+from kquota_spark.cli.enforce.freeze import login_name, reason_of
 from kquota_spark.cli.enforce.plan_page import value_text
 from kquota_spark.cli.options.listing import counted
 from kquota_spark.cli.options.options import (
@@ -53,9 +53,8 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `enforcement` and what is below it."""
     group = subparsers.add_parser("enforcement")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
-    disable = _add(
-        commands, "disable", "remove quotas, of the whole cluster or of some entities", run_disable
-    )
+    about = "remove quotas, of the whole cluster or of some entities"
+    disable = _add(commands, "disable", about, run_disable)
     disable.add_argument("--reason", metavar="TEXT", help="why; goes into enforcement_log, needed with --yes")
     enable = _add(commands, "enable", "put back what disable has removed, to the byte", run_enable)
     for acting in (disable, enable):
@@ -89,7 +88,7 @@ def run_disable(options: argparse.Namespace) -> int:
     Raises:
         UserError: the cluster or the log cannot be used, or no reason is given.
     """
-    settings, scope = settings_of(options), scope_of(options)
+    settings, scope = settings_of(options), _scope_of(options)
     reason = reason_of(options.reason) if options.yes else ""
     with _edges(settings) as edges:
         if not options.yes:
@@ -105,11 +104,8 @@ def run_disable(options: argparse.Namespace) -> int:
             done += lifter.lift(batch, StepId(plan_id, step), reason, now_ms())
             step += len(batch)
             _progress("lifted", len(done), len(meant))
-        advice = (
-            ""
-            if edges.switch.frozen()
-            else "\nour own enforcement goes on and may set quotas: kquota freeze stops it"
-        )
+        goes_on = "\nour own enforcement goes on and may set quotas: kquota freeze stops it"
+        advice = "" if edges.switch.frozen() else goes_on
     said = f"{_count(done, Fate.LIFTED)} lifted; kquota enforcement enable puts them back{advice}"
     return _show("disable", [*done, *kept], options.output, said if done else "nothing to lift")
 
@@ -120,7 +116,7 @@ def run_enable(options: argparse.Namespace) -> int:
     Raises:
         UserError: the cluster or the log cannot be used.
     """
-    settings, scope = settings_of(options), scope_of(options)
+    settings, scope = settings_of(options), _scope_of(options)
     with _edges(settings) as edges:
         if not options.yes:
             meant = _lifted(edges, scope)
@@ -146,7 +142,7 @@ def run_status(options: argparse.Namespace) -> int:
     """
     from kquota_spark.enforcement.edges.log import EnforcementLog
 
-    scope = scope_of(options)
+    scope = _scope_of(options)
     found = lifts(EnforcementLog(settings_of(options)).entries())
     rows = [_status_row(lift) for lift in found if scope.holds(lift.quota.entity)]
     shown = (
@@ -158,9 +154,8 @@ def run_status(options: argparse.Namespace) -> int:
         Shown("reason", lambda row: row["reason"], is_text=True, rank=2),
         Shown("", lambda row: "in doubt" if row["is_in_doubt"] else "", is_text=True),
     )
-    doubtful = any(row["is_in_doubt"] for row in rows)
     footer = f"{counted(len(rows), 'quota')} lifted; kquota enforcement enable puts them back"
-    if doubtful:
+    if any(row["is_in_doubt"] for row in rows):
         footer += "\nin doubt: a run was cut short; disable and enable read back what became of it"
     report = Report(
         "kquota enforcement status", _STATUS_COLUMNS, rows, shown, times=frozenset({"since"}), footer=footer,
@@ -170,7 +165,7 @@ def run_status(options: argparse.Namespace) -> int:
     return 0
 
 
-def scope_of(options: argparse.Namespace) -> Scope:
+def _scope_of(options: argparse.Namespace) -> Scope:
     """Whose quotas the options mean."""
     user: Name = DEFAULT if options.user_default else options.user
     client_id: Name = DEFAULT if options.client_default else options.client_id
@@ -218,8 +213,7 @@ def _in_force(settings: Settings, scope: Scope) -> dict[Quota, float]:
 
 
 def _lifted(edges: Edges, scope: Scope) -> dict[Quota, Lift]:
-    found = lifts(edges.ledger.entries())
-    return {lift.quota: lift for lift in found if scope.holds(lift.quota.entity)}
+    return {lift.quota: lift for lift in lifts(edges.ledger.entries()) if scope.holds(lift.quota.entity)}
 
 
 def _count(lines: Sequence[Line], fate: Fate) -> str:

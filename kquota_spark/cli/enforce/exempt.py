@@ -19,7 +19,6 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import person_name
 
 _KINDS = {"user": "users", "client": "client_ids", "pattern": "patterns"}
-_SEEN = 'select 1 from {table} where cluster_id = ? and {column} = ? limit 1'  # fmt: skip
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,7 +51,8 @@ def run_add(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     kind, name = _given(options)
     if kind == "pattern":
-        _check_pattern(name)
+        if problem := pattern_problem(name):
+            raise UserError(f"--pattern {name[:60]}: {problem}")
     elif not options.force:
         alone = Exempt(users=(name,)) if kind == "user" else Exempt(client_ids=(name,))
         for line in unknown_exemptions(settings, Policies(exempt=alone)):
@@ -85,23 +85,15 @@ def run_list(options: argparse.Namespace) -> int:
 
     path = Path(settings_of(options).enforcement.policy_file)
     exempt = load_policies(path).exempt
-    lists = {"user": exempt.users, "client": exempt.client_ids, "pattern": exempt.patterns}
-    rows = [{"kind": kind, "name": name} for kind, names in lists.items() for name in names]
+    rows = [{"kind": kind, "name": name} for kind, field in _KINDS.items() for name in getattr(exempt, field)]
     shown = (
         Shown("kind", lambda row: row["kind"], is_text=True),
         Shown("name", lambda row: person_name(row["name"]), is_text=True),
     )
-    show(
-        Report("kquota exempt list", ("kind", "name"), rows, shown, when_empty=f"nobody is exempt ({path})"),
-        options.output,
-    )
+    when_empty = f"nobody is exempt ({path})"
+    show(Report("kquota exempt list", ("kind", "name"), rows, shown, when_empty=when_empty), options.output)
     return 0
 
 
 def _given(options: argparse.Namespace) -> tuple[str, str]:
     return next((kind, getattr(options, kind)) for kind in _KINDS if getattr(options, kind) is not None)
-
-
-def _check_pattern(pattern: str) -> None:
-    if problem := pattern_problem(pattern):
-        raise UserError(f"--pattern {pattern[:60]}: {problem}")

@@ -1,16 +1,23 @@
-"""`kquota freeze` and `kquota unfreeze`: the kill switch of enforcement. Both act at once, without --yes."""
+"""`kquota freeze` and `kquota unfreeze`: the kill switch of enforcement. Both act at once, without --yes.
+
+Beside them: who is at the command line, and why, as the log of enforcement keeps it too.
+"""
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import os
 
-from kquota_spark.cli.enforce.actor import login_name, reason_of
 from kquota_spark.cli.options.options import add_settings_options, settings_of
 from kquota_spark.cli.text.page import say
 from kquota_spark.enforce.ports import Frozen
+from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import utc_text
+
+_REASON_LENGTH = 500
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,3 +64,23 @@ def frozen_text(frozen: Frozen) -> str:
     """Since when, by whom and why."""
     who, why = terminal_text(frozen.actor), terminal_text(frozen.reason)
     return f"frozen since {utc_text(frozen.since_ms)} by {who}: {why}"
+
+
+def login_name() -> str:
+    """The login name; in a container without an entry for its user, the user's number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def reason_of(text: str | None) -> str:
+    """What --reason says.
+
+    Raises:
+        UserError: nothing, or too much.
+    """
+    reason = (text or "").strip()
+    if not 0 < len(reason) <= _REASON_LENGTH:
+        raise UserError(f"--reason: expected 1 to {_REASON_LENGTH} characters: others will ask why")
+    return reason

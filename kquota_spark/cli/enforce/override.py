@@ -6,10 +6,9 @@ Exit codes: 0 done or shown, 1 an error, 3 refused by a guard. Expiry restores e
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 
-from kquota_spark.cli.enforce.actor import login_name, reason_of
+from kquota_spark.cli.enforce.freeze import login_name, reason_of
 from kquota_spark.cli.enforce.plan_page import last_entries
 from kquota_spark.cli.enforce.plans import (
     acted,
@@ -17,6 +16,7 @@ from kquota_spark.cli.enforce.plans import (
     only_shown,
     plan_entries,
     show_steps,
+    take_back,
 )
 from kquota_spark.cli.options.options import (
     Since,
@@ -33,6 +33,7 @@ from kquota_spark.enforce.in_memory import InMemoryLedger
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
+from kquota_spark.formats.quota_files.quota_values import finite_number
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
@@ -112,11 +113,9 @@ def run_set(options: argparse.Namespace) -> int:
         if not options.yes:
             ledger = InMemoryLedger()
             ledger.append(run.edges.ledger.entries())
-            plan = run.with_ledger(ledger).plan([wanted], situation, time_ms)
-            return max(
-                exit_code_of(plan.entries),
-                only_shown("sent", "kquota override set", plan.entries, options.output),
-            )
+            entries = run.with_ledger(ledger).plan([wanted], situation, time_ms).entries
+            only_shown("sent", "kquota override set", entries, options.output)
+            return exit_code_of(entries)
         wait_for_lease(run)
         plan = run.enforcer.plan([wanted], situation, time_ms)
         rows = list(plan.entries)
@@ -147,26 +146,17 @@ def run_expire(options: argparse.Namespace) -> int:
     Raises:
         UserError: there is none of this name in force.
     """
-    from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
-
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
     if any(entry.proposal.policy != POLICY for entry in entries):
         raise UserError(f"plan {options.plan_id} is no override: kquota enforce rollback takes plans back")
-    if not options.yes:
-        return only_shown("put back", "kquota override expire", entries, options.output)
-    with enforcing(settings, login_name()) as run:
-        wait_for_lease(run)
-        rows = run.enforcer.roll_back(options.plan_id, now_ms(), login_name())
-    return acted("kquota override expire", rows, options.output, "" if rows else "nothing of it is in force")
+    return take_back("kquota override expire", settings, entries, options.output, is_agreed=options.yes)
 
 
 def _live(log: Sequence[LogEntry]) -> list[LogEntry]:
-    state = LogState.of(log)
-    steps = {
-        step.step_id for steps in state.live.values() for step in steps if step.proposal.policy == POLICY
-    }
-    return [entry for entry in last_entries(log) if entry.step_id in steps]
+    of_all = [step for steps in LogState.of(log).live.values() for step in steps]
+    live = {step.step_id for step in of_all if step.proposal.policy == POLICY}
+    return [entry for entry in last_entries(log) if entry.step_id in live]
 
 
 def _entity(options: argparse.Namespace) -> Entity:
@@ -187,11 +177,7 @@ def _until_ms(length_ms: int | None, until: Since | None, time_ms: int) -> int:
 
 
 def _amount(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        msg = f"{text!r}, expected a number above 0, e.g. 1500000"
-        raise argparse.ArgumentTypeError(msg)
+    value = finite_number(text)
+    if value is None or value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a number above 0, e.g. 1500000")
     return value

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from kquota_spark.cli.options.listing import counted
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row
-from kquota_spark.enforce.changes import Event, LogEntry, StepId
+from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.formats.text.escape import json_text, terminal_text
 from kquota_spark.formats.text.person_units import iso_time, rate_text
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.store.reading import utc_text
 
-COLUMNS = (
+_COLUMNS = (
     "plan_id", "step", "status", "entity", "key", "value_before", "value_after", "policy", "reason", "would_have",
     "expires_at", "mode", "actor", "at", "guard", "detail", "fencing", "evidence_from", "evidence_to", "seconds",
     "certain_seconds", "throttled_seconds", "numbers",
 )  # fmt: skip
-TIMES = frozenset({"expires_at", "at", "evidence_from", "evidence_to"})
+_TIMES = frozenset({"expires_at", "at", "evidence_from", "evidence_to"})
 _TYPES = {kind.key: kind.value for kind in QuotaType}
 _INDENT = 6
 _LABEL = 11
@@ -34,16 +33,12 @@ _WORDS = {
 
 def last_entries(entries: Iterable[LogEntry]) -> list[LogEntry]:
     """The newest row of each step, in the order of plans and steps."""
-    newest: dict[StepId, LogEntry] = {}
-    for entry in entries:
-        newest[entry.step_id] = entry
-    return list(newest.values())
+    return list({entry.step_id: entry for entry in entries}.values())
 
 
-def step_row(entry: LogEntry) -> Row:
-    """A step with all that is known of it, for JSON, CSV and tables."""
+def _step_row(entry: LogEntry) -> Row:
     proposal, evidence = entry.proposal, entry.proposal.evidence
-    row: dict[str, Any] = {
+    return {
         "plan_id": entry.step_id.plan_id,
         "step": entry.step_id.step,
         "status": entry.event.value,
@@ -68,12 +63,11 @@ def step_row(entry: LogEntry) -> Row:
         "throttled_seconds": evidence.throttled_seconds,
         "numbers": json_text({name: _number(value) for name, value in evidence.numbers.items()}),
     }
-    return row
 
 
 def steps_report(command: str, entries: Iterable[LogEntry]) -> Report:
     """Steps for JSON and CSV."""
-    return Report(command, COLUMNS, [step_row(entry) for entry in entries], shown=(), times=TIMES)
+    return Report(command, _COLUMNS, [_step_row(entry) for entry in entries], shown=(), times=_TIMES)
 
 
 def value_text(key: QuotaKey, value: float | None) -> str:
@@ -112,38 +106,27 @@ def print_plan(entries: Sequence[LogEntry], page: Page) -> None:
         return
     refused = [entry for entry in entries if entry.event is Event.REFUSED]
     others = [entry for entry in entries if entry.event is not Event.REFUSED]
-    first = entries[0]
-    modes = sorted({entry.mode for entry in entries})
-    page.paragraph(
-        "",
-        f"plan {terminal_text(first.step_id.plan_id)}  {'/'.join(mode.name.lower() for mode in modes)}  "
-        f"{counted(len(others), 'change')}, {len(refused)} refused",
-        Tone.TITLE,
-        indent=0,
-    )
+    plan_id = terminal_text(entries[0].step_id.plan_id)
+    modes = "/".join(mode.name.lower() for mode in sorted({entry.mode for entry in entries}))
+    title = f"plan {plan_id}  {modes}  {counted(len(others), 'change')}, {len(refused)} refused"
+    page.paragraph("", title, Tone.TITLE, indent=0)
     for entry in (*others, *refused):
-        print_step(entry, page)
+        _print_step(entry, page)
 
 
-def print_step(entry: LogEntry, page: Page) -> None:
-    """One step: a line of what changes, and below it why."""
+def _print_step(entry: LogEntry, page: Page) -> None:
     proposal = entry.proposal
     is_refused = entry.event is Event.REFUSED
     mark = "!" if is_refused else _mark(proposal.before, proposal.after)
-    key = proposal.quota.key
+    tone = Tone.BAD if is_refused else Tone.TITLE
     page.line()
     page.paragraph(
-        f"{entry.step_id.step:>3} {mark} ",
-        terminal_text(str(proposal.quota.entity)),
-        Tone.BAD if is_refused else Tone.TITLE,
-        indent=6,
+        f"{entry.step_id.step:>3} {mark} ", terminal_text(str(proposal.quota.entity)), tone, indent=_INDENT
     )
-    _field(page, "change", f"{key.value} {change_text(entry)}")
+    _field(page, "change", f"{proposal.quota.key.value} {change_text(entry)}")
     _field(page, "why", f"{proposal.policy}: {proposal.reason}")
-    until = "stays" if proposal.expires_at_ms is None else utc_text(proposal.expires_at_ms)
-    _field(page, "until", until)
-    if proposal.would_have:
-        _field(page, "yesterday", proposal.would_have)
+    _field(page, "until", "stays" if proposal.expires_at_ms is None else utc_text(proposal.expires_at_ms))
+    _field(page, "yesterday", proposal.would_have)
     if is_refused:
         _field(page, "refused", f"{entry.guard or 'guard'}: {entry.detail}", Tone.BAD)
     else:

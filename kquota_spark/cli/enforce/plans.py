@@ -7,28 +7,30 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 
-from kquota_spark.cli.enforce import simulate
 from kquota_spark.cli.enforce import status as enforce_status
-from kquota_spark.cli.enforce.actor import login_name
+from kquota_spark.cli.enforce.freeze import login_name
 from kquota_spark.cli.enforce.plan_page import event_line, last_entries, print_plan, steps_report
 from kquota_spark.cli.options.options import (
     add_form_option,
     add_settings_options,
     add_yes_option,
     settings_of,
+    whole_number,
 )
 from kquota_spark.cli.text.page import Page, say
-from kquota_spark.cli.text.render import Format, show
+from kquota_spark.cli.text.render import Format, Report, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Mode
+from kquota_spark.enforce.simulation import closed_loop
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
 
-REFUSED_EXIT_CODE = 3
+_PROGRESS_EVERY_S = 2.0
 _NEXT = {
     Mode.OBSERVE: "mode observe: it is written down, and never sent",
     Mode.APPROVE: "to be sent it needs: kquota enforce approve {plan_id} --yes",
@@ -54,7 +56,22 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         acting.add_argument("plan_id", metavar="PLAN")
         add_yes_option(acting)
     enforce_status.add_command(commands)
-    simulate.add_command(commands)
+    _add_simulate(commands)
+
+
+def _add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    about = (
+        "random clusters, clients, faults and crashes: is any promise of enforcement broken? Needs no cluster"
+    )
+    parser = commands.add_parser("simulate", help=about, description=f"{about}. Exit code 1 if one is.")
+    parser.add_argument(
+        "--scenarios", type=whole_number, default=200, metavar="N", help="how many (default 200)"
+    )
+    parser.add_argument(
+        "--seed", type=whole_number, default=1, metavar="N", help="the only source of chance (default 1)"
+    )
+    add_form_option(parser)
+    parser.set_defaults(run=run_simulate)
 
 
 def _add(
@@ -102,11 +119,8 @@ def run_approve(options: argparse.Namespace) -> int:
         return only_shown("approved", "kquota enforce approve", entries, options.output)
     with enforcing(settings, login_name()) as run:
         rows = run.enforcer.approve(options.plan_id, login_name(), now_ms())
-    said = (
-        "nothing in it waits for approval"
-        if not rows
-        else "approved; jobs/enforce.py sends it at its next look"
-    )
+    approved = "approved; jobs/enforce.py sends it at its next look"
+    said = approved if rows else "nothing in it waits for approval"
     return acted("kquota enforce approve", rows, options.output, said)
 
 
@@ -122,12 +136,8 @@ def run_apply(options: argparse.Namespace) -> int:
         wait_for_lease(run)
         time_ms = now_ms()
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
-    return acted(
-        "kquota enforce apply",
-        rows,
-        options.output,
-        "" if rows else f"nothing was sent: {_why_nothing(entries)}",
-    )
+    said = "" if rows else f"nothing was sent: {_why_nothing(entries)}"
+    return acted("kquota enforce apply", rows, options.output, said)
 
 
 def _why_nothing(entries: Sequence[LogEntry]) -> str:
@@ -139,16 +149,50 @@ def _why_nothing(entries: Sequence[LogEntry]) -> str:
 
 def run_rollback(options: argparse.Namespace) -> int:
     """Put back what was before a plan."""
-    from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
-
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
-    if not options.yes:
-        return only_shown("put back", "kquota enforce rollback", entries, options.output)
+    return take_back("kquota enforce rollback", settings, entries, options.output, is_agreed=options.yes)
+
+
+def take_back(
+    command: str, settings: Settings, entries: Sequence[LogEntry], form: Format, *, is_agreed: bool
+) -> int:
+    """Put back what was before a plan, or without agreement show what would be; the exit code."""
+    from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
+
+    if not is_agreed:
+        return only_shown("put back", command, entries, form)
     with enforcing(settings, login_name()) as run:
         wait_for_lease(run)
-        rows = run.enforcer.roll_back(options.plan_id, now_ms(), login_name())
-    return acted("kquota enforce rollback", rows, options.output, "" if rows else "nothing of it is in force")
+        rows = run.enforcer.roll_back(entries[0].step_id.plan_id, now_ms(), login_name())
+    return acted(command, rows, form, "" if rows else "nothing of it is in force")
+
+
+def run_simulate(options: argparse.Namespace) -> int:
+    """Run the scenarios, and say what was done and what was broken."""
+    said_s = time.monotonic()
+
+    def report_progress(done: int) -> None:
+        nonlocal said_s
+        if time.monotonic() - said_s > _PROGRESS_EVERY_S:
+            said_s = time.monotonic()
+            print(f"{done:,} of {options.scenarios:,} scenarios", file=sys.stderr)
+
+    summary = closed_loop.run(options.scenarios, options.seed, report_progress)
+    rows = [{"what": what, "kind": kind, "count": count} for what, kind, count in summary.rows()]
+    shown = (
+        Shown("what", lambda row: row["what"], is_text=True),
+        Shown("kind", lambda row: row["kind"], is_text=True),
+        Shown("count", lambda row: f"{row['count']:,}"),
+    )
+    footer = "\n".join(f"broken in scenario {terminal_text(line)}" for line in summary.first_broken)
+    envelope = {"broken": list(summary.first_broken)}
+    columns = ("what", "kind", "count")
+    show(
+        Report("kquota enforce simulate", columns, rows, shown, footer=footer, envelope=envelope),
+        options.output,
+    )
+    return 1 if summary.broken else 0
 
 
 def plan_entries(settings: Settings, plan_id: str | None) -> list[LogEntry]:
@@ -181,7 +225,7 @@ def exit_code_of(rows: Iterable[LogEntry]) -> int:
     """3 if a guard refused any, else 1 if the cluster did, else 0."""
     events = {row.event for row in rows}
     if Event.REFUSED in events:
-        return REFUSED_EXIT_CODE
+        return 3
     return 1 if Event.FAILED in events else 0
 
 
@@ -193,14 +237,14 @@ def acted(command: str, rows: Sequence[LogEntry], form: Format, said: str) -> in
     else:
         show(steps_report(command, rows), form)
     if said:
-        say(terminal_text(said), sys.stderr if form != "table" else sys.stdout)
+        say(terminal_text(said), sys.stdout if form == "table" else sys.stderr)
     return exit_code_of(rows)
 
 
 def only_shown(what: str, command: str, entries: Sequence[LogEntry], form: Format) -> int:
     """Show what --yes would act on; the exit code."""
     show_steps(command, entries, form)
-    say(f"\nnothing was {what}: --yes does it", sys.stderr if form != "table" else sys.stdout)
+    say(f"\nnothing was {what}: --yes does it", sys.stdout if form == "table" else sys.stderr)
     return 0
 
 

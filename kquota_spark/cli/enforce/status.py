@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +39,6 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.set_defaults(run=run_status)
 
 
-@dataclass(frozen=True, slots=True)
-class _Status:
-    policies: Policies
-    frozen: Frozen | None
-    live: Sequence[LogEntry]
-    waiting: Sequence[LogEntry]
-    refused: Sequence[LogEntry]
-
-
 def run_status(options: argparse.Namespace) -> int:
     """Show it; what cannot be asked is said in its place."""
     from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
@@ -55,32 +46,40 @@ def run_status(options: argparse.Namespace) -> int:
 
     settings, time_ms = settings_of(options), now_ms()
     policies = load_policies(Path(settings.enforcement.policy_file))
-    log = EnforcementLog(settings).entries()
-    state = LogState.of(log)
-    limit = limit_of(options)
-    refused = [entry for entry in log if entry.event is Event.REFUSED]
-    found = _Status(
-        policies=policies,
-        frozen=FreezeSwitch(settings).frozen(),
-        live=[step.last for steps in state.live.values() for step in steps][:limit],
-        waiting=[
-            step.last
-            for step in state.steps.values()
-            if step.is_open and time_ms - step.planned.at_ms <= policies.guards.approve_within
-        ][:limit],
-        refused=refused[: -_REFUSALS - 1 : -1],
-    )
+    sections = _sections(EnforcementLog(settings).entries(), policies, time_ms, limit_of(options))
+    frozen = FreezeSwitch(settings).frozen()
     if options.output == "table":
         page = Page()
-        _print(found, time_ms, page)
+        _print_switches(policies, frozen, page)
+        for title, entries in sections.items():
+            _print_steps(title, entries, time_ms, page)
         # Last, because the cluster may let us wait.
         sys.stdout.flush()
         _print_holder(*_holder(settings), time_ms, page)
     else:
-        rows = [*found.live, *found.waiting, *found.refused]
-        envelope = _envelope(found, *_holder(settings))
+        rows = [entry for entries in sections.values() for entry in entries]
+        envelope = _envelope(policies, frozen, *_holder(settings))
         show(replace(steps_report("kquota enforce status", rows), envelope=envelope), options.output)
     return 0
+
+
+def _sections(
+    log: Sequence[LogEntry], policies: Policies, time_ms: int, limit: int | None
+) -> dict[str, list[LogEntry]]:
+    """The newest row of each step that people should know of, by title."""
+    state = LogState.of(log)
+    live = [step.last for steps in state.live.values() for step in steps]
+    waiting = [
+        step.last
+        for step in state.steps.values()
+        if step.is_open and time_ms - step.planned.at_ms <= policies.guards.approve_within
+    ]
+    refused = [entry for entry in reversed(log) if entry.event is Event.REFUSED]
+    return {
+        "in force": live[:limit],
+        "waiting": waiting[:limit],
+        "refused, newest first": refused[:_REFUSALS],
+    }
 
 
 def _holder(settings: Settings) -> tuple[Holder | None, str]:
@@ -93,34 +92,29 @@ def _holder(settings: Settings) -> tuple[Holder | None, str]:
         return None, str(error)
 
 
-def _envelope(found: _Status, holder: Holder | None, holder_problem: str) -> dict[str, Any]:
-    frozen = found.frozen
+def _envelope(
+    policies: Policies, frozen: Frozen | None, holder: Holder | None, holder_problem: str
+) -> dict[str, Any]:
     return {
-        "mode": found.policies.mode.name.lower(),
-        "policies": {
-            policy.name: found.policies.mode_of(policy.name).name.lower()
-            for policy in found.policies.policies
-        },
+        "mode": policies.mode.name.lower(),
+        "policies": _modes(policies),
         "frozen": None if frozen is None else frozen._asdict(),
         "enforcer": None if holder is None else holder._asdict(),
         "enforcer_problem": holder_problem or None,
     }
 
 
-def _print(found: _Status, time_ms: int, page: Page) -> None:
-    page.paragraph("mode", _mode_text(found.policies))
-    if found.frozen is None:
+def _modes(policies: Policies) -> dict[str, str]:
+    return {policy.name: policies.mode_of(policy.name).name.lower() for policy in policies.policies}
+
+
+def _print_switches(policies: Policies, frozen: Frozen | None, page: Page) -> None:
+    own = ", ".join(f"{name} {mode}" for name, mode in _modes(policies).items())
+    page.paragraph("mode", f"{policies.mode.name.lower()} ({own or 'no policies'})")
+    if frozen is None:
         page.paragraph("switch", "not frozen")
     else:
-        page.paragraph("switch", f"FROZEN: {frozen_text(found.frozen)}", Tone.BAD)
-    _print_steps("in force", found.live, time_ms, page)
-    _print_steps("waiting", found.waiting, time_ms, page)
-    _print_steps("refused, newest first", found.refused, time_ms, page)
-
-
-def _mode_text(policies: Policies) -> str:
-    own = [f"{policy.name} {policies.mode_of(policy.name).name.lower()}" for policy in policies.policies]
-    return f"{policies.mode.name.lower()} ({', '.join(own) or 'no policies'})"
+        page.paragraph("switch", f"FROZEN: {frozen_text(frozen)}", Tone.BAD)
 
 
 def _print_holder(holder: Holder | None, problem: str, time_ms: int, page: Page) -> None:
@@ -140,12 +134,9 @@ def _print_steps(title: str, entries: Sequence[LogEntry], time_ms: int, page: Pa
     page.line(f"{title}: {counted(len(entries), 'change') if entries else 'none'}", Tone.TITLE)
     for entry in entries:
         proposal = entry.proposal
-        page.paragraph(
-            "",
-            terminal_text(f"{proposal.quota.entity} {proposal.quota.key.value} {change_text(entry)}"),
-            Tone.BAD if entry.event in (Event.REFUSED, Event.FAILED) else None,
-            indent=2,
-        )
+        change = f"{proposal.quota.entity} {proposal.quota.key.value} {change_text(entry)}"
+        tone = Tone.BAD if entry.event in (Event.REFUSED, Event.FAILED) else None
+        page.paragraph("", terminal_text(change), tone, indent=2)
         page.paragraph("", terminal_text("; ".join(_about(entry, time_ms))), indent=6)
 
 
@@ -163,7 +154,6 @@ def _about(entry: LogEntry, time_ms: int) -> list[str]:
     else:
         parts.append(f"until {utc_text(proposal.expires_at_ms)}")
     if entry.event not in (Event.APPLIED, Event.PLANNED):
-        parts.append(
-            f"{entry.event.value} by {entry.actor}: {entry.detail}" if entry.detail else entry.event.value
-        )
+        by = f" by {entry.actor}: {entry.detail}" if entry.detail else ""
+        parts.append(f"{entry.event.value}{by}")
     return parts

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kquota_spark.cli.chosen.added_quotas import added_quotas
-from kquota_spark.cli.chosen.quota_source import governor_of
+from kquota_spark.cli.chosen.quota_source import added_quotas, governor_of
 from kquota_spark.cli.options.listing import bucket_text, counted
 from kquota_spark.cli.options.options import (
     Since,

@@ -1,5 +1,5 @@
 """Commands that read and edit quotas.
 
-In reading order: applied_edits, quota_edits, held_quotas, alter, context, describe, import_quotas, quota_sides,
-diff_page, diff, drift, export_quotas, tree.
+In reading order: quota_edits, held_quotas, quota_sides, exchange, alter, describe, diff, drift, tree, context,
+kfk_selection, kfk.
 """

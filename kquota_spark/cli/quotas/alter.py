@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_entity, require_name
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of
 from kquota_spark.errors import UserError
+from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
 from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.compare.quota_diff import Identity, effect_changes
 from kquota_spark.model.compare.quota_tree import quota_type_of
@@ -21,7 +22,6 @@ from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.process.clock import now_ms
 
 _MOST_TOLD = 3
-_Values = Mapping[AnyKey, float | None]
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -65,14 +65,13 @@ def run_alter(options: argparse.Namespace) -> int:
         edits = [edit for edit in asked if edit.before != edit.after]
         left = {key: value for key, value in {**has, **wanted}.items() if value is not None}
         notes = held_notes(held_steps(settings_beside(options), [entity]), asked, now_ms())
-        notes += fall_backs(edits, quotas, {**quotas, entity: left})
+        notes += _fall_backs(edits, quotas, {**quotas, entity: left})
+        choices = choices_of(options)
         unchanged = 0 if edits else 1
-        return carry_out(
-            cluster, edits, choices_of(options), command="kquota alter", unchanged=unchanged, notes=notes
-        )
+        return carry_out(cluster, edits, choices, command="kquota alter", unchanged=unchanged, notes=notes)
 
 
-def fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -> Iterator[str]:
+def _fall_backs(edits: Sequence[QuotaEdit], before: QuotaSet, after: QuotaSet) -> Iterator[str]:
     """What governs instead where a key is removed, a sentence for each kind of client that it did govern."""
     removed = [edit for edit in edits if edit.after is None]
     effects = effect_changes(before, after) if removed else []
@@ -112,12 +111,8 @@ def _who(identity: Identity, entity: AnyEntity) -> str:
 
 def _wanted(
     entity: AnyEntity, added: Sequence[str], deleted: Sequence[str], wrong_usage: Callable[[str], object]
-) -> _Values:
-    """The values to be; what is said twice is wrong usage.
-
-    Raises:
-        UserError: a key that such an entity has not, or a value that no cluster takes.
-    """
+) -> dict[AnyKey, float | None]:
+    """The values to be; what is said twice is wrong usage."""
     pairs: list[tuple[str, str | None]] = []
     for text in (part for given in added for part in given.split(",")):
         key, equals, value = text.strip().partition("=")
@@ -136,20 +131,15 @@ def _wanted(
 
 
 def _key(entity: AnyEntity, text: str) -> AnyKey:
-    keys: Mapping[str, AnyKey] = {
-        key.value: key for key in (IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey)
-    }
+    keys = {key.value: key for key in (IpQuotaKey if isinstance(entity, IpEntity) else QuotaKey)}
     if text not in keys:
-        raise UserError(
-            f"{entity}: no key {text!r}, expected {'one of ' if len(keys) > 1 else ''}{', '.join(keys)}"
-        )
+        one_of = "one of " if len(keys) > 1 else ""
+        raise UserError(f"{entity}: no key {text!r}, expected {one_of}{', '.join(keys)}")
     return keys[text]
 
 
 def _value(entity: AnyEntity, key: str, text: str) -> float:
     """A value that every cluster takes: KRaft refuses the others, and ZooKeeper's brokers would misread them."""
-    from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
-
     number = finite_number(text)
     expected = expected_value(key, number)
     if number is None or expected is not None or number <= 0:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from kquota_spark.cli.chosen.cluster_choice import context_of
+from kquota_spark.cli.chosen.cluster_choice import saved_context
 from kquota_spark.cli.options.options import add_form_option
 from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import Format, Report, Row, Shown, show
@@ -23,8 +23,7 @@ _COLUMNS = ("name", "is_in_use", "bootstrap_server", "command_config", "zookeepe
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `context`."""
     group = subparsers.add_parser(
-        "context",
-        description="{about}. Kept in $KQUOTA_CONTEXTS or ~/.config/kquota/contexts.yaml.",
+        "context", description="{about}. Kept in $KQUOTA_CONTEXTS or ~/.config/kquota/contexts.yaml."
     )
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="save a connection by a name")
@@ -44,12 +43,12 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )  # fmt: skip
     add.set_defaults(run=run_add)
     listing = commands.add_parser("list", help="all of them")
+    add_form_option(listing)
     listing.set_defaults(run=run_list)
     showing = commands.add_parser("show", help="one of them")
     showing.add_argument("name", nargs="?", metavar="NAME", help="default the one in use")
+    add_form_option(showing)
     showing.set_defaults(run=run_show)
-    for parser in (listing, showing):
-        add_form_option(parser)
     delete = commands.add_parser("delete", help="forget one; the cluster is not touched")
     delete.add_argument("name", metavar="NAME")
     delete.set_defaults(run=run_delete)
@@ -99,11 +98,11 @@ def run_show(options: argparse.Namespace) -> int:
     Raises:
         UserError: there is none of this name, or none in use.
     """
-    path, contexts = _saved()
+    _, contexts = _saved()
     name = options.name or contexts.in_use
     if not name:
         raise UserError("no context is in use: name one, or choose it by kquota context use NAME")
-    context_of(contexts, name, path)
+    saved_context(name)
     _show("kquota context show", contexts, [name], options.output)
     return 0
 
@@ -115,7 +114,7 @@ def run_delete(options: argparse.Namespace) -> int:
         UserError: there is none of this name.
     """
     path, contexts = _saved()
-    context_of(contexts, options.name, path)
+    saved_context(options.name)
     left = {name: context for name, context in contexts.contexts.items() if name != options.name}
     was_in_use = contexts.in_use == options.name
     save_contexts(path, Contexts(in_use="" if was_in_use else contexts.in_use, contexts=left))
@@ -134,7 +133,7 @@ def run_use(options: argparse.Namespace) -> int:
         save_contexts(path, replace(contexts, in_use=""))
         say("no context is in use")
         return 0
-    context = context_of(contexts, options.name, path)
+    context = saved_context(options.name)
     save_contexts(path, replace(contexts, in_use=options.name))
     say(f"context {options.name} is in use: {terminal_text(context.address)}")
     return 0
@@ -150,35 +149,21 @@ def _absolute(path: Path | None) -> str:
 
 
 def _show(command: str, contexts: Contexts, names: list[str], form: Format) -> None:
-    rows: list[Row] = [_row(name, contexts) for name in names]
-    show(
-        Report(
-            command,
-            _COLUMNS,
-            rows,
-            (
-                Shown("", lambda row: "*" if row["is_in_use"] else "", is_text=True, keep=1),
-                Shown("context", lambda row: str(row["name"]), is_text=True, keep=20),
-                Shown("cluster", lambda row: contexts.contexts[row["name"]].address, is_text=True, keep=40),
-                Shown("files", _files, is_text=True),
-            ),
-            footer="* in use" if contexts.in_use in names else "",
-            when_empty="no context is saved: see kquota context add",
-        ),
-        form,
+    shown = (
+        Shown("", lambda row: "*" if row["is_in_use"] else "", is_text=True, keep=1),
+        Shown("context", lambda row: str(row["name"]), is_text=True, keep=20),
+        Shown("cluster", lambda row: contexts.contexts[row["name"]].address, is_text=True, keep=40),
+        Shown("files", _files, is_text=True),
     )
+    footer = "* in use" if contexts.in_use in names else ""
+    when_empty = "no context is saved: see kquota context add"
+    rows = [_row(name, contexts) for name in names]
+    show(Report(command, _COLUMNS, rows, shown, footer=footer, when_empty=when_empty), form)
 
 
 def _row(name: str, contexts: Contexts) -> Row:
-    context = contexts.contexts[name]
-    return {
-        "name": name,
-        "is_in_use": name == contexts.in_use,
-        "bootstrap_server": context.bootstrap_server or None,
-        "command_config": context.command_config or None,
-        "zookeeper": context.zookeeper or None,
-        "config": context.config or None,
-    }
+    said = {field: value or None for field, value in asdict(contexts.contexts[name]).items()}
+    return {"name": name, "is_in_use": name == contexts.in_use, **said}
 
 
 def _files(row: Row) -> str:

@@ -20,6 +20,12 @@ from kquota_spark.model.quotas.entity_filter import parts_of
 from kquota_spark.model.quotas.quota_set import QuotaSet
 
 _COLUMNS = ("entity", "level", "parts", "key", "quota_type", "value")
+_SHOWN = (
+    Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+    Shown("key", lambda row: row["key"], is_text=True, keep=24),
+    Shown("value", lambda row: exact_text(row["value"])),
+    Shown("", lambda row: rate_text(row["quota_type"], row["value"])),
+)
 _SENTENCES = "kafka-configs"
 
 
@@ -43,8 +49,7 @@ def run_describe(options: argparse.Namespace) -> int:
     """
     wanted = asked_filter(options)
     with chosen_cluster(options) as cluster:
-        quotas = cluster.read()
-        origin = cluster.origin
+        quotas, origin = cluster.read(), cluster.origin
     entities = list(wanted.among(quotas))
     if options.output == _SENTENCES:
         print_as_it_is(_sentences({entity: quotas[entity] for entity in entities}))
@@ -57,7 +62,7 @@ def run_describe(options: argparse.Namespace) -> int:
         "kquota describe",
         _COLUMNS,
         rows[:limit],
-        _shown(),
+        _SHOWN,
         footer=f"{entities_text(len(entities))} of {where}{more}",
         when_empty=f"no quotas match, of {len(quotas):,} entities that have any ({where})",
         envelope={"cluster": origin},
@@ -80,15 +85,6 @@ def _rows(entity: AnyEntity, quotas: QuotaSet) -> Iterator[Row]:
             "quota_type": quota_type_of(key),
             "value": quotas[entity][key],
         }
-
-
-def _shown() -> tuple[Shown, ...]:
-    return (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
-        Shown("key", lambda row: row["key"], is_text=True, keep=24),
-        Shown("value", lambda row: exact_text(row["value"])),
-        Shown("", lambda row: rate_text(row["quota_type"], row["value"])),
-    )
 
 
 def _sentences(quotas: QuotaSet) -> str:

@@ -28,6 +28,11 @@ _COLUMNS = (
     "entity", "key", "declared", "now", "since", "since_before", "edited_at", "edited_before", "version", "by",
     "client_id", "policy",
 )  # fmt: skip
+_LEGEND = (
+    "times in UTC, < by then at the latest; since -: it never was as declared, as far as is known; by -: neither "
+    "the request log nor the enforcement's log tells, e.g. set straight in ZooKeeper"
+)
+_WITHOUT_HISTORY = "since when, and who: no table tells (kquota watch writes quota_changes)"
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -99,15 +104,15 @@ def _stale_text(there: Side, at: Since | None) -> str:
 
 
 def _row(drift: Drift) -> Row:
-    last, editor = drift.last, drift.editor
+    editor = drift.editor
     return {
         "entity": str(drift.edit.entity),
         "key": drift.edit.key.value,
         "declared": drift.edit.before,
         "now": drift.edit.after,
         **_times("since", "since_before", drift.since),
-        **_times("edited_at", "edited_before", last),
-        "version": None if last is None else last.version,
+        **_times("edited_at", "edited_before", drift.last),
+        "version": None if drift.last is None else drift.last.version,
         "by": None if editor is None else editor.name,
         "client_id": None if editor is None else editor.client_id,
         "policy": None if editor is None else editor.policy,
@@ -160,13 +165,6 @@ def _print_notes(declared: Side, there: Side, found: DriftFound, limit: int | No
     more = f", {limit:,} shown: --limit 0 shows all" if limit and len(found.drifts) > limit else ""
     page.paragraph("", f"{counted(len(found.drifts), 'value')} not as declared{more}: {names}", indent=0)
     if not found.has_history:
-        page.paragraph(
-            "", "since when, and who: no table tells (kquota watch writes quota_changes)", indent=0
-        )
+        page.paragraph("", _WITHOUT_HISTORY, indent=0)
         return
-    page.paragraph(
-        "",
-        "times in UTC, < by then at the latest; since -: it never was as declared, as far as is known; by -: neither "
-        "the request log nor the enforcement's log tells, e.g. set straight in ZooKeeper",
-        indent=0,
-    )
+    page.paragraph("", _LEGEND, indent=0)

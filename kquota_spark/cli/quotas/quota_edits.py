@@ -1,37 +1,61 @@
 """Edits of a cluster's quotas as a person meets them: shown, asked about, made, and what became of each.
 
-`import` and `alter` share it. `carry_out` is the whole way, from the edits to the exit code:
-
-    add_edit_options(parser)                        # --dry-run, --yes, --output
-    edits = list(edits_between(cluster.read(), wanted, keep_others=True))
-    return carry_out(cluster, edits, choices_of(options), command="kquota import")
-
-Its steps can be taken one by one: `show_edits` before the question; `confirmed` asks it on a terminal (without one
---yes is needed, else it exits with 2); `applied_edits.apply_edits` makes the edits in place, or with `validate_only`
-only asks the cluster whether it would take them; `show_results` tells; `exit_code` is 0 if all is done and 1 if an
-entity was refused or failed. In JSON, YAML and CSV standard output holds one answer only: the question and what it is
-about go to standard error.
+`carry_out` is the whole way of `import` and `alter`, from the edits to the exit code; `kfk` asks nobody, and takes only
+its last steps. In JSON, YAML and CSV standard output holds one answer only: the question and what it is about go to
+standard error.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
 from typing import NamedTuple
 
 from kquota_spark.cli.options.options import add_form_option
-from kquota_spark.cli.quotas.applied_edits import EntityResult, Status, apply_edits, by_entity, exit_code
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show, table_report
+from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 _COLUMNS = ("entity", "key", "before", "after", "change", "status", "detail")
+_PROGRESS_EVERY_S = 2.0
 _MOST_NOTES = 10
 _MOST_EXACT = 1e20
 """Beyond it, and beyond every long of Kafka's, the digits of a double are not those that anybody wrote."""
+
+
+class Status(Enum):
+    """What became of the edits of an entity; the value is what tables and JSON say."""
+
+    PLANNED = "planned"
+    APPLIED = "applied"
+    ACCEPTED = "would be applied"
+    REFUSED = "refused"
+    FAILED = "failed"
+    NOT_TRIED = "not tried"
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is left to do, or would be."""
+        return self in (Status.APPLIED, Status.ACCEPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityResult:
+    """What became of all edits of one entity, which stand or fall together; `detail` is the cluster's words."""
+
+    entity: AnyEntity
+    edits: tuple[QuotaEdit, ...]
+    status: Status
+    detail: str = ""
 
 
 def add_edit_options(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +91,8 @@ def carry_out(
     choices: EditChoices,
     *,
     command: str,
-    unchanged: int = 0,
-    notes: Sequence[str] = (),
+    unchanged: int,
+    notes: Sequence[str],
 ) -> int:
     """Show, ask, apply and tell; returns the exit code.
 
@@ -80,20 +104,20 @@ def carry_out(
         unchanged: how many entities that were asked for are already as wanted.
         notes: what to know before agreeing.
     """
-    _print_notes(notes, choices.form)
-    if choices.is_dry_run:
-        results = apply_edits(cluster, edits, validate_only=True)
-    else:
-        if edits and not choices.is_agreed:
-            show_edits(edits, choices.form, command=command, origin=cluster.origin, notes=notes)
-            question = f"Change {entities_text(len({edit.entity for edit in edits}))} of {cluster.origin}?"
-            if not confirmed(question):
-                say("nothing was changed", sys.stderr)
-                return 1
-        results = apply_edits(cluster, edits)
-    show_results(
-        results, choices.form, command=command, origin=cluster.origin, unchanged=unchanged, notes=notes
-    )
+    form, origin = choices.form, cluster.origin
+    _print_notes(notes, form)
+    if edits and not (choices.is_dry_run or choices.is_agreed):
+        planned = [EntityResult(entity, of_one, Status.PLANNED) for entity, of_one in _by_entity(edits)]
+        report = edits_report(command, origin, planned, notes)
+        if form == "table" or not sys.stdin.isatty():
+            show(report, form)
+        else:
+            say(table_report(report).rstrip("\n"), sys.stderr)
+        if not _is_agreed(f"Change {entities_text(len(planned))} of {origin}?"):
+            say("nothing was changed", sys.stderr)
+            return 1
+    results = apply_edits(cluster, edits, validate_only=choices.is_dry_run)
+    show(edits_report(command, origin, results, notes, unchanged), form)
     return exit_code(results)
 
 
@@ -105,30 +129,9 @@ def _print_notes(notes: Sequence[str], form: Format) -> None:
         page.paragraph("", f"... and {len(notes) - _MOST_NOTES:,} more notes: --output json", indent=0)
 
 
-def show_edits(
-    edits: Sequence[QuotaEdit],
-    form: Format,
-    *,
-    command: str,
-    origin: str,
-    notes: Sequence[str],
-) -> None:
-    """Print edits that are not made yet: the question is about them."""
-    results = [EntityResult(entity, of_one, Status.PLANNED) for entity, of_one in by_entity(edits)]
-    report = _report(results, command, origin, f"to be changed: {_sum_text(edits)}", notes=notes)
-    if form == "table" or not _can_ask():
-        show(report, form)
-    else:
-        say(table_report(report).rstrip("\n"), sys.stderr)
-
-
-def confirmed(question: str) -> bool:
-    """Whether the person agrees.
-
-    Raises:
-        SystemExit: with 2, as for wrong usage: there is nobody to ask.
-    """
-    if not _can_ask():
+def _is_agreed(question: str) -> bool:
+    """Whether the person agrees; exits with 2, as for wrong usage, where there is nobody to ask."""
+    if not sys.stdin.isatty():
         say("kquota: there is no terminal to ask on, and nothing was changed: --yes does it", sys.stderr)
         raise SystemExit(2)
     sys.stdout.flush()
@@ -137,46 +140,85 @@ def confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def show_results(
-    results: Sequence[EntityResult],
-    form: Format,
-    *,
-    command: str,
-    origin: str,
-    unchanged: int = 0,
-    notes: Sequence[str] = (),
-) -> None:
-    """Print what became of the edits; notes were told before, and stand in the envelope."""
-    show(_report(results, command, origin, _told(results, unchanged), unchanged, notes), form)
+def apply_edits(
+    cluster: ClusterQuotas, edits: Iterable[QuotaEdit], *, validate_only: bool = False
+) -> list[EntityResult]:
+    """Make edits in place, one request an entity; with `validate_only` only ask whether the cluster would take them.
+
+    What the cluster refuses does not stop the others; only what would just remove is not tried once a value was
+    refused, because it may be what limits meanwhile those whom the value is for. After no answer the rest is not
+    tried: it would wait as long. Nor after Ctrl-C, which must not leave a person without knowing how far it came.
+    """
+    waiting = list(_by_entity(edits))
+    done = Status.ACCEPTED if validate_only else Status.APPLIED
+    results: list[EntityResult] = []
+    told_s = time.monotonic()
+    failed = has_refused_value = False
+    for entity, of_one in waiting:
+        has_value = any(edit.after is not None for edit in of_one)
+        if failed or (has_refused_value and not has_value):
+            results.append(EntityResult(entity, of_one, Status.NOT_TRIED))
+            continue
+        try:
+            refusal = cluster.alter(
+                entity, {edit.key: edit.after for edit in of_one}, validate_only=validate_only
+            )
+        except (UserError, KeyboardInterrupt) as error:
+            unknown = "" if validate_only else f"; whether {entity} was altered is not known"
+            words = str(error) or f"interrupted{unknown}"
+            results.append(EntityResult(entity, of_one, Status.FAILED, words))
+            failed = True
+            continue
+        has_refused_value |= has_value and refusal is not None
+        status = done if refusal is None else Status.REFUSED
+        results.append(EntityResult(entity, of_one, status, refusal or ""))
+        if time.monotonic() - told_s > _PROGRESS_EVERY_S and sys.stderr.isatty():
+            say(f"{len(results):,} of {len(waiting):,} entities", sys.stderr)
+            told_s = time.monotonic()
+    return results
 
 
-def _told(results: Sequence[EntityResult], unchanged: int) -> str:
-    """`entities: 3 applied, 1 refused, 12 unchanged`."""
-    if not results:
-        return f"nothing to change: {unchanged:,} as wanted" if unchanged else "nothing to change"
-    counts = [(sum(result.status is status for result in results), status.value) for status in Status]
-    counts.append((unchanged, "unchanged"))
-    return f"entities: {', '.join(f'{count:,} {word}' for count, word in counts if count)}"
+def exit_code(results: Iterable[EntityResult]) -> int:
+    """0 if all is done, or would be; 1 if an entity was refused or failed."""
+    return 0 if all(result.status.is_done for result in results) else 1
 
 
-def _report(
-    results: Sequence[EntityResult],
-    command: str,
-    origin: str,
-    said: str,
-    unchanged: int = 0,
-    notes: Sequence[str] = (),
+def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:
+    """The edits of each entity, which stand together already."""
+    for entity, of_one in groupby(edits, key=lambda edit: edit.entity):
+        yield entity, tuple(of_one)
+
+
+def edits_report(
+    command: str, origin: str, results: Sequence[EntityResult], notes: Sequence[str], unchanged: int = 0
 ) -> Report:
+    """What became of edits, or is to; notes were told before, and stand in the envelope."""
     rows = [_row(result, edit) for result in results for edit in result.edits]
     # The cluster's words stand below the table, whole: in a column they would be cut.
     lines = [
         f"{result.entity}: {result.status.value}: {result.detail}" for result in results if result.detail
     ]
-    footer = "\n".join(terminal_text(line) for line in [*lines, f"{said} ({origin})"])
+    footer = "\n".join(terminal_text(line) for line in [*lines, f"{_told(results, unchanged)} ({origin})"])
     return Report(
-        command, _COLUMNS, rows, _shown(), footer=footer, when_empty=footer, colour=_colour,
+        command, _COLUMNS, rows, _SHOWN, footer=footer, when_empty=footer, colour=_colour,
         envelope={"cluster": origin, "unchanged": unchanged, "notes": list(notes)},
     )  # fmt: skip
+
+
+def _told(results: Sequence[EntityResult], unchanged: int) -> str:
+    """`entities: 3 applied, 1 refused, 12 unchanged`, or `to be changed: 3 entities; values: 2 raised, 1 removed`."""
+    if not results:
+        return f"nothing to change: {unchanged:,} as wanted" if unchanged else "nothing to change"
+    if results[0].status is Status.PLANNED:
+        words = [_change(edit) for result in results for edit in result.edits]
+        counts = [(words.count(word), word) for word in ("set", "raised", "lowered", "removed")]
+        return f"to be changed: {entities_text(len(results))}; values: {_counts_text(counts)}"
+    counts = [(sum(result.status is status for result in results), status.value) for status in Status]
+    return f"entities: {_counts_text([*counts, (unchanged, 'unchanged')])}"
+
+
+def _counts_text(counts: Iterable[tuple[int, str]]) -> str:
+    return ", ".join(f"{count:,} {word}" for count, word in counts if count)
 
 
 def _row(result: EntityResult, edit: QuotaEdit) -> Row:
@@ -191,15 +233,14 @@ def _row(result: EntityResult, edit: QuotaEdit) -> Row:
     }
 
 
-def _shown() -> tuple[Shown, ...]:
-    return (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=20),
-        Shown("key", lambda row: row["key"], is_text=True, keep=18),
-        Shown("before", lambda row: exact_text(row["before"])),
-        Shown("after", lambda row: exact_text(row["after"])),
-        Shown("change", lambda row: row["change"], is_text=True, keep=7, rank=2),
-        Shown("status", lambda row: row["status"], is_text=True, keep=16),
-    )
+_SHOWN = (
+    Shown("entity", lambda row: row["entity"], is_text=True, keep=20),
+    Shown("key", lambda row: row["key"], is_text=True, keep=18),
+    Shown("before", lambda row: exact_text(row["before"])),
+    Shown("after", lambda row: exact_text(row["after"])),
+    Shown("change", lambda row: row["change"], is_text=True, keep=7, rank=2),
+    Shown("status", lambda row: row["status"], is_text=True, keep=16),
+)
 
 
 def exact_text(value: float | None) -> str:
@@ -218,22 +259,9 @@ def _change(edit: QuotaEdit) -> str:
     return "raised" if edit.after > edit.before else "lowered"
 
 
-def _sum_text(edits: Sequence[QuotaEdit]) -> str:
-    """`3 entities; values: 2 raised, 1 removed`."""
-    words = [_change(edit) for edit in edits]
-    counts = [
-        f"{words.count(word):,} {word}" for word in ("set", "raised", "lowered", "removed") if word in words
-    ]
-    return f"{entities_text(len({edit.entity for edit in edits}))}; values: {', '.join(counts)}"
-
-
 def entities_text(count: int) -> str:
     """`1 entity`, `2,000 entities`."""
     return f"{count:,} {'entity' if count == 1 else 'entities'}"
-
-
-def _can_ask() -> bool:
-    return sys.stdin.isatty()
 
 
 def _colour(row: Row) -> Colour | None:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kquota_spark.cli.chosen.cluster_choice import address_of_context, chosen_cluster, opened_cluster
+from kquota_spark.cli.chosen.cluster_choice import (
+    address_of_context,
+    chosen_cluster,
+    named_clusters,
+    opened_cluster,
+)
 from kquota_spark.cli.options.options import settings_of
-from kquota_spark.cli.quotas.import_quotas import file_text, quotas_in
+from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.process.clock import now_ms
 
-_CLUSTER_OPTIONS = ("context", "bootstrap_server", "zookeeper")
+if TYPE_CHECKING:
+    from kquota_spark.formats.exchange.registry import Format
+
+STDIN = "-"
+_MOST_BYTES = 64_000_000
+"""Of text that the formats would still look at: four bytes a character."""
+_MOST_PROBLEMS, _MOST_PROBLEM_CHARACTERS = 60, 400
 
 
 class Side(NamedTuple):
@@ -33,7 +45,7 @@ def named_side(text: str) -> Side:
     """The quotas of a file, or of a saved context.
 
     Raises:
-        UserError: it is neither, or cannot be read.
+        UserError: it is neither, or cannot be read, or has problems, one a line.
     """
     path = Path(text)
     try:
@@ -41,7 +53,7 @@ def named_side(text: str) -> Side:
     except OSError as error:
         raise UserError(f"{text[:200]}: cannot be read: {error.strerror}") from error
     if is_file:
-        return file_side(path)
+        return _file_side(path)
     try:
         address = address_of_context(text)
     except UserError as error:
@@ -50,12 +62,8 @@ def named_side(text: str) -> Side:
         return Side(cluster.origin, cluster.read())
 
 
-def file_side(path: Path) -> Side:
-    """The quotas of a file, whose format is told by its content.
-
-    Raises:
-        UserError: it cannot be read, is in no format that is known, or has problems, one a line.
-    """
+def _file_side(path: Path) -> Side:
+    """The quotas of a file, whose format is told by its content."""
     from kquota_spark.formats.exchange.registry import FORMATS, guess
 
     text = file_text(str(path), str(path))
@@ -73,26 +81,68 @@ def chosen_side(options: argparse.Namespace) -> Side:
     Raises:
         UserError: it does not answer, several are named, or there is nothing in the tables.
     """
-    has_cluster = has_cluster_option(options)
-    if has_cluster and options.at is not None:
+    clusters = named_clusters(options)
+    if clusters and options.at is not None:
         raise UserError("--at: a running cluster tells only what holds now: leave one of them out")
-    if has_cluster or (options.tables is None and options.at is None):
+    if clusters or (options.tables is None and options.at is None):
         with chosen_cluster(options) as cluster:
             return Side(cluster.origin, cluster.read())
+    at_ms = now_ms() if options.at is None else options.at.time_ms
+    side = stored_side(settings_of(options), at_ms)
+    return side if options.at is None else side._replace(origin=f"{side.origin} as of {iso_time(at_ms)}")
+
+
+def stored_side(settings: Settings, at_ms: int) -> Side:
+    """The quotas of the table `quota_rules` as of then.
+
+    Raises:
+        UserError: there is nothing in the tables.
+    """
     from kquota_spark.quotas.stored.quota_set import stored_quota_set
     from kquota_spark.store.reading import Tables
 
-    settings = settings_of(options)
-    at_ms = now_ms() if options.at is None else options.at.time_ms
     with Tables(settings) as tables:
         stored = stored_quota_set(tables, settings, at_ms)
     known_ms = stored.known_through_ms
     behind_ms = known_ms if known_ms is not None and known_ms < at_ms else None
-    as_of = "" if options.at is None else f" as of {iso_time(at_ms)}"
     is_stale = behind_ms is not None and at_ms - behind_ms > settings.quotas.stale_after_ms
-    return Side(f"{stored.origin}{as_of}", stored.quotas, behind_ms, is_stale)
+    return Side(stored.origin, stored.quotas, behind_ms, is_stale)
 
 
-def has_cluster_option(options: argparse.Namespace) -> bool:
-    """Whether an option names a running cluster."""
-    return any(getattr(options, name) is not None for name in _CLUSTER_OPTIONS)
+def file_text(file: str, where: str) -> str:
+    """The text of a file of quotas; `-` is standard input.
+
+    Raises:
+        UserError: it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        if file == STDIN:
+            data = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                data = stream.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise UserError(f"{where}: larger than {_MOST_BYTES:,} bytes, expected quotas")
+        # Line ends stay as they are: a name may hold a carriage return.
+        return data.decode("utf-8")
+    except OSError as error:
+        raise UserError(f"{where}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: not UTF-8 at byte {error.start:,}, expected a text") from error
+
+
+def quotas_in(form: Format, text: str, where: str) -> QuotaSet:
+    """The quotas of a text.
+
+    Raises:
+        UserError: one line a problem.
+    """
+    try:
+        # Our own file may tell of other times too: set is what it says of now.
+        return form.read(text) if form.read_at is None else form.read_at(text, now_ms())
+    except ValueError as error:
+        problems = str(error).split("\n")
+        told = [f"{where}: {problem[:_MOST_PROBLEM_CHARACTERS]}" for problem in problems[:_MOST_PROBLEMS]]
+        if len(problems) > _MOST_PROBLEMS:
+            told.append(f"{where}: ... and {len(problems) - _MOST_PROBLEMS:,} more problems")
+        raise UserError("\n".join(told)) from error

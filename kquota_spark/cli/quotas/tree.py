@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
+from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, named_clusters
 from kquota_spark.cli.options.options import (
     add_output_options,
     add_tables_option,
@@ -15,7 +16,7 @@ from kquota_spark.cli.options.options import (
     settings_of,
     time_argument,
 )
-from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, has_cluster_option, named_side
+from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
@@ -54,8 +55,7 @@ _COLOURS = {
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `tree`."""
     parser = subparsers.add_parser(
-        "tree",
-        description="{about}. A table shows the rules of the most requests, up to --limit.",
+        "tree", description="{about}. A table shows the rules of the most requests, up to --limit."
     )
     parser.add_argument(
         "side", nargs="?", metavar="FILE", help="the quotas of a file in any format, or of a saved context, with what "
@@ -90,24 +90,21 @@ def run_tree(options: argparse.Namespace) -> int:
         "source": found.origin,
         **{name: None if time_ms is None else iso_time(time_ms) for name, time_ms in stretch.items()},
         "without_rule": [
-            {"rule": rule, "quota_type": kind, **_hits_row(hits)}
-            for (rule, kind), hits in found.others.items()
+            {"rule": rule, "quota_type": kind, **asdict(hits)} for (rule, kind), hits in found.others.items()
         ],
     }
-    limit = limit_of(options)
-    rows = [
-        row for line in lines(found.tree, limit) if line.node is not None for row in _rows(line.node, found)
-    ]
+    nodes = [line.node for line in lines(found.tree, limit_of(options)) if line.node is not None]
+    rows = [row for node in nodes for row in _rows(node, found)]
     show(Report("kquota tree", _COLUMNS, rows, (), envelope=envelope), options.output)
     return 0
 
 
 def _side(options: argparse.Namespace) -> Side | None:
     """The quotas that the options name; None for those of the tables."""
-    has_cluster = has_cluster_option(options)
+    clusters = named_clusters(options)
     if options.side is None:
-        return chosen_side(options) if has_cluster else None
-    if has_cluster:
+        return chosen_side(options) if clusters else None
+    if clusters:
         raise UserError(f"{options.side}: the quotas are named already: leave the cluster out")
     return named_side(options.side)
 
@@ -121,7 +118,7 @@ def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
     parts = {"ip": entity.ip} if is_ip else {"user": entity.user, "client_id": entity.client_id}  # type: ignore[union-attr]
     names = {name: None if isinstance(part, Default) else part for name, part in parts.items()}
     for use in node.keys:
-        hits = _hits_row(use.hits)
+        hits = asdict(use.hits)
         yield {
             "user": None,
             "client_id": None,
@@ -138,16 +135,6 @@ def _rows(node: Node, found: TreeFound) -> Iterator[Row]:
         }
 
 
-def _hits_row(hits: Hits) -> dict[str, int | None]:
-    return {
-        "requests": hits.requests,
-        "amount": hits.amount,
-        "bucket_seconds": hits.bucket_seconds,
-        "throttled_seconds": hits.throttled_seconds,
-        "throttled_ms": hits.throttled_ms,
-    }
-
-
 def _print(found: TreeFound, limit: int | None) -> None:
     page = Page()
     if not found.tree:
@@ -157,13 +144,9 @@ def _print(found: TreeFound, limit: int | None) -> None:
     rows = [row for line in shown for row in _table_rows(line)]
     rows += [_other_row(rule, kind, hits) for (rule, kind), hits in found.others.items()]
     shown_columns = _shown(page, has_hits=found.from_ms is not None)
-    show(Report("kquota tree", (), rows, shown_columns, colour=_colour), "table")
+    show(Report("kquota tree", (), rows, shown_columns, colour=lambda row: row.get("colour")), "table")
     for note in _notes(found):
         page.paragraph("", note, indent=0)
-
-
-def _colour(row: Row) -> Colour | None:
-    return next((colour for mark, colour in _COLOURS.items() if mark in row["marks"]), None)
 
 
 def _table_rows(line: Line) -> Iterator[Row]:
@@ -182,18 +165,35 @@ def _table_rows(line: Line) -> Iterator[Row]:
         yield _row(below + ("│" if line.node.children else ""), use)
 
 
-def _row(text: str, use: KeyUse | None) -> Row:
-    return {"name": text, "use": use, "hits": use.hits if use else None, "marks": use.marks if use else (),
-            "type": quota_type_of(use.key) if use else None, "limit": use.value if use else None,
-            "note": _note(use) if use else ""}  # fmt: skip
+def _row(name: str, use: KeyUse | None) -> Row:
+    """A text for each column by its title; a heading has a name alone."""
+    if use is None:
+        return {"rule": name}
+    quota_type = quota_type_of(use.key)
+    return {
+        "rule": name,
+        "limit": or_dash(use.value, partial(rate_text, quota_type)),
+        "marks": _marks_text(use),
+        "colour": next((colour for mark, colour in _COLOURS.items() if mark in use.marks), None),
+        **_hits_texts(quota_type, use.hits),
+    }
 
 
 def _other_row(rule: str | None, quota_type: str, hits: Hits) -> Row:
-    return {"name": "(no rule)" if rule is None else terminal_text(rule), "use": None, "hits": hits, "marks": (),
-            "type": quota_type, "limit": None, "note": "no limit" if rule is None else ""}  # fmt: skip
+    name, marks = ("(no rule)", "no limit") if rule is None else (terminal_text(rule), "")
+    return {"rule": name, "marks": marks, **_hits_texts(quota_type, hits)}
 
 
-def _note(use: KeyUse) -> str:
+def _hits_texts(quota_type: str, hits: Hits) -> Row:
+    return {
+        "type": type_text(quota_type),
+        "requests": or_dash(hits.requests, person_count),
+        "used": or_dash(hits.amount, partial(amount_text, quota_type)),
+        "throttled seconds": person_count(hits.throttled_seconds),
+    }
+
+
+def _marks_text(use: KeyUse) -> str:
     return ", ".join(
         f"shadowed by {use.shadowed_by[0]}" if mark is Mark.SHADOWED else mark.value for mark in use.marks
     )
@@ -208,30 +208,17 @@ def _stems(line: Line) -> tuple[str, str]:
 
 
 def _shown(page: Page, *, has_hits: bool) -> tuple[Shown, ...]:
-    rule = (
-        Shown("rule", lambda row: page.possible(row["name"]), is_text=True, keep=24),
-        Shown("type", lambda row: type_text(row["type"]) if row["type"] else "", is_text=True, keep=8),
-        Shown(
-            "limit", lambda row: or_dash(row["limit"], partial(rate_text, row["type"])) if row["use"] else ""
-        ),
+    def column(title: str, **layout: Any) -> Shown:
+        return Shown(title, lambda row: row.get(title, ""), **layout)
+
+    hits = (column("requests", rank=5), column("used", rank=6), column("throttled seconds"))
+    return (
+        Shown("rule", lambda row: page.possible(row["rule"]), is_text=True, keep=24),
+        column("type", is_text=True, keep=8),
+        column("limit"),
+        *(hits if has_hits else ()),
+        column("marks", is_text=True, keep=8),
     )
-    hits = (
-        Shown(
-            "requests",
-            lambda row: or_dash(row["hits"].requests, person_count) if row["hits"] else "",
-            rank=5,
-        ),
-        Shown(
-            "used",
-            lambda row: or_dash(row["hits"].amount, partial(amount_text, row["type"])) if row["hits"] else "",
-            rank=6,
-        ),
-        Shown(
-            "throttled seconds",
-            lambda row: person_count(row["hits"].throttled_seconds) if row["hits"] else "",
-        ),
-    )
-    return (*rule, *(hits if has_hits else ()), Shown("marks", lambda row: row["note"], is_text=True, keep=8))
 
 
 def _notes(found: TreeFound) -> Sequence[str]:

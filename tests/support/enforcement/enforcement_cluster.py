@@ -52,7 +52,7 @@ class InMemoryCluster:
         write_tables(root / "tables")
         monkeypatch.setattr("kquota_spark.enforcement.assembly.enforcement_edges", self.edges)
         monkeypatch.setattr("kquota_spark.enforcement.edges.opened.enforcement_edges", self.edges)
-        monkeypatch.setattr("kquota_spark.cli.enforce.actor.getpass.getuser", lambda: "eve")
+        monkeypatch.setattr("kquota_spark.cli.enforce.freeze.getpass.getuser", lambda: "eve")
         for module in ("enforce.plans", "enforce.status", "enforce.override", "enforce.freeze"):
             monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: self.now_ms)
 

@@ -43,7 +43,7 @@ class KfkCluster(InMemoryClusterQuotas):
         file = root / "contexts.yaml"
         save_contexts(file, Contexts(contexts={"cp-demo": Context(bootstrap_server="broker:9092")}))
         monkeypatch.setenv("KQUOTA_CONTEXTS", str(file))
-        monkeypatch.setattr("kquota_spark.cli.kfk.command.opened_cluster", self._open)
+        monkeypatch.setattr("kquota_spark.cli.quotas.kfk.opened_cluster", self._open)
 
     @contextmanager
     def _open(self, address: ClusterAddress) -> Iterator[ClusterQuotas]:

@@ -171,7 +171,7 @@ def test_a_simulation_counts_what_was_done_and_breaks_no_promise() -> None:
 
 def test_a_broken_promise_is_named_and_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Summary(1, 2, 3, 4, 5, broken=1, first_broken=("1: sent while it was frozen",))
-    monkeypatch.setattr("kquota_spark.cli.enforce.simulate.run", lambda *_: broken)
+    monkeypatch.setattr("kquota_spark.enforce.simulation.closed_loop.run", lambda *_: broken)
     code, out, _ = run("enforce", "simulate")
     assert code == 1
     assert out.endswith("broken in scenario 1: sent while it was frozen\n")

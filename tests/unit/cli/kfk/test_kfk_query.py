@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.kfk.selection import user_and_clients
+from kquota_spark.cli.quotas.kfk_selection import user_and_clients
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange.kfk import read
 from kquota_spark.model.quotas.entities import DEFAULT, Entity

@@ -37,7 +37,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> InMemoryClusterQuotas:
     def chosen(_: object) -> Iterator[InMemoryClusterQuotas]:
         yield found
 
-    monkeypatch.setattr("kquota_spark.cli.quotas.export_quotas.chosen_cluster", chosen)
+    monkeypatch.setattr("kquota_spark.cli.quotas.exchange.chosen_cluster", chosen)
     return found
 
 

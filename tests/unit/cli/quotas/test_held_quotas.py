@@ -138,7 +138,7 @@ def penalised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluste
     world = InMemoryCluster(tmp_path, monkeypatch, "approve")
     asked = ("--key", KEY.value, "--value", "600000", "--for", "2h", "--reason", "r", "--yes")
     assert run("override", "set", "--user", "alice", *asked, "--config", str(world.config))[0] == 0
-    for module in ("quotas.alter", "quotas.import_quotas", "kfk.command"):
+    for module in ("quotas.alter", "quotas.exchange", "quotas.kfk"):
         monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: world.now_ms)
     return world
 
@@ -153,8 +153,8 @@ def cluster(penalised: InMemoryCluster, monkeypatch: pytest.MonkeyPatch) -> InMe
 
     for name in (
         "quotas.alter.chosen_cluster",
-        "quotas.import_quotas.chosen_cluster",
-        "kfk.command.opened_cluster",
+        "quotas.exchange.chosen_cluster",
+        "quotas.kfk.opened_cluster",
     ):
         monkeypatch.setattr(f"kquota_spark.cli.{name}", opened)
     contexts = {

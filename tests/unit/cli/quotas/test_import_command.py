@@ -39,7 +39,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
         def chosen(_: object) -> Iterator[ClusterQuotas]:
             yield cluster
 
-        monkeypatch.setattr("kquota_spark.cli.quotas.import_quotas.chosen_cluster", chosen)
+        monkeypatch.setattr("kquota_spark.cli.quotas.exchange.chosen_cluster", chosen)
 
     return use_it
 

@@ -34,7 +34,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InMemoryClusterQ
     def chosen(_: object) -> Iterator[InMemoryClusterQuotas]:
         yield found
 
-    for module in ("quotas.describe", "quotas.alter", "quotas.import_quotas", "quotas.quota_sides"):
+    for module in ("quotas.describe", "quotas.alter", "quotas.exchange", "quotas.quota_sides"):
         monkeypatch.setattr(f"kquota_spark.cli.{module}.chosen_cluster", chosen)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KQUOTA_CONTEXTS", str(tmp_path / "contexts.yaml"))

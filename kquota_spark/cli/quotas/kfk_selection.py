@@ -17,13 +17,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
 
-_ESCAPED = r"\\[=,]|\\(?![=,])"
-_PART = re.compile(rf"((?:{_ESCAPED}|[^=\\])*)=(.*)", re.DOTALL)
-_CLIENT = re.compile(rf"(?:{_ESCAPED}|[^,\\])*")
 _KINDS = ("all_users", "all_clients", "all_ips", "user_clients", "user", "client", "ip")
-_WITH_DEFAULT = {"user": "user_default", "client": "client_default", "ip": "ip_default"}
-_Whole = Callable[[AnyEntity], bool]
-_WHOLE: dict[str, _Whole] = {
+_WHOLE: dict[str, Callable[[AnyEntity], bool]] = {
     "all_users": lambda entity: isinstance(entity, Entity) and entity.user is not None,
     "all_clients": lambda entity: isinstance(entity, Entity) and entity.client_id is not None,
     "all_ips": lambda entity: isinstance(entity, IpEntity),
@@ -35,25 +30,14 @@ _WHOLE: dict[str, _Whole] = {
 class Selection:
     """The options of a query."""
 
-    whole: frozenset[str]
-    """Kinds of which all are wanted: all_users, all_clients, all_ips."""
+    kinds: Sequence[str]
+    """The kinds of options that were given, in the order in which they count; only the first does."""
     named: Mapping[str, Sequence[str]]
     """What was given of user_clients, user, client and ip."""
     defaults: frozenset[str]
     """Kinds whose default is asked for: user, client, ip."""
     is_only: bool
     """Defaults that are not asked for are left out."""
-
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds of options that were given, in the order in which they count; only the first does.
-
-        --client-default beside --user-clients belongs to that.
-        """
-        given = [kind for kind in _KINDS if kind in self.whole | self.defaults or self.named.get(kind)]
-        if "user_clients" in given and not self.named["client"]:
-            given = [kind for kind in given if kind != "client"]
-        return given
 
     def found_in(self, quotas: QuotaSet) -> list[AnyEntity]:
         """The entities with quotas that are asked for; a default behind those that are named.
@@ -88,12 +72,12 @@ class Selection:
 
 def selection_of(options: argparse.Namespace) -> Selection:
     """What the options of a query ask for."""
-    return Selection(
-        whole=frozenset(kind for kind in _WHOLE if getattr(options, kind)),
-        named={kind: getattr(options, kind) for kind in _KINDS if kind not in _WHOLE},
-        defaults=frozenset(kind for kind, default in _WITH_DEFAULT.items() if getattr(options, default)),
-        is_only=options.only,
-    )
+    defaults = frozenset(kind for kind in ("user", "client", "ip") if getattr(options, f"{kind}_default"))
+    kinds = [kind for kind in _KINDS if kind in defaults or getattr(options, kind)]
+    if "user_clients" in kinds and "client" in kinds and not options.client:
+        kinds.remove("client")  # --client-default beside --user-clients belongs to that
+    named = {kind: getattr(options, kind) for kind in _KINDS if kind not in _WHOLE}
+    return Selection(kinds, named, defaults, options.only)
 
 
 def user_and_clients(text: str) -> tuple[str, list[str]]:
@@ -102,18 +86,11 @@ def user_and_clients(text: str) -> tuple[str, list[str]]:
     Raises:
         UserError: there is no `=`, or a name is empty.
     """
-    match = _PART.fullmatch(text)
-    user, rest = match.groups() if match else (text, "")
-    client_ids: list[str] = []
-    at = 0
-    while at <= len(rest):
-        found = _CLIENT.match(rest, at)
-        assert found is not None
-        client_ids.append(_unescaped(found[0]))
-        at = found.end() + 1
-    if not user or not all(client_ids):
+    user, *rest = re.split(r"(?<!\\)=", text, maxsplit=1)
+    client_ids = [name for names in rest for name in re.split(r"(?<!\\),", names)]
+    if not user or not client_ids or not all(client_ids):
         raise UserError(rf"--user-clients: {text!r}, expected USER=CLIENT,CLIENT (\= and \, inside of names)")
-    return _unescaped(user), client_ids
+    return _unescaped(user), list(map(_unescaped, client_ids))
 
 
 def _unescaped(name: str) -> str:

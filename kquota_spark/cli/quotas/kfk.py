@@ -6,11 +6,9 @@ Exit codes: 0 done, 1 an error or something that the cluster refused, 2 wrong us
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kquota_spark import __version__
@@ -22,16 +20,16 @@ from kquota_spark.cli.chosen.cluster_choice import (
     settings_of_context,
 )
 from kquota_spark.cli.chosen.entity_options import require_name
-from kquota_spark.cli.kfk.selection import chosen, only_one, selection_of
-from kquota_spark.cli.quotas.applied_edits import EntityResult, apply_edits, exit_code
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
-from kquota_spark.cli.quotas.quota_edits import exact_text, show_results
+from kquota_spark.cli.quotas.kfk_selection import chosen, only_one, selection_of
+from kquota_spark.cli.quotas.quota_edits import apply_edits, edits_report, exact_text, exit_code
 from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import FORMATS, Format, Report, Shown, show
 from kquota_spark.config.contexts import contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange.kfk import as_line
+from kquota_spark.formats.quota_files.quota_values import finite_number
 from kquota_spark.formats.text.escape import encodable_json, harmless_json, terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
@@ -42,20 +40,17 @@ from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
-_RATES: Mapping[str, AnyKey] = {
-    "produce_rate": QuotaKey.PRODUCER_BYTE_RATE,
-    "fetch_rate": QuotaKey.CONSUMER_BYTE_RATE,
-    "request_rate": QuotaKey.REQUEST_PERCENTAGE,
-    "mutation_rate": QuotaKey.CONTROLLER_MUTATION_RATE,
-    "connection_rate": IpQuotaKey.CONNECTION_CREATION_RATE,
+_RATES: Mapping[str, tuple[AnyKey, str]] = {
+    "produce_rate": (QuotaKey.PRODUCER_BYTE_RATE, "bytes a second and broker"),
+    "fetch_rate": (QuotaKey.CONSUMER_BYTE_RATE, "bytes a second and broker"),
+    "request_rate": (QuotaKey.REQUEST_PERCENTAGE, "percent of a thread"),
+    "mutation_rate": (
+        QuotaKey.CONTROLLER_MUTATION_RATE,
+        "partitions a second (kfk-quotas has no such option)",
+    ),
+    "connection_rate": (IpQuotaKey.CONNECTION_CREATION_RATE, "connections a second, of an ip"),
 }
-_UNITS = {
-    "produce_rate": "bytes a second and broker",
-    "fetch_rate": "bytes a second and broker",
-    "request_rate": "percent of a thread",
-    "mutation_rate": "partitions a second (kfk-quotas has no such option)",
-    "connection_rate": "connections a second, of an ip",
-}
+"""The key of each option, and what its help says of the unit."""
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -90,7 +85,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
             parser.add_argument(f"--{kind}", metavar="NAME", help=f"of this {kind}")
             parser.add_argument(f"--{kind}-default", action="store_true", help="of the default")
         parser.add_argument("--dry-run", action="store_true", help="change nothing; print what would be")
-    for name, unit in _UNITS.items():
+    for name, (_, unit) in _RATES.items():
         option = f"--{name.replace('_', '-')}"
         create.add_argument(option, type=_number, metavar="N", help=unit)
         delete.add_argument(option, action="store_true", help="remove this one")
@@ -114,11 +109,9 @@ def run_query(options: argparse.Namespace) -> int:
     selection = selection_of(options)
     _, *ignored = [f"--{kind.replace('_', '-')}" for kind in selection.kinds] or [""]
     if ignored:
-        say(
-            f"kquota: note: {', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT",
-            sys.stderr,
-        )
-    with _cluster(options) as cluster:
+        note = f"{', '.join(ignored)} not looked at; a pair is --user-clients USER=CLIENT"
+        say(f"kquota: note: {note}", sys.stderr)
+    with opened_cluster(_address(options)) as cluster:
         quotas, origin = cluster.read(), cluster.origin
     entities = selection.found_in(quotas)
     if options.output is None:
@@ -135,12 +128,11 @@ def run_create(options: argparse.Namespace) -> int:
         UserError: no entity, no quota, no cluster, or it does not answer.
     """
     entity = only_one(chosen(options))
-    values = {
-        key: getattr(options, name) for name, key in _RATES.items() if getattr(options, name) is not None
-    }
+    given = {key: getattr(options, name) for name, (key, _) in _RATES.items()}
+    values = {key: value for key, value in given.items() if value is not None}
     _check_keys(entity, values)
     require_name(entity, is_set=True)
-    with _cluster(options) as cluster:
+    with opened_cluster(_address(options)) as cluster:
         held = held_steps(_settings(options), [entity])
         quotas = cluster.read() if options.output or held or isinstance(entity, IpEntity) else {}
         # An address that is set in another spelling is altered there: a second entry would overwrite the first.
@@ -162,14 +154,14 @@ def run_delete(options: argparse.Namespace) -> int:
         UserError: no entity, no quota, no cluster, or it does not answer.
     """
     entities = chosen(options)
-    keys = [key for name, key in _RATES.items() if getattr(options, name)]
+    keys = [key for name, (key, _) in _RATES.items() if getattr(options, name)]
     if options.all and keys:
         raise UserError("--all removes every quota: leave out the options of single ones, or --all")
     if not options.all:
         _check_keys(only_one(entities), keys)
     for entity in entities:
         require_name(entity, is_set=False)
-    with _cluster(options) as cluster:
+    with opened_cluster(_address(options)) as cluster:
         is_of_ip = any(isinstance(entity, IpEntity) for entity in entities)
         held = held_steps(_settings(options), entities)
         is_read = options.all or options.dry_run or options.output or is_of_ip or held
@@ -190,12 +182,6 @@ def run_delete(options: argparse.Namespace) -> int:
         return _carried_out(
             cluster, edits, "kquota kfk delete", notes, form=options.output, is_dry_run=options.dry_run
         )
-
-
-@contextmanager
-def _cluster(options: argparse.Namespace) -> Iterator[ClusterQuotas]:
-    with opened_cluster(_address(options)) as cluster:
-        yield cluster
 
 
 def _address(options: argparse.Namespace) -> ClusterAddress:
@@ -233,18 +219,14 @@ def _carried_out(
     for note in notes:
         say(f"kquota: note: {terminal_text(note)}", sys.stderr)
     results = apply_edits(cluster, edits, validate_only=is_dry_run)
-    if form is None:
-        _print_problems(results)
-    else:
-        show_results(results, form, command=command, origin=cluster.origin, notes=notes)
-    return exit_code(results)
-
-
-def _print_problems(results: Iterable[EntityResult]) -> None:
+    if form is not None:
+        show(edits_report(command, cluster.origin, results, notes), form)
+        return exit_code(results)
     for result in results:
         if not result.status.is_done:
             line = f"{result.entity}: {result.status.value}" + (f": {result.detail}" if result.detail else "")
             say(f"kquota: {terminal_text(line)}", sys.stderr)
+    return exit_code(results)
 
 
 def _print_array(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> None:
@@ -261,21 +243,17 @@ def _report(quotas: QuotaSet, entities: Sequence[AnyEntity], origin: str) -> Rep
     rows = [
         {"entity": str(entity), "key": key.value, "value": quotas[entity][key]}
         for entity in entities
-        for key in _RATES.values()
+        for key, _ in _RATES.values()
         if key in quotas[entity]
     ]
-    return Report(
-        "kquota kfk query",
-        ("entity", "key", "value"),
-        rows,
-        (
-            Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
-            Shown("key", lambda row: row["key"], is_text=True, keep=24),
-            Shown("value", lambda row: exact_text(row["value"])),
-        ),
-        when_empty=f"no quotas ({terminal_text(origin)})",
-        envelope={"cluster": origin},
+    shown = (
+        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+        Shown("key", lambda row: row["key"], is_text=True, keep=24),
+        Shown("value", lambda row: exact_text(row["value"])),
     )
+    columns = ("entity", "key", "value")
+    empty = f"no quotas ({terminal_text(origin)})"
+    return Report("kquota kfk query", columns, rows, shown, when_empty=empty, envelope={"cluster": origin})
 
 
 def _check_keys(entity: AnyEntity, keys: Iterable[AnyKey]) -> None:
@@ -284,7 +262,7 @@ def _check_keys(entity: AnyEntity, keys: Iterable[AnyKey]) -> None:
     Raises:
         UserError: none, or one of the other kind of entity.
     """
-    wanted = [f"--{name.replace('_', '-')}" for name, key in _RATES.items() if _fits(entity, key)]
+    wanted = [f"--{name.replace('_', '-')}" for name, (key, _) in _RATES.items() if _fits(entity, key)]
     keys = list(keys)
     if not keys or not all(_fits(entity, key) for key in keys):
         raise UserError(f"{entity}: which quota: expected {', '.join(wanted)}")
@@ -295,11 +273,7 @@ def _fits(entity: AnyEntity, key: AnyKey) -> bool:
 
 
 def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if math.isfinite(value):
-        return value
-    msg = f"{text!r}, expected a number, e.g. 5000000"
-    raise argparse.ArgumentTypeError(msg)
+    value = finite_number(text)
+    if value is None:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a number, e.g. 5000000")
+    return value

@@ -1,4 +1,0 @@
-"""`kquota kfk`.
-
-In reading order: selection, command.
-"""

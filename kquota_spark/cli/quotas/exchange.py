@@ -1,0 +1,235 @@
+"""`kquota import` and `kquota export`: the quotas of a file onto a cluster, and those of a cluster into a file.
+
+Import sets them in place, and says what became of each. Export writes those of the tables as of any moment too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
+from kquota_spark.cli.options.options import add_tables_option, settings_of, time_argument
+from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
+from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of, entities_text
+from kquota_spark.cli.quotas.quota_sides import STDIN, Side, file_text, quotas_in, stored_side
+from kquota_spark.cli.text.page import print_as_it_is, say
+from kquota_spark.cli.text.render import Report, Shown, show
+from kquota_spark.errors import UserError
+from kquota_spark.formats.exchange import NAMES
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.model.quotas.ip_quotas import in_spelling_of
+from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet, edits_between, in_order
+from kquota_spark.process.clock import now_ms
+from kquota_spark.process.replaced_file import replace_file
+from kquota_spark.store.reading import utc_text
+
+if TYPE_CHECKING:
+    from kquota_spark.formats.exchange.registry import Format
+
+_MOST_TOLD = 20
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `import` and `export`."""
+    _add_import(subparsers)
+    _add_export(subparsers)
+
+
+def _add_import(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "import",
+        description="{about}. What the file does not name stays. Exit codes: 0 done, 1 an error, or an entity was "
+        "refused or failed, 2 wrong usage.",
+    )
+    parser.add_argument("file", metavar="FILE", help="the file; - is standard input")
+    parser.add_argument(
+        "--format", choices=NAMES, metavar="F", help=f"{', '.join(NAMES)}; guessed by content and suffix"
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="remove what the file does not name: the cluster gets exactly the file",
+    )
+    add_cluster_options(parser)
+    add_edit_options(parser)
+    parser.set_defaults(run=run_import, usage=parser.error)
+
+
+def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "export",
+        description="{about}. Exit codes: 0 done, 1 an error, or quotas that the format cannot say, 2 wrong usage.",
+    )
+    parser.add_argument(
+        "--format",
+        choices=NAMES,
+        metavar="F",
+        help=f"{', '.join(NAMES)} (default by the suffix of --to, else {NAMES[0]})",
+    )
+    parser.add_argument(
+        "--formats", action="store_true", help="only show what formats there are, and what they can say"
+    )
+    parser.add_argument("--to", type=Path, metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument(
+        "--partial", action="store_true", help="leave out what the format cannot say, and tell what that is"
+    )
+    add_cluster_options(parser)
+    tables = parser.add_argument_group("tables", "instead of a running cluster: what the audit has recorded")
+    add_tables_option(tables)
+    tables.add_argument(
+        "--at",
+        type=time_argument,
+        metavar="T",
+        help="as of then: 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds (default now)",
+    )
+    parser.set_defaults(run=run_export, usage=parser.error)
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """Read, compare, show, ask, set, tell.
+
+    Raises:
+        UserError: the file is none or not of its format, or the cluster does not answer.
+        SystemExit: with 2: nobody can tell the format, or be asked.
+    """
+    where = "standard input" if options.file == STDIN else options.file
+    text = file_text(options.file, where)
+    wanted = quotas_in(_read_format(text, options.format, options.file, options.usage), text, where)
+    if options.replace and not wanted:
+        raise UserError(
+            f"{where}: no quotas in it, and --replace would remove all that the cluster has: to lift them use "
+            "kquota enforcement disable, to remove some kquota alter --delete"
+        )
+    with chosen_cluster(options) as cluster:
+        before = cluster.read()
+        try:
+            wanted = in_spelling_of(wanted, before)
+        except ValueError as error:
+            raise UserError(f"{where}: {error}") from error
+        edits = _in_safe_order(list(edits_between(before, wanted, keep_others=not options.replace)))
+        unchanged = len(wanted.keys() - {edit.entity for edit in edits})
+        asked = [*edits, *_kept(before, wanted)]
+        held = held_steps(settings_beside(options), {edit.entity for edit in asked})
+        notes = held_notes(held, asked, now_ms())
+        choices = choices_of(options)
+        return carry_out(cluster, edits, choices, command="kquota import", unchanged=unchanged, notes=notes)
+
+
+def _kept(before: QuotaSet, wanted: QuotaSet) -> Iterator[QuotaEdit]:
+    """Values of the file that the cluster has already."""
+    for entity, values in wanted.items():
+        has = before.get(entity, {})
+        yield from (
+            QuotaEdit(entity, key, value, value) for key, value in values.items() if has.get(key) == value
+        )
+
+
+def _in_safe_order(edits: Sequence[QuotaEdit]) -> list[QuotaEdit]:
+    """Entities that get a value before those that only lose some: nobody is without a limit in between."""
+    setting = {edit.entity for edit in edits if edit.after is not None}
+    return sorted(edits, key=lambda edit: edit.entity not in setting)
+
+
+def _read_format(text: str, name: str | None, file: str, wrong_usage: Callable[[str], object]) -> Format:
+    from kquota_spark.formats.exchange.registry import FORMATS, guess
+
+    if name is not None:
+        return FORMATS[name]
+    found = guess(text, file)
+    if len(found) != 1:
+        names = " and like ".join(each.name for each in found)
+        like = f"it looks like {names}" if found else "no format is like it"
+        wrong_usage(f"--format: cannot be guessed, {like}; expected one of {', '.join(FORMATS)}")
+    say(f"format: {found[0].name}, guessed; --format names another", sys.stderr)
+    return found[0]
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Read and write.
+
+    Raises:
+        UserError: the source cannot be read, the file cannot be written, or the format cannot say it all.
+        SystemExit: with 2: a cluster and the tables at once.
+    """
+    if options.formats:
+        return _show_formats()
+    form = _written_format(options)
+    if options.at is not None or options.tables is not None:
+        origin, quotas, *_ = _of_tables(options)
+    else:
+        with chosen_cluster(options) as cluster:
+            origin, quotas = cluster.origin, cluster.read()
+    if options.partial:
+        quotas = _sayable(form, quotas)
+    text = _written(form, quotas, is_partial=options.partial)
+    if not quotas:
+        say(terminal_text(f"kquota: note: no quotas in {origin}"), sys.stderr)
+    if options.to is None:
+        print_as_it_is(text)
+    else:
+        replace_file(options.to, text.encode())
+        counts = f"{entities_text(len(quotas))}, {sum(map(len, quotas.values())):,} values"
+        say(terminal_text(f"{counts} of {origin} in {options.to} ({form.name})"), sys.stderr)
+    return 0
+
+
+def _show_formats() -> int:
+    from kquota_spark.formats.exchange.registry import FORMATS
+
+    rows = [{"format": form.name, "about": form.about, "says": form.says} for form in FORMATS.values()]
+    shown = tuple(Shown(name, itemgetter(name), is_text=True) for name in rows[0])
+    show(Report("kquota export", tuple(rows[0]), rows, shown), "table")
+    return 0
+
+
+def _written_format(options: argparse.Namespace) -> Format:
+    from kquota_spark.formats.exchange.registry import FORMATS, guess
+
+    if options.format is not None:
+        return FORMATS[options.format]
+    by_suffix = guess("", str(options.to or ""))
+    return by_suffix[0] if len(by_suffix) == 1 else FORMATS[NAMES[0]]
+
+
+def _of_tables(options: argparse.Namespace) -> Side:
+    names = ("context", "bootstrap_server", "command_config", "zookeeper")
+    given = ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None)
+    if given:
+        options.usage(f"{given}: a cluster tells only what holds now; --at and --tables are of the tables")
+    stored = stored_side(settings_of(options), now_ms() if options.at is None else options.at.time_ms)
+    if stored.known_through_ms is not None:
+        say(f"kquota: note: edits after {utc_text(stored.known_through_ms)} are not known", sys.stderr)
+    return stored
+
+
+def _sayable(form: Format, quotas: QuotaSet) -> QuotaSet:
+    """What the format can say entity by entity; told is what it cannot."""
+    refused: list[str] = []
+    found = {}
+    for entity in in_order(quotas):
+        try:
+            form.write({entity: quotas[entity]})
+        except ValueError as error:
+            refused += str(error).split("\n")
+        else:
+            found[entity] = quotas[entity]
+    for problem in refused[:_MOST_TOLD]:
+        say(terminal_text(f"kquota: left out: {problem}"), sys.stderr)
+    if len(refused) > _MOST_TOLD:
+        say(f"kquota: left out: {len(refused) - _MOST_TOLD:,} more", sys.stderr)
+    return found
+
+
+def _written(form: Format, quotas: QuotaSet, *, is_partial: bool) -> str:
+    try:
+        return form.write(quotas)
+    except ValueError as error:
+        problems = [f"{form.name} cannot say {problem}" for problem in str(error).split("\n")]
+        if not is_partial:
+            problems.append("nothing was written: --partial leaves these out, other formats may say them")
+        raise UserError("\n".join(problems)) from error
