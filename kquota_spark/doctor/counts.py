@@ -107,7 +107,7 @@ def line_checks(tables: Tables) -> list[Check]:
     for row in rows:
         copies = int(tables.query(_COPIES, [row["cluster_id"]]).rows[0][0])
         checks += [_kinds(row), *_copies_and_future(row, copies)]
-    return [*checks, *_offset_checks(tables)]
+    return checks + [_offsets(tables, row) for row in tables.query(_OFFSETS).dicts()]
 
 
 def _kinds(row: dict[str, Any]) -> Check:
@@ -149,19 +149,14 @@ def _copies_and_future(row: dict[str, Any], copies: int) -> list[Check]:
     return checks
 
 
-def _offset_checks(tables: Tables) -> list[Check]:
-    return [_offsets(tables, row) for row in tables.query(_OFFSETS).dicts()]
-
-
 def _offsets(tables: Tables, row: dict[str, Any]) -> Check:
     place = f"{row['cluster_id']}: {row['topic']}-{row['partition']}"
     first, last, doubled = row["begin"], row["last_offset"], row["repeated"]
     missing = last - first + 1 - row["lines"]
     if doubled:
         evidence = f"{place}: {doubled:,} of {row['rows']:,} rows repeat an offset"
-        return fail(
-            "offsets", evidence, "two jobs wrote one table: rebuild it from the topic into a new path"
-        )
+        advice = "two jobs wrote one table: rebuild it from the topic into a new path"
+        return fail("offsets", evidence, advice)
     if missing:
         position = [row["cluster_id"], row["topic"], row["partition"], first]
         ((gap_from, gap_to),) = tables.query(_FIRST_GAP, position).rows

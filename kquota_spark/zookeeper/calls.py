@@ -7,7 +7,6 @@ the connection gone, and only the next one is answered.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,8 +30,6 @@ from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.zookeeper.client import ADDRESS, tls_problem, unanswered, zookeeper_client
 
 _PAUSE_S = 0.05
-_quiet = logging.getLogger(__name__)
-_quiet.setLevel(logging.CRITICAL)  # kazoo logs every payload at DEBUG, SCRAM credentials included
 
 
 class ZooKeeperCalls:
@@ -153,9 +150,7 @@ def zookeeper_calls(
         UserError: the settings are none to connect by, or no server answers within `connect_timeout`.
     """
     within_s = quotas.connect_timeout / 1_000
-    client = zookeeper_client(
-        dataclasses.replace(quotas, session_timeout=session_timeout), _quiet, named=named
-    )
+    client = zookeeper_client(dataclasses.replace(quotas, session_timeout=session_timeout), named=named)
     try:
         if not client.start_async().wait(within_s):
             raise UnreachableError(unanswered(quotas.zookeeper_connect, within_s, named, tls_problem(quotas)))

@@ -15,6 +15,8 @@ from kazoo.hosts import collect_hosts
 from kquota_spark.config.settings import Quotas, ZooKeeperTls
 from kquota_spark.errors import UserError
 
+_QUIET = logging.getLogger(__name__)
+_QUIET.setLevel(logging.CRITICAL)
 _MAX_PASSWORD_BYTES = 10_000
 _PROBE_S = 5.0
 ADDRESS = "quotas.zookeeper_connect"
@@ -22,26 +24,19 @@ ADDRESS = "quotas.zookeeper_connect"
 
 
 def unanswered(connect: str, within_s: float, named: str, reason: str | None = None) -> str:
-    """What an error says when no server answers.
-
-    Args:
-        connect: the address.
-        within_s: how long was waited.
-        named: what gave the address.
-        reason: why, if that is known.
-    """
+    """What an error says when no server answers; `named` is what gave the address."""
     why = f" ({reason})" if reason else ""
     return f"ZooKeeper {connect} did not answer within {within_s:g} s{why}: check {named} and that the server runs"
 
 
 def zookeeper_client(
-    quotas: Quotas, logger: logging.Logger, *, named: str = ADDRESS, **options: Any
+    quotas: Quotas, logger: logging.Logger = _QUIET, *, named: str = ADDRESS, **options: Any
 ) -> KazooClient:
     """A client that is not connected yet.
 
     Args:
         quotas: the settings.
-        logger: kazoo's own; at DEBUG it would get every payload, credentials included.
+        logger: kazoo's own; at DEBUG it would get every payload, SCRAM credentials included.
         named: what gave the address, for errors.
         options: further ones of kazoo.
 

@@ -5,7 +5,6 @@ The latter takes a few requests however many users there are; all of them take s
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,10 +20,6 @@ from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.zookeeper.client import ADDRESS, unanswered, zookeeper_client
 from kquota_spark.zookeeper.mirror import QuotaTree
-
-_quiet = logging.getLogger(__name__)
-_quiet.setLevel(logging.CRITICAL)  # kazoo logs every payload at DEBUG, SCRAM credentials included
-
 
 _RETRY_S = 0.1
 
@@ -87,7 +82,7 @@ def view_of_client(quotas: Quotas, user: str, client_id: str, *, named: str = AD
 
 @contextmanager
 def _connected(quotas: Quotas, named: str) -> Iterator[KazooClient]:
-    client = zookeeper_client(quotas, _quiet, named=named)
+    client = zookeeper_client(quotas, named=named)
     try:
         if not client.start_async().wait(quotas.connect_timeout / 1_000):
             raise KazooTimeoutError
