@@ -35,18 +35,17 @@ def log_files(texts: Sequence[str], where: str) -> list[LogFile]:
     """
     expected = "expected <broker id>=<path>, e.g. 1=/var/log/kafka/kafka-request.log"
     if not texts:
-        msg = f"{where}: no log to ship, {expected}"
-        raise UserError(msg)
+        raise UserError(f"{where}: no log to ship, {expected}")
     files: dict[int, LogFile] = {}
     for text in texts:
         number, _, path = text.partition("=")
         if not (number.isascii() and number.isdigit() and path):
-            msg = f"{where}: {text!r}, {expected}"
-            raise UserError(msg)
+            raise UserError(f"{where}: {text!r}, {expected}")
         file = LogFile(int(number), Path(path))
         if file.broker_id in files or file.path in {other.path for other in files.values()}:
-            msg = f"{where}: {text!r}: the broker or the path is there twice, expected one log each"
-            raise UserError(msg)
+            raise UserError(
+                f"{where}: {text!r}: the broker or the path is there twice, expected one log each"
+            )
         files[file.broker_id] = file
     return list(files.values())
 
@@ -66,16 +65,8 @@ def line_filter(client_ids: Sequence[str]) -> Callable[[bytes], bool]:
     # Only flat fields lie before it, in the header and in the line, so no text of a client can look like it.
     fields = rb'(?:"\w+":[-\w.]+,)*'
     names = b"|".join(map(re.escape, escaped))
-    header = re.compile(
-        rb"[^{]{0,256}\{"
-        + fields
-        + rb'"requestHeader":\{'
-        + fields
-        + _CLIENT_ID
-        + rb"(?:"
-        + names
-        + rb')["-]'
-    )
+    start = rb"[^{]{0,256}\{" + fields + rb'"requestHeader":\{' + fields
+    header = re.compile(start + _CLIENT_ID + rb"(?:" + names + rb')["-]')
 
     def is_ours(line: bytes) -> bool:
         # In nearly all lines the first client id is that of the header and not ours: the cheap answer.

@@ -93,7 +93,7 @@ class Topic(Protocol):
 
 
 class KafkaTopic:
-    """A topic behind one idempotent producer.
+    """A `Topic` behind one idempotent producer.
 
     Args:
         bootstrap_servers: as Kafka writes it, `HOST:PORT,...`.
@@ -121,16 +121,15 @@ class KafkaTopic:
         for key, right in _SAME_AS_FIXED.items():
             if key in options and options[key].lower() not in right:
                 problem = f"{options[key]!r} could lose lines, expected {min(right)}: remove it"
-                msg = f"{options_name}.{key}: {problem}"
-                raise UserError(msg)
-        self._topic = topic
-        self._where = bootstrap_servers
-        self._last_error = ""
+                raise UserError(f"{options_name}.{key}: {problem}")
+        self._topic, self._where = topic, bootstrap_servers
+        self.name = f"topic {topic} on {bootstrap_servers}"
+        self.last_error = ""
         self._failed: KafkaError | None = None
         self._is_closed = False
         limit = options.get("message.max.bytes", "")
         limit_bytes = int(limit) if limit.isdigit() else _DEFAULT_MESSAGE_MAX_BYTES
-        self._line_limit_bytes = max(1, limit_bytes - _MESSAGE_OVERHEAD_BYTES)
+        self.line_limit_bytes = max(1, limit_bytes - _MESSAGE_OVERHEAD_BYTES)
         config = {
             **_DEFAULTS,
             **options,
@@ -142,21 +141,6 @@ class KafkaTopic:
         with kafka_clients.bad_options(options_name):
             self._check(kafka_clients.admin(config), ANSWER_WITHIN_S if timeout_s is None else timeout_s)
             self._producer = kafka_clients.producer({**config, "on_delivery": self._on_failed_delivery})
-
-    @property
-    def name(self) -> str:
-        """The topic and its address, for messages."""
-        return f"topic {self._topic} on {self._where}"
-
-    @property
-    def line_limit_bytes(self) -> int:
-        """The longest value that is taken."""
-        return self._line_limit_bytes
-
-    @property
-    def last_error(self) -> str:
-        """What the connection complained about last; empty if it did not."""
-        return self._last_error
 
     def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> int:
         """Hand over values in this order; see `Topic.send`."""
@@ -192,8 +176,7 @@ class KafkaTopic:
         if failed is None:
             return
         if failed.code() in _FINAL:
-            msg = f"{self.name} refuses a message: {failed.str()}; {_FINAL[failed.code()]}"
-            raise UserError(msg)
+            raise UserError(f"{self.name} refuses a message: {failed.str()}; {_FINAL[failed.code()]}")
         raise DeliveryFailedError(failed.str())
 
     def _check(self, admin: AdminClient, timeout_s: float) -> None:
@@ -208,7 +191,7 @@ class KafkaTopic:
                     f"topic {self._topic} does not exist on {self._where}: create it, e.g. {create}"
                 )
             if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-                why = f": {self._last_error}" if self._last_error else ""
+                why = f": {self.last_error}" if self.last_error else ""
                 return KafkaUnreachableError(
                     f"Kafka at {self._where} does not answer within {timeout_s:g} s{why}; check the address"
                 )
@@ -219,8 +202,8 @@ class KafkaTopic:
 
     def _on_error(self, error: KafkaError) -> None:
         # That all brokers are down says less than why.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_error:
-            self._last_error = error.str()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
+            self.last_error = error.str()
 
     def _on_failed_delivery(self, error: KafkaError | None, _message: object) -> None:
         if error is not None and self._failed is None:
