@@ -15,7 +15,7 @@ from kquota_spark.kafka.questions import admin_client, asked_topics
 from kquota_spark.model.quotas.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quotas.quota_callback import TopicPartition
 from kquota_spark.process.polling import Polling
-from kquota_spark.quotas.stored.rules import stored_leaders
+from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
 from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of

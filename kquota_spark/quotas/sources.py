@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,14 +18,14 @@ from kquota_spark.model.quotas.leaders import LeaderBook
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, stretches
+from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.store.places import local_place_of, place_of
 from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rules_of_clients, stretch_of
 from kquota_spark.store.reading import query
 from kquota_spark.store.storage import storage_options
 
-_KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
 _RULES = f"""
-select cluster_id, level, entity, {_KEY_COLUMNS}, epoch_ms(valid_from) as valid_from,
+select cluster_id, level, entity, {", ".join(key.value for key in QuotaKey)}, epoch_ms(valid_from) as valid_from,
        epoch_ms(valid_to) as valid_to, version, epoch_ms(certain_from) as certain_from,
        epoch_ms(known_through) as known_through
 from quota_rules
@@ -127,12 +128,8 @@ def from_admin(
     Raises:
         UserError: no broker answers in time, or it refuses us.
     """
-    entities = None if of is None else candidates(*of)
-    admin = QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)
-    try:
-        found = admin.describe(entities)
-    finally:
-        admin.close()
+    with closing(QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)) as admin:
+        found = admin.describe(None if of is None else candidates(*of))
     changes = [_in_force(entity, key, value, None) for entity, key, value in found]
     return _of_now(f"Kafka {bootstrap_servers}", changes, {})
 
@@ -149,22 +146,15 @@ def from_tables(settings: Settings) -> QuotaHistory:
     mine = [row for row in rows if row["cluster_id"] == cluster_id]
     known_ms = known_through_ms(mine)
     known_ms = BEGINNING_MS if known_ms is None else known_ms
+    # Leaders that the watcher has polled; only a callback asks for them.
+    has_leaders = bool(settings.quotas.callback)
     return QuotaHistory(
         where,
         RuleBook(map(stretch_of, rules_of_clients(mine))),
         known_through_ms=None if known_ms >= END_MS else known_ms,
         cluster_id=cluster_id,
-        leaders=_leaders(replace(settings, cluster_id=cluster_id)),
+        leaders=LeaderBook(stored_leaders(replace(settings, cluster_id=cluster_id)) if has_leaders else ()),
     )
-
-
-def _leaders(settings: Settings) -> LeaderBook:
-    """The leaders that the watcher has polled; only a callback asks for them."""
-    if not settings.quotas.callback:
-        return LeaderBook()
-    from kquota_spark.quotas.stored.rules import stored_leaders
-
-    return LeaderBook(stored_leaders(settings))
 
 
 def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
@@ -198,12 +188,7 @@ def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
     if quotas.source == "zookeeper":
         return from_zookeeper(quotas, of)
     if quotas.source == "admin":
-        return from_admin(
-            kafka.bootstrap_servers,
-            kafka.options,
-            of,
-            timeout_ms=quotas.connect_timeout,
-        )
+        return from_admin(kafka.bootstrap_servers, kafka.options, of, timeout_ms=quotas.connect_timeout)
     raise UserError("quotas.source: a file is no cluster: expected zookeeper or admin")
 
 

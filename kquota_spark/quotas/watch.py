@@ -66,8 +66,9 @@ class Watcher:
         """
         quotas = self._settings.quotas
         if quotas.source == "file" and not quotas.file:
-            msg = "quotas.file: missing, expected the path of a quota file because quotas.source is file"
-            raise UserError(msg)
+            raise UserError(
+                "quotas.file: missing, expected the path of a quota file because quotas.source is file"
+            )
         self._leaders.start()
         self._tables = RulesTables(
             self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=0,
@@ -155,29 +156,19 @@ class Watcher:
     def _warn(self, edits: Edits, *, is_complete: bool) -> None:
         doubted = frozenset((*edits.refused, *edits.vanished))
         if new := sorted(doubted - self._doubted):
-            named = f"{len(new)} quota nodes", new[0][:NAME_LIMIT]
+            what, doubt = "are older than recorded", "Was ZooKeeper's data lost? If what it shows is right"
             if edits.vanished:
-                _log.error(
-                    "%s have lost their quotas at once (first: %r): the recorded ones are kept, and nothing after "
-                    "them is known. If they were removed on purpose, start again with "
-                    "quotas.accept_mass_removal: true, or kquota watch --accept-removal", *named
-                )  # fmt: skip
-            else:
-                _log.error(
-                    "%s are older than recorded (first: %r): the recorded ones are kept, and nothing after them is "
-                    "known. Was ZooKeeper's data lost? If what it shows is right, start again with "
-                    "quotas.accept_mass_removal: true, or kquota watch --accept-removal", *named
-                )  # fmt: skip
+                what, doubt = "have lost their quotas at once", "If they were removed on purpose"
+            _log.error(
+                "%d quota nodes %s (first: %r): the recorded ones are kept, and nothing after them is known. "
+                "%s, start again with quotas.accept_mass_removal: true, or kquota watch --accept-removal",
+                len(new), what, new[0][:NAME_LIMIT], doubt
+            )  # fmt: skip
         if is_complete or doubted:
             self._doubted = doubted
         known_through_ms = self._tables.known_through_ms or 0
-        late_ms = max(
-            (
-                known_through_ms - (change.changed_before_ms or change.changed_at_ms)
-                for change in edits.changes
-            ),
-            default=0,
-        )
+        times_ms = [change.changed_before_ms or change.changed_at_ms for change in edits.changes]
+        late_ms = known_through_ms - min(times_ms, default=known_through_ms)
         if late_ms > 0 and known_through_ms:
             _log.warning(
                 "an edit came %d ms after its time was said to be known: the clocks of this machine and of "

@@ -49,18 +49,13 @@ class ZooKeeperQuotas:
         self._quotas, self._calls, self._on_problem = quotas, calls, on_problem
         self._nodes = EntityNodes(calls, named.instead, named.servers)
         self._named = named
-
-    @property
-    def origin(self) -> str:
-        """`ZooKeeper zk1:2181/kafka`."""
-        return f"ZooKeeper {self._quotas.zookeeper_connect}"
+        self.origin = f"ZooKeeper {quotas.zookeeper_connect}"
 
     def read(self) -> QuotaSet:
-        """All that brokers read from the nodes.
+        """See `ClusterQuotas`: all that brokers read from the nodes.
 
         Raises:
-            UserError: ZooKeeper does not answer, hides a node, is not that of a Kafka, or a KRaft controller has
-                taken it over.
+            UserError: besides the others, it is not that of a Kafka, or a KRaft controller has taken it over.
         """
         self._nodes.require_roots()
         if problem := self._nodes.owned_by_kraft():
@@ -81,11 +76,7 @@ class ZooKeeperQuotas:
     def alter(
         self, entity: AnyEntity, values: Mapping[AnyKey, float | None], *, validate_only: bool = False
     ) -> str | None:
-        """Set or remove keys of one entity in one transaction; a sentence if that cannot be.
-
-        Raises:
-            UserError: ZooKeeper does not answer: it may have been done.
-        """
+        """See `ClusterQuotas`; one transaction."""
         for _ in range(_ATTEMPTS):
             try:
                 transaction = self._prepared(entity, values)

@@ -79,7 +79,7 @@ def opened_cluster(address: ClusterAddress) -> Iterator[ClusterQuotas]:
         UserError: the address is none, or nobody answers there.
     """
     if address.bootstrap_servers:
-        from kquota_spark.quotas.admin_quotas import admin_quotas
+        from kquota_spark.quotas.cluster_quotas import admin_quotas
 
         timeout_ms = address.quotas.connect_timeout
         with admin_quotas(

@@ -111,7 +111,7 @@ def _format_of(options: argparse.Namespace) -> Format:
 
 
 def _of_tables(options: argparse.Namespace) -> tuple[str, QuotaSet]:
-    from kquota_spark.quotas.stored.quota_set import stored_quota_set
+    from kquota_spark.quotas.stored import stored_quota_set
     from kquota_spark.store.reading import open_tables
 
     given = [

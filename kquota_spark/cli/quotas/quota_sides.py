@@ -79,7 +79,7 @@ def chosen_side(options: argparse.Namespace) -> Side:
     if has_cluster or (options.tables is None and options.at is None):
         with chosen_cluster(options) as cluster:
             return Side(cluster.origin, cluster.read())
-    from kquota_spark.quotas.stored.quota_set import stored_quota_set
+    from kquota_spark.quotas.stored import stored_quota_set
     from kquota_spark.store.reading import Tables
 
     settings = settings_of(options)
