@@ -12,7 +12,7 @@ from typing import Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.counts import judged_checks, line_checks, measured_checks
 from kquota_spark.errors import UserError
-from kquota_spark.kafka.broker_configs import stored_checks
+from kquota_spark.kafka.broker_configs import config_checks, stored_configs
 from kquota_spark.model.replay.clock_skew import is_ahead
 from kquota_spark.process.check import Check, fail, ok, warn
 from kquota_spark.schema.key_columns import FROM_LOG
@@ -130,7 +130,7 @@ def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
         for needs, run in steps:
             if opened.issuperset(needs):
                 yield from run()
-    yield from stored_checks(settings)
+    yield from config_checks(stored_configs(settings), settings)
 
 
 def _missing(tables: Tables, name: str) -> Check | None:

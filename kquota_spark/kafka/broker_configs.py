@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -25,12 +25,7 @@ _WHAT = "broker settings"
 
 
 class BrokerConfigs:
-    """The table `broker_configs` as far as one cluster goes, and the thread that keeps it up to date.
-
-    Args:
-        settings: the cluster, the interval and the tables.
-        clock_ms: the wall clock.
-    """
+    """The table `broker_configs` as far as one cluster goes, and the thread that keeps it up to date."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
@@ -78,19 +73,13 @@ class BrokerConfigs:
         broker = self._settings.broker
         stored = stored_configs(self._settings)
         if not any(config.broker_id is not None for config in stored):
-            own = BrokerConfig(
-                None,
-                broker.version,
+            windows, size_s, source = (
+                broker.quota_window_num,
+                broker.quota_window_size_seconds,
                 "configuration file",
-                quota_window_num=broker.quota_window_num,
-                quota_window_size_seconds=broker.quota_window_size_seconds,
-                source="configuration file",
             )
-            self._write([own])
-            used = (
-                f"{broker.quota_window_num} windows of {broker.quota_window_size_seconds} s and version "
-                f"{broker.version} of the settings are used for all"
-            )
+            self._write([BrokerConfig(None, broker.version, source, None, windows, size_s, source=source)])
+            used = f"{windows} windows of {size_s} s and version {broker.version} of the settings are used for all"
         else:
             used = "they are judged as they told before (broker_configs)"
         evidence = f"the brokers of {self._settings.cluster_id} could not be asked ({reason})"
@@ -155,13 +144,8 @@ def config_checks(configs: Iterable[BrokerConfig], settings: Settings) -> list[C
     return checks
 
 
-def stored_checks(settings: Settings) -> list[Check]:
-    """`config_checks` of what the brokers said last; nothing where they were never asked."""
-    return config_checks(stored_configs(settings), settings)
-
-
 def stored_configs(settings: Settings) -> list[BrokerConfig]:
-    """The last settings of each broker of this cluster."""
+    """The last settings of each broker of this cluster; none where they were never asked."""
     rows = _rows(settings)
     return [BrokerConfig(**{name: row[name] for name in _NAMES}) for row in rows if row["valid_to"] is None]
 
@@ -170,11 +154,8 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
     table = delta_table_if_there(settings, BROKER_CONFIGS.name)
     if table is None:
         return []
-    return list(
-        table.to_pyarrow_table(
-            filters=[("cluster_id", "=", settings.cluster_id)], filesystem=arrow_files(table)
-        ).to_pylist()
-    )
+    mine = [("cluster_id", "=", settings.cluster_id)]
+    return list(table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table)).to_pylist())
 
 
 def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
@@ -189,22 +170,20 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
     rows = _rows(settings)
     is_changed = False
     for config in found:
-        last = next(
-            (row for row in rows if row["valid_to"] is None and row["broker_id"] == config.broker_id), None
-        )
-        if last is not None and _is_same(last, config):
+        told = asdict(config)
+        of_broker = [row for row in rows if row["valid_to"] is None and row["broker_id"] == config.broker_id]
+        last = of_broker[0] if of_broker else None
+        if last is not None and all(last[name] == value for name, value in told.items()):
             continue
         is_changed = True
         if last is not None:
             last["valid_to"] = now
-        columns = {
+        told |= {
             "cluster_id": settings.cluster_id,
             "sample_ring": config.sample_ring.value,
             "observed_at": now,
         }
-        rows.append(
-            asdict(config) | columns | {"valid_from": None if last is None else now, "valid_to": None}
-        )
+        rows.append(told | {"valid_from": None if last is None else now, "valid_to": None})
     if is_changed:
         quoted = settings.cluster_id.replace("'", "''")
         write_deltalake(
@@ -213,7 +192,3 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
             mode="overwrite",
             predicate=f"cluster_id = '{quoted}'",
         )
-
-
-def _is_same(row: Mapping[str, Any], config: BrokerConfig) -> bool:
-    return all(row[name] == value for name, value in asdict(config).items())

@@ -22,7 +22,6 @@ _UNSURE = (-1, 7, 13)
 """UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION."""
 _FOLLOWED_WITHIN_S, _PAUSE_S = 10.0, 0.01
 _MATCH_EXACT, _MATCH_DEFAULT = 0, 1
-_Filter = list[tuple[str, int, str | None]]
 _PARTS = {"user": "user", "client-id": "client_id"}
 _KEYS: Mapping[str, AnyKey] = {key.value: key for key in (*QuotaKey, *IpQuotaKey)}
 
@@ -101,9 +100,9 @@ class QuotaAdmin:
             UnreachableError: no broker answers in time, or its answer is not a whole one.
             UserError: it refuses us.
         """
-        filters = [([], False)] if entities is None else [(_filter(entity), True) for entity in entities]
+        asked = [None] if entities is None else entities
         try:
-            answers = self._ask([_request(parts, is_strict=is_strict) for parts, is_strict in filters])
+            answers = self._ask([_description_of(entity) for entity in asked])
             for answer in answers:
                 self._check(answer)
         except UserError:
@@ -135,6 +134,7 @@ class QuotaAdmin:
             UnreachableError: no answer: it may have been done.
             UserError: the login is refused.
         """
+        from kafka.errors import for_code
         from kafka.protocol.admin import AlterClientQuotasRequest
 
         changes = [(key, value or 0.0, value is None) for key, value in values.items()]
@@ -153,7 +153,7 @@ class QuotaAdmin:
             ) from error
         if not entry.error_code:
             return None
-        return Refusal(entry.error_code, entry.error_message or _error_name(entry.error_code))
+        return Refusal(entry.error_code, entry.error_message or str(for_code(entry.error_code).__name__))
 
     def wait_for(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> None:
         """Wait up to ten seconds until a broker tells what was altered, so that who asks next sees it.
@@ -223,20 +223,17 @@ class QuotaAdmin:
         return self._client
 
 
-def _request(parts: _Filter, *, is_strict: bool) -> Any:
+def _description_of(entity: AnyEntity | None) -> Any:
+    """A request for the quotas of one entity; None for all."""
     from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
     component = DescribeClientQuotasRequest.ComponentData
-    return DescribeClientQuotasRequest(
-        components=[component(entity_type=k, match_type=t, match=m) for k, t, m in parts], strict=is_strict
-    )
-
-
-def _filter(entity: AnyEntity) -> _Filter:
-    """The parts of an entity as DescribeClientQuotas matches them."""
-    return [
-        (kind, _MATCH_DEFAULT if name is None else _MATCH_EXACT, name) for kind, name in _named_parts(entity)
+    parts = [] if entity is None else _named_parts(entity)
+    components = [
+        component(entity_type=kind, match_type=_MATCH_DEFAULT if name is None else _MATCH_EXACT, match=name)
+        for kind, name in parts
     ]
+    return DescribeClientQuotasRequest(components=components, strict=entity is not None)
 
 
 def _named_parts(entity: AnyEntity) -> list[tuple[str, str | None]]:
@@ -248,12 +245,6 @@ def _named_parts(entity: AnyEntity) -> list[tuple[str, str | None]]:
     return [
         (kind, None if name is DEFAULT else str(name)) for kind, name in parts.items() if name is not None
     ]
-
-
-def _error_name(code: int) -> str:
-    from kafka.errors import for_code
-
-    return str(for_code(code).__name__)
 
 
 @contextmanager

@@ -97,15 +97,15 @@ def from_zookeeper(
             advice = f"check the chroot of {named} and the rights of its nodes"
             raise UserError(f"{where}: {view.unreadable[root]}: {advice}")
     names = name_nodes(view.nodes)
-    changes = [
-        _in_force(entity, key, value, view.nodes[path].version)
+    found = [
+        (entity, key, value, view.nodes[path].version)
         for path, entity in names.entities.items()
         for key, value in view.nodes[path].payload.values.items()
     ]
     decoded = {
         path: node.payload.problem for path, node in view.nodes.items() if node.payload.problem is not None
     }
-    return _of_now(where, changes, {**decoded, **names.problems, **view.unreadable})
+    return _of_now(where, found, {**decoded, **names.problems, **view.unreadable})
 
 
 def from_admin(
@@ -130,8 +130,7 @@ def from_admin(
     """
     with closing(QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)) as admin:
         found = admin.describe(None if of is None else candidates(*of))
-    changes = [_in_force(entity, key, value, None) for entity, key, value in found]
-    return _of_now(f"Kafka {bootstrap_servers}", changes, {})
+    return _of_now(f"Kafka {bootstrap_servers}", [(*quota, 0) for quota in found], {})
 
 
 def from_tables(settings: Settings) -> QuotaHistory:
@@ -192,12 +191,13 @@ def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
     raise UserError("quotas.source: a file is no cluster: expected zookeeper or admin")
 
 
-def _in_force(entity: AnyEntity, key: AnyKey, value: float, version: int | None) -> QuotaChange:
-    """A quota of which only the present is known."""
-    return QuotaChange(entity, key, value, None, BEGINNING_MS, version or 0)
-
-
-def _of_now(origin: str, changes: Iterable[QuotaChange], problems: Mapping[str, str]) -> QuotaHistory:
+def _of_now(
+    origin: str, found: Iterable[tuple[AnyEntity, AnyKey, float, int]], problems: Mapping[str, str]
+) -> QuotaHistory:
+    """Quotas, each with its version, of which only the present is known."""
+    changes = [
+        QuotaChange(entity, key, value, None, BEGINNING_MS, version) for entity, key, value, version in found
+    ]
     shown = tuple(f"{path}: {problem}" for path, problem in sorted(problems.items()))
     return QuotaHistory(origin, RuleBook(stretches(changes)), has_history=False, problems=shown)
 

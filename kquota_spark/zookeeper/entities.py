@@ -7,6 +7,7 @@ the rights of the node above, and brokers are told in the same transaction.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kazoo.client import TransactionRequest
@@ -129,8 +130,9 @@ class EntityNodes:
             if name == proper or (name != entity.client_id and "%" not in name and "+" not in name):
                 continue
             other = f"{parent}/{name}".removeprefix("/config/")
-            if _is_spelling(other, entity):
-                return f"{entity}: there is another node for the same client id, {other}: remove it first"
+            with suppress(ValueError):
+                if Entity.parse(other) == entity:
+                    return f"{entity}: there is another node for the same client id, {other}: remove it first"
         return ""
 
 
@@ -143,10 +145,3 @@ def not_above_zero(key: AnyKey, value: float | None) -> str | None:
 
 def _above(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _is_spelling(path: str, entity: Entity) -> bool:
-    try:
-        return Entity.parse(path) == entity
-    except ValueError:
-        return False

@@ -108,11 +108,6 @@ class QuotaTree:
         except (KazooException, OSError) as error:
             _log.warning("closing the ZooKeeper session failed: %s", type(error).__name__)
 
-    @property
-    def is_connected(self) -> bool:
-        """The session is CONNECTED. SUSPENDED is not: LOST is reported only once a server answers again."""
-        return bool(self._client.state == KazooState.CONNECTED)
-
     def read(self) -> View | None:
         """All nodes with every edit made before the call; None if the connection does not allow to say so.
 
@@ -122,11 +117,11 @@ class QuotaTree:
             UserError: ZooKeeper refuses our credentials.
         """
         if self._client.client_state == KeeperState.AUTH_FAILED:
-            msg = f"ZooKeeper {self._connect} refused the credentials"
-            raise UserError(msg)
+            raise UserError(f"ZooKeeper {self._connect} refused the credentials")
         self.changed.clear()
         epoch = self._epoch
-        if not self.is_connected:
+        # SUSPENDED is no answer either: LOST is reported only once a server answers again.
+        if self._client.state != KazooState.CONNECTED:
             return None
         try:
             self._catch_up(epoch)
