@@ -32,10 +32,7 @@ _TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy", _STAMP)
 def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> list[Check]:
     """Everything about Kafka; one line if it does not answer.
 
-    Args:
-        settings: whose cluster.
-        consumed: what the tables hold of the log topics, by partition; None before the first run.
-        now_ms: this machine's clock.
+    `consumed` is what the tables hold of the log topics, by partition; None before the first run.
     """
     try:
         with answer_errors():

@@ -55,11 +55,11 @@ def arrival_checks(
     brokers: Sequence[int],
     consumed: Mapping[Place, Consumed] | None,
 ) -> list[Check]:
-    """Read the last seconds of the topics and judge them.
+    """Read the last seconds of topics that exist, and judge them.
 
     Args:
         settings: whose topics.
-        topics: which, all of them existing.
+        topics: which.
         connection: how a client of librdkafka connects.
         brokers: ids of the cluster's brokers.
         consumed: what the tables hold of the topics, by partition; None before the first run.

@@ -117,6 +117,13 @@ class QuotaAdmin:
             if value.key in _KEYS
         ]
 
+    def quota_set(self) -> dict[AnyEntity, dict[AnyKey, float]]:
+        """All of them by entity; see `describe`."""
+        found: dict[AnyEntity, dict[AnyKey, float]] = {}
+        for entity, key, value in self.describe():
+            found.setdefault(entity, {})[key] = value
+        return found
+
     def alter(
         self, entity: AnyEntity, values: Mapping[str, float | None], *, validate_only: bool = False
     ) -> Refusal | None:

@@ -58,10 +58,7 @@ class AdminQuotas:
 
     def read(self) -> QuotaSet:
         """See `ClusterQuotas`."""
-        found: dict[AnyEntity, dict[AnyKey, float]] = {}
-        for entity, key, value in self._admin.describe():
-            found.setdefault(entity, {})[key] = value
-        return found
+        return self._admin.quota_set()
 
     def alter(
         self, entity: AnyEntity, values: Mapping[AnyKey, float | None], *, validate_only: bool = False
@@ -89,16 +86,6 @@ class AdminQuotas:
 def admin_quotas(
     bootstrap_servers: str, properties: Mapping[str, str], *, timeout_ms: int, named: Named
 ) -> Iterator[AdminQuotas]:
-    """A connection to a cluster, which is made at the first question.
-
-    Args:
-        bootstrap_servers: one or more brokers, `host:port,host:port`.
-        properties: client properties for the login.
-        timeout_ms: limit of connecting, and again of each request.
-        named: what errors call them by.
-
-    Raises:
-        UserError: the address or the properties are none.
-    """
+    """A connection to a cluster, made at the first question. Arguments and errors are those of `QuotaAdmin`."""
     with closing(QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)) as admin:
         yield AdminQuotas(admin, bootstrap_servers)

@@ -27,12 +27,7 @@ Leaders = Mapping[TopicPartition, int | None]
 
 
 class LeaderWatcher:
-    """Polls one cluster until stopped; does nothing where no callback is configured.
-
-    Args:
-        settings: the cluster, the interval and the tables.
-        clock_ms: the wall clock.
-    """
+    """Polls one cluster until stopped; does nothing where no callback is configured."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings

@@ -116,14 +116,9 @@ def from_admin(
     timeout_ms: int,
     named: Named = Named(),  # noqa: B008 - a tuple
 ) -> QuotaHistory:
-    """What a running cluster's Admin API (KIP-546) describes now.
+    """What a running cluster's Admin API (KIP-546) describes now: only what can govern `of`, None for all.
 
-    Args:
-        bootstrap_servers: one or more brokers, `host:port,host:port`.
-        properties: client properties for the login.
-        of: only what can govern this client; None for all.
-        timeout_ms: limit of connecting, and again of each request.
-        named: what errors call them by.
+    The other arguments are those of `QuotaAdmin`.
 
     Raises:
         UserError: no broker answers in time, or it refuses us.
@@ -157,11 +152,7 @@ def from_tables(settings: Settings) -> QuotaHistory:
 
 
 def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
-    """The settings' own source: the tables if they are there, else what `quotas.source` names.
-
-    Args:
-        settings: where the tables and the quotas are.
-        of: from ZooKeeper, only what can govern this client; None for all.
+    """The settings' own source: the tables if they are there, else what `quotas.source` names; see `from_cluster`.
 
     Raises:
         UserError: the source cannot be read.

@@ -102,12 +102,7 @@ class StoredQuotas(NamedTuple):
 
 
 def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQuotas:
-    """What was in force at a moment; of the settings' cluster, or of the only one there is.
-
-    Args:
-        tables: the table is opened here.
-        settings: where it is, and which cluster.
-        at_ms: as of then.
+    """What was in force at a moment; of the settings' cluster, or of the only one there is. Opens the table.
 
     Raises:
         UserError: there is no such table, or it has nothing of the cluster.

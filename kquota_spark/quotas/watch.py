@@ -31,12 +31,7 @@ _SOURCES: dict[str, Callable[[Settings, Callable[[], int]], WatchedSource]] = {
 
 
 class Watcher:
-    """Watches the quotas of one cluster until stopped.
-
-    Args:
-        settings: where the quotas and the tables are.
-        clock_ms: the wall clock; it should agree with that of ZooKeeper or the brokers.
-    """
+    """Watches the quotas of one cluster until stopped; its clock should agree with that of ZooKeeper or the brokers."""
 
     def __init__(self, settings: Settings, *, clock_ms: Callable[[], int] = now_ms) -> None:
         self._settings = settings

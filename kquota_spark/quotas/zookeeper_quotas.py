@@ -34,14 +34,7 @@ _ROOT_DEPTH = "/config/users".count("/")
 
 
 class ZooKeeperQuotas:
-    """A `ClusterQuotas`.
-
-    Args:
-        quotas: the address and the login.
-        calls: over a session to it.
-        named: what errors call the address by.
-        on_problem: told of each node that brokers make no quotas of, when all are read.
-    """
+    """A `ClusterQuotas`; see `zookeeper_quotas`."""
 
     def __init__(
         self, quotas: Quotas, calls: ZooKeeperCalls, named: Named, on_problem: Callable[[str], None]

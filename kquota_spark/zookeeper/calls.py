@@ -33,14 +33,9 @@ _PAUSE_S = 0.05
 
 
 class ZooKeeperCalls:
-    """What is asked of ZooKeeper by who writes quotas there.
+    """What is asked of ZooKeeper by who writes quotas there: each call within `within_s`, by a client that was started.
 
     Reads raise UnreachableError when the time is up, and UserError without the right to read.
-
-    Args:
-        client: started; nobody else stops it.
-        address: for errors.
-        within_s: the time limit of each call.
     """
 
     def __init__(self, client: KazooClient, address: str, within_s: float, named: str = ADDRESS) -> None:
@@ -140,11 +135,6 @@ def zookeeper_calls(
     quotas: Quotas, *, session_timeout: Duration, named: str = ADDRESS
 ) -> Iterator[ZooKeeperCalls]:
     """Calls over a session of their own, which ends with the block.
-
-    Args:
-        quotas: address, login, TLS and the limit of connecting.
-        session_timeout: of the session.
-        named: what gave the address, for errors.
 
     Raises:
         UserError: the settings are none to connect by, or no server answers within `connect_timeout`.

@@ -42,10 +42,7 @@ class EntityNode:
 class EntityNodes:
     """Reads the nodes of entities, and fills transactions.
 
-    Args:
-        calls: to ZooKeeper.
-        instead: for problems: what to use where a KRaft controller owns the nodes.
-        named: for errors: what gave the address.
+    `instead` is what to use where a KRaft controller owns the nodes, `named` what gave the address; both for errors.
     """
 
     def __init__(self, calls: ZooKeeperCalls, instead: str, named: str) -> None:

@@ -55,12 +55,7 @@ _PATROL = 25
 
 
 class QuotaTree:
-    """The connection and the mirror. Not for several threads at once, but for `stop`.
-
-    Args:
-        quotas: hosts and ports with an optional chroot, e.g. `zk1:2181,zk2:2181/kafka`, and the login.
-        named: what gave the address, for errors.
-    """
+    """The connection and the mirror. Not for several threads at once, but for `stop`."""
 
     def __init__(self, quotas: Quotas, *, named: str = ADDRESS) -> None:
         self._quotas, self._connect, self._named = quotas, quotas.zookeeper_connect, named

@@ -27,12 +27,8 @@ _RETRY_S = 0.1
 def whole_view(quotas: Quotas, *, named: str = ADDRESS) -> View:
     """All nodes.
 
-    Args:
-        quotas: address, login, TLS and the limit of connecting.
-        named: what gave the address, for errors.
-
     Raises:
-        UserError: the address is none, or ZooKeeper does not answer in time.
+        UserError: the address is none, or ZooKeeper does not answer within `connect_timeout`.
     """
     deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
     tree = QuotaTree(quotas, named=named)
@@ -51,17 +47,7 @@ def whole_view(quotas: Quotas, *, named: str = ADDRESS) -> View:
 
 
 def view_of_client(quotas: Quotas, user: str, client_id: str, *, named: str = ADDRESS) -> View:
-    """The nodes of the entities that could govern a client, as brokers find them.
-
-    Args:
-        quotas: address, login, TLS and the limit of connecting.
-        user: of the client.
-        client_id: of the client.
-        named: what gave the address, for errors.
-
-    Raises:
-        UserError: the address is none, or ZooKeeper does not answer in time.
-    """
+    """The nodes of the entities that could govern a client, as brokers find them; errors are those of `whole_view`."""
     with _connected(quotas, named) as client:
         client.sync("/config")
         unreadable: dict[str, str] = {}
