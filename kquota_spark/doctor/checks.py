@@ -63,12 +63,10 @@ full join (
 """
 _AGREEMENT = f"""
 select cluster_id, quota_type,
-       coalesce(sum(requests_judged), 0)::bigint as judged,
-       coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
+       coalesce(sum(requests_judged), 0)::bigint as judged, coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
        coalesce(sum(false_positive), 0)::bigint as false_positive,
        coalesce(sum(false_negative), 0)::bigint as false_negative,
-       coalesce(sum(uncertain), 0)::bigint as uncertain,
-       coalesce(sum(inferred), 0)::bigint as inferred,
+       coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(inferred), 0)::bigint as inferred,
        coalesce(sum(excluded), 0)::bigint as excluded
 from decisions where {FROM_LOG} group by cluster_id, quota_type order by cluster_id, quota_type
 """  # noqa: S608 - a condition of ours

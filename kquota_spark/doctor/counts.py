@@ -62,8 +62,7 @@ from (
 # them take half as long again.
 _MEASURED = f"""
 select cluster_id, broker_id, make_timestamptz(record_time_ms // 1000 * 1000000) as second,
-       coalesce(lines, 1) as due,
-       null as kept, null as copies
+       coalesce(lines, 1) as due, null as kept, null as copies
 from requests where quota_type is not null and not coalesce(is_out_of_time, false)
 union all
 select cluster_id, broker_id, usage.second, null, requests, duplicates from usage

@@ -19,7 +19,7 @@ _BOOTSTRAP_LOG = "kafka.net.manager"
 _CLUSTER_AUTHORIZATION_FAILED = 31
 _UPDATE_METADATA = 6
 _UNSURE = (-1, 7, 13)
-"""UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION."""
+"""Codes of `org.apache.kafka.common.protocol.Errors`: UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION."""
 _FOLLOWED_WITHIN_S, _PAUSE_S = 10.0, 0.01
 _MATCH_EXACT, _MATCH_DEFAULT = 0, 1
 _PARTS = {"user": "user", "client-id": "client_id"}
@@ -37,14 +37,9 @@ class Named(NamedTuple):
 class Refusal(NamedTuple):
     """Why a broker did not alter an entity."""
 
-    code: int
-    """Of `org.apache.kafka.common.protocol.Errors`."""
     words: str
-
-    @property
-    def is_unsure(self) -> bool:
-        """Whether the controller may have done it nevertheless."""
-        return self.code in _UNSURE
+    is_unsure: bool
+    """The controller may have done it nevertheless."""
 
 
 class QuotaAdmin:
@@ -160,7 +155,8 @@ class QuotaAdmin:
             ) from error
         if not entry.error_code:
             return None
-        return Refusal(entry.error_code, entry.error_message or str(for_code(entry.error_code).__name__))
+        words = entry.error_message or str(for_code(entry.error_code).__name__)
+        return Refusal(words, entry.error_code in _UNSURE)
 
     def wait_for(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> None:
         """Wait up to ten seconds until a broker tells what was altered, so that who asks next sees it.

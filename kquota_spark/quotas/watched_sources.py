@@ -54,7 +54,7 @@ class ZooKeeperSource:
             UserError: it refuses us.
         """
         deadline_s = time.monotonic() + self._quotas.connect_timeout / 1_000
-        self._tree.start(connect_timeout_ms=self._quotas.connect_timeout)
+        self._tree.start()
         while True:
             view = self._tree.read()
             if view is not None and not any(root in view.unreadable for root in REQUIRED_ROOTS):
@@ -100,10 +100,10 @@ class ZooKeeperSource:
                 f"{where} did not answer within {within_s:g} s: its quotas could not be read"
             )
         reason = next(view.unreadable[root] for root in REQUIRED_ROOTS if root in view.unreadable)
-        advice = (
-            "check the chroot in quotas.zookeeper_connect, quotas.zookeeper_login and the rights of its nodes"
+        return UserError(
+            f"{where}: {reason}: check the chroot in quotas.zookeeper_connect, quotas.zookeeper_login and the "
+            "rights of its nodes"
         )
-        return UserError(f"{where}: {reason}: {advice}")
 
 
 class AdminSource:

@@ -17,11 +17,10 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import say
-from kquota_spark.ship.delivery import Delivery, GaveUpError
 from kquota_spark.ship.selection import LogFile, line_filter, log_files
 from kquota_spark.ship.state import ShipState, StateDirectory
 from kquota_spark.ship.tail import Batch, Tail
-from kquota_spark.ship.topic import DeliveryFailedError, Headers, KafkaTopic, Topic
+from kquota_spark.ship.topic import Delivery, DeliveryFailedError, GaveUpError, Headers, KafkaTopic, Topic
 
 # Of 1 MiB each: what is unacknowledged at a time, and sent again after a crash.
 _CHUNKS_PER_ROUND = 32
@@ -54,8 +53,6 @@ class Feed:
     """One log on its way.
 
     Attributes:
-        file: which log.
-        tail: reads it.
         start: where this run began.
         stored: up to where the brokers have acknowledged every line.
         sent: up to where lines were handed over.

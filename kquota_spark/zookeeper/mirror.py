@@ -80,19 +80,20 @@ class QuotaTree:
         self.changed = threading.Event()
         """Set when a watch has fired or the connection has changed: `read` will have something to do."""
 
-    def start(self, *, connect_timeout_ms: int) -> None:
+    def start(self) -> None:
         """Connect; goes on trying after an error, until stopped.
 
         Raises:
-            UnreachableError: no server answers in time.
+            UnreachableError: no server answers within `connect_timeout`.
             UserError: TLS fails.
         """
         self._client.add_listener(self._on_state)
-        if self._client.start_async().wait(connect_timeout_ms / 1_000):
+        within_s = self._quotas.connect_timeout / 1_000
+        if self._client.start_async().wait(within_s):
             return
         if problem := tls_problem(self._quotas):
             raise UserError(f"ZooKeeper {problem}: check quotas.zookeeper_tls and {self._named}")
-        raise UnreachableError(unanswered(self._connect, connect_timeout_ms / 1_000, self._named))
+        raise UnreachableError(unanswered(self._connect, within_s, self._named))
 
     def stop(self) -> None:
         """Close the session."""

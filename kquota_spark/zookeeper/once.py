@@ -33,7 +33,7 @@ def whole_view(quotas: Quotas, *, named: str = ADDRESS) -> View:
     deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
     tree = QuotaTree(quotas, named=named)
     try:
-        tree.start(connect_timeout_ms=quotas.connect_timeout)
+        tree.start()
         while (view := tree.read()) is None:
             if time.monotonic() > deadline_s:
                 within_s = quotas.connect_timeout / 1_000
