@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kquota_spark.config.settings import Settings
@@ -24,10 +25,7 @@ _log = logging.getLogger(__name__)
 
 _COALESCE_S = 0.05
 _STOP_S = 30.0
-_SOURCES: dict[str, Callable[[Settings, Callable[[], int]], WatchedSource]] = {
-    "zookeeper": ZooKeeperSource,
-    "admin": AdminSource,
-}
+_SOURCES: dict[str, type[WatchedSource]] = {"zookeeper": ZooKeeperSource, "admin": AdminSource}
 
 
 class Watcher:
@@ -71,9 +69,8 @@ class Watcher:
         )  # fmt: skip
         if quotas.source == "file":
             found = read_quotas(Path(quotas.file))
-            self._written(
-                lambda: self._tables.write_file([*found.changes, *found.ip_changes], self._clock_ms())
-            )
+            with self._writing():
+                self._tables.write_file([*found.changes, *found.ip_changes], self._clock_ms())
             return
         try:
             self._source = source = _SOURCES[quotas.source](self._settings, self._clock_ms)
@@ -141,12 +138,12 @@ class Watcher:
         edits, known_through_ms = answer.edits, answer.known_through_ms
         self._warn(edits, is_complete=known_through_ms is not None)
         self._tables.apply_lag_ms = source.apply_lag_ms
-        if edits.changes or edits.problems or is_first:
-            observed_at_ms = self._clock_ms()
-            self._written(lambda: self._tables.append(edits.changes, edits.problems, observed_at_ms))
-            self._written(lambda: self._tables.write_rules(known_through_ms))
-        elif known_through_ms is not None:
-            self._written(lambda: self._tables.write_known_through(known_through_ms))
+        with self._writing():
+            if edits.changes or edits.problems or is_first:
+                self._tables.append(edits.changes, edits.problems, self._clock_ms())
+                self._tables.write_rules(known_through_ms)
+            elif known_through_ms is not None:
+                self._tables.write_known_through(known_through_ms)
 
     def _warn(self, edits: Edits, *, is_complete: bool) -> None:
         doubted = frozenset((*edits.refused, *edits.vanished))
@@ -170,6 +167,5 @@ class Watcher:
                 "ZooKeeper differ, or it could not be read before", late_ms
             )  # fmt: skip
 
-    def _written(self, write: Callable[[], None]) -> None:
-        with delta_errors(f"{self._settings.tables}: the quota tables cannot be written"):
-            write()
+    def _writing(self) -> AbstractContextManager[None]:
+        return delta_errors(f"{self._settings.tables}: the quota tables cannot be written")

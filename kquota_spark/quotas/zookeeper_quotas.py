@@ -25,7 +25,7 @@ from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey
-from kquota_spark.zookeeper.calls import ZooKeeperCalls, refusal_of, zookeeper_calls
+from kquota_spark.zookeeper.client import ZooKeeperCalls, refusal_of, zookeeper_calls
 from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero
 from kquota_spark.zookeeper.once import whole_view
 

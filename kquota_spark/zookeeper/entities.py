@@ -21,7 +21,7 @@ from kquota_spark.formats.znodes.payloads import NodeConfig, first_json, read_co
 from kquota_spark.formats.znodes.writes import CHANGE_NODE_PREFIX, change_notification
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey
-from kquota_spark.zookeeper.calls import ZooKeeperCalls
+from kquota_spark.zookeeper.client import ZooKeeperCalls
 
 _CHANGES = "/config/changes"
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
