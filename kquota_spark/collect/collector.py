@@ -82,7 +82,9 @@ class Collector:
                         self._take(agent, polled)
                     due_s = max(due_s + self.interval_ms / 1_000, time.monotonic())
                     stop.wait(due_s - time.monotonic())
-            self._finish()
+            if self._topic is not None:
+                with contextlib.suppress(DeliveryFailedError):
+                    self._topic.unacknowledged(_LAST_WORDS_S)
         finally:
             if self._topic is not None:
                 self._topic.close()
@@ -131,9 +133,3 @@ class Collector:
         elif not problem and what in self._away:
             self._away.remove(what)
             self.tell(f"{what} is back")
-
-    def _finish(self) -> None:
-        """Wait a little for what was sent last."""
-        if self._topic is not None:
-            with contextlib.suppress(DeliveryFailedError):
-                self._topic.unacknowledged(_LAST_WORDS_S)

@@ -143,12 +143,10 @@ def _missing(tables: Tables, name: str) -> Check | None:
 def _unreadable(tables: Tables) -> list[Check]:
     checks = []
     for row in tables.query(_UNREADABLE).dicts():
-        share = row["unreadable"] / max(row["lines"], 1)
-        evidence = (
-            f"{row['cluster_id']}: {row['unreadable']:,} of {row['lines']:,} lines ({100 * share:.3f} %)"
-        )
+        cluster, share = row["cluster_id"], row["unreadable"] / max(row["lines"], 1)
+        evidence = f"{cluster}: {row['unreadable']:,} of {row['lines']:,} lines ({100 * share:.3f} %)"
         if row["unreadable"]:
-            evidence += _reasons(tables, "requests", row["cluster_id"])
+            evidence += _reasons(tables, "requests", cluster)
         advice = "kept in requests with reason and raw_text: fix what writes them, or the format"
         if share < _UNREADABLE_WARN:
             checks.append(ok("unreadable", evidence))

@@ -126,23 +126,22 @@ def _kinds(row: dict[str, Any]) -> Check:
 
 
 def _copies_and_future(row: dict[str, Any], copies: int) -> list[Check]:
-    evidence = f"{row['cluster_id']}: {copies:,} lines came more than once; each counts once"
+    cluster = row["cluster_id"]
+    evidence = f"{cluster}: {copies:,} lines came more than once; each counts once"
     if copies > _TOO_MANY_COPIES * row["requests"]:
         advice = "usual after a restart of a shipper; if it stays, look for two shippers on one log file"
         checks = [warn("duplicates", evidence, advice)]
     else:
         checks = [ok("duplicates", evidence)]
     if row["gaps"]:
+        last = utc_text(row["last_gap_ms"])
         evidence = (
-            f"{row['cluster_id']}: shippers told {row['gaps']:,} times of lines that they lost, the last before "
-            f"{utc_text(row['last_gap_ms'])}"
+            f"{cluster}: shippers told {row['gaps']:,} times of lines that they lost, the last before {last}"
         )
         advice = "verdicts there are uncertain (log_gaps): let rotation keep files until they are shipped"
         checks.append(warn("gaps", evidence, advice))
     if row["out_of_time"]:
-        evidence = (
-            f"{row['cluster_id']}: {row['out_of_time']:,} lines are ahead of their message or its reading"
-        )
+        evidence = f"{cluster}: {row['out_of_time']:,} lines are ahead of their message or its reading"
         advice = "they are kept and not judged: check broker.log_time_zone and the clocks of the brokers"
         checks.append(warn("future lines", evidence, advice))
     return checks

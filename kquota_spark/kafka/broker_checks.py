@@ -172,9 +172,7 @@ def _retention(
     topic: str, found: Mapping[str, str | None], consumed: Mapping[Place, Consumed] | None, now_ms: int
 ) -> Check:
     what = "log topic"
-    retention, size, policy = (
-        found.get(key) for key in ("retention.ms", "retention.bytes", "cleanup.policy")
-    )
+    retention, size, policy, _ = map(found.get, _TOPIC_KEYS)
     if retention is None:
         evidence = f"{topic} is there, its settings cannot be read"
         return warn(what, evidence, "allow DescribeConfigs on it")

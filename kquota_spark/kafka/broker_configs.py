@@ -24,14 +24,14 @@ _UPDATE_METADATA = 6
 _WHAT = "broker settings"
 
 
-class BrokerConfigs:
+class BrokerConfigs(Polling):
     """The table `broker_configs` as far as one cluster goes, and the thread that keeps it up to date."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
         self._said: set[str] = set()
-        self._polling = Polling("asking the brokers", settings.broker.ask_interval, self._ask_again)
+        super().__init__("asking the brokers", settings.broker.ask_interval, self._ask_again)
 
     def ask(self) -> list[Check]:
         """Ask once and write what is new; what the user should know. Brokers that do not answer are a finding.
@@ -50,18 +50,6 @@ class BrokerConfigs:
         self._write(found)
         return [check for check in config_checks(found, self._settings) if check.status is not Status.OK]
 
-    def start(self) -> None:
-        """Ask every `broker.ask_interval` in a thread."""
-        self._polling.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._polling.stop()
-
-    def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
-        self._polling.check()
-
     def _ask_again(self) -> None:
         findings = {f"{finding.evidence}: {finding.advice}" for finding in self.ask()}
         for text in sorted(findings - self._said):
@@ -73,11 +61,8 @@ class BrokerConfigs:
         broker = self._settings.broker
         stored = stored_configs(self._settings)
         if not any(config.broker_id is not None for config in stored):
-            windows, size_s, source = (
-                broker.quota_window_num,
-                broker.quota_window_size_seconds,
-                "configuration file",
-            )
+            windows, size_s = broker.quota_window_num, broker.quota_window_size_seconds
+            source = "configuration file"
             self._write([BrokerConfig(None, broker.version, source, None, windows, size_s, source=source)])
             used = f"{windows} windows of {size_s} s and version {broker.version} of the settings are used for all"
         else:
@@ -111,36 +96,26 @@ def config_checks(configs: Iterable[BrokerConfig], settings: Settings) -> list[C
     for config in configs:
         if config.broker_id is None:
             continue
-        who = f"broker {config.broker_id}"
         windows = f"{config.quota_window_num} windows of {config.quota_window_size_seconds} s"
-        evidence = f"{who}: {windows}, version {config.version} ({config.version_source})"
-        others = [
-            f"broker.{name}"
-            for name, differs in (
-                ("version", config.sample_ring is not RingVariant.of_version(given.version)),
-                ("quota_window_num", config.quota_window_num != given.quota_window_num),
-                (
-                    "quota_window_size_seconds",
-                    config.quota_window_size_seconds != given.quota_window_size_seconds,
-                ),
-            )
-            if name in given.given and differs
-        ]
+        evidence = f"broker {config.broker_id}: {windows}, version {config.version} ({config.version_source})"
+        differs = {
+            "version": config.sample_ring is not RingVariant.of_version(given.version),
+            "quota_window_num": config.quota_window_num != given.quota_window_num,
+            "quota_window_size_seconds": config.quota_window_size_seconds != given.quota_window_size_seconds,
+        }
+        others = [f"broker.{name}" for name in differs if differs[name] and name in given.given]
         for kind in ("producer", "consumer"):
             name = f"quota_{kind}_default"
             if (getattr(config, name) or 0) != getattr(given, name):
                 others.append(f"broker.{name}")
                 evidence += f", quota.{kind}.default {getattr(config, name) or 'not set'}"
         if others:
-            named = " and ".join(others)
-            checks.append(
-                warn(_WHAT, evidence, f"{named}: the settings say something else, and win: correct them")
-            )
+            advice = f"{' and '.join(others)}: the settings say something else, and win: correct them"
+            checks.append(warn(_WHAT, evidence, advice))
         else:
             checks.append(ok(_WHAT, evidence))
-        checks += callback_checks(
-            config.broker_id, config.quota_callback_class or "", settings.quotas.callback
-        )
+        callback = config.quota_callback_class or ""
+        checks += callback_checks(config.broker_id, callback, settings.quotas.callback)
     return checks
 
 

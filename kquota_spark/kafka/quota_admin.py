@@ -140,9 +140,8 @@ class QuotaAdmin:
         from kafka.protocol.admin import AlterClientQuotasRequest
 
         changes = [(key, value or 0.0, value is None) for key, value in values.items()]
-        request = AlterClientQuotasRequest(
-            entries=[(_named_parts(entity), changes)], validate_only=validate_only
-        )
+        entries = [(_named_parts(entity), changes)]
+        request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
         try:
             [answer] = self._ask([request])
             [entry] = answer.entries

@@ -201,10 +201,8 @@ class Shipper:
             while not stop.is_set():
                 try:
                     self._round(self._feeds)
-                    interval_ms = self._heartbeat_interval_ms
-                    self._send_heartbeats(
-                        [feed for feed in self._feeds if feed.is_heartbeat_due(interval_ms)]
-                    )
+                    due = [feed for feed in self._feeds if feed.is_heartbeat_due(self._heartbeat_interval_ms)]
+                    self._send_heartbeats(due)
                 except DeliveryFailedError as error:
                     self._send_again(error)
                 if all(

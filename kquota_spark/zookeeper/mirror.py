@@ -260,9 +260,8 @@ class QuotaTree:
         if path in REQUIRED_ROOTS:
             self._unreadable[path] = f"/config/{path} does not exist"
         with suppress(NoAuthError):
-            if self._client.exists_async(f"/config/{path}", watch=self._on_event).get(
-                timeout=self._timeout_s
-            ):
+            found = self._client.exists_async(f"/config/{path}", watch=self._on_event)
+            if found.get(timeout=self._timeout_s):
                 self._on_paths([path])
 
     def _refuse(self, path: str, before: str | None) -> None:
