@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kquota_spark.collect.jolokia import JolokiaError
 from kquota_spark.formats.jmx.jolokia import messages
@@ -36,14 +36,6 @@ class Readable(Protocol):
 
     def read(self, timeout_s: float) -> list[dict[str, Any]]:
         """All quota MBeans; raises JolokiaError."""
-
-
-class Polled(NamedTuple):
-    """An answer of an agent: the time halfway between question and answer, or what is wrong."""
-
-    time_ms: int
-    answers: list[dict[str, Any]]
-    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -78,8 +70,11 @@ class Collector:
             with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(self.agents))) as pool:
                 due_s = time.monotonic()
                 while not stop.is_set():
-                    for agent, polled in zip(self.agents, pool.map(self._poll, self.agents), strict=True):
-                        self._take(agent, polled)
+                    polled = pool.map(self._poll, self.agents)
+                    for agent, (values, problem) in zip(self.agents, polled, strict=True):
+                        self._mark(f"broker {agent.broker_id} at {agent.url}", problem, "gives no metrics")
+                        if values:
+                            self._send(values, str(agent.broker_id).encode())
                     due_s = max(due_s + self.interval_ms / 1_000, time.monotonic())
                     stop.wait(due_s - time.monotonic())
             if self._topic is not None:
@@ -90,20 +85,15 @@ class Collector:
                 self._topic.close()
         return self.sent
 
-    def _poll(self, agent: Readable) -> Polled:
+    def _poll(self, agent: Readable) -> tuple[list[bytes], str]:
+        """What an agent says, as messages of the time halfway between question and answer; or what is wrong."""
         asked_ms = self.clock_ms()
         try:
             answers = agent.read(min(self.interval_ms / 1_000, _LONGEST_READ_S))
         except JolokiaError as error:
-            return Polled(asked_ms, [], str(error))
-        return Polled((asked_ms + self.clock_ms()) // 2, answers)
-
-    def _take(self, agent: Readable, polled: Polled) -> None:
-        name = f"broker {agent.broker_id} at {agent.url}"
-        self._mark(name, polled.problem, "gives no metrics")
-        values = list(messages(polled.answers, agent.broker_id, polled.time_ms))
-        if values:
-            self._send(values, str(agent.broker_id).encode())
+            return [], str(error)
+        time_ms = (asked_ms + self.clock_ms()) // 2
+        return list(messages(answers, agent.broker_id, time_ms)), ""
 
     def _send(self, values: Sequence[bytes], key: bytes) -> None:
         try:

@@ -84,7 +84,7 @@ def from_zookeeper(
     Raises:
         UserError: it does not answer within `connect_timeout`, or hides its quotas.
     """
-    from kquota_spark.zookeeper.once import view_of_client, whole_view
+    from kquota_spark.zookeeper.mirror import view_of_client, whole_view
 
     view = (
         whole_view(quotas, named=named)

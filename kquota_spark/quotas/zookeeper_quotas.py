@@ -27,7 +27,7 @@ from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.zookeeper.client import ZooKeeperCalls, refusal_of, zookeeper_calls
 from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero
-from kquota_spark.zookeeper.once import whole_view
+from kquota_spark.zookeeper.mirror import whole_view
 
 _ATTEMPTS = 20
 _ROOT_DEPTH = "/config/users".count("/")
