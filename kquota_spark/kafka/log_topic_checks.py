@@ -55,14 +55,10 @@ def arrival_checks(
     brokers: Sequence[int],
     consumed: Mapping[Place, Consumed] | None,
 ) -> list[Check]:
-    """Read the last seconds of topics that exist, and judge them.
+    """Read the last seconds of topics that exist, by a connection of librdkafka, and judge them.
 
-    Args:
-        settings: whose topics.
-        topics: which.
-        connection: how a client of librdkafka connects.
-        brokers: ids of the cluster's brokers.
-        consumed: what the tables hold of the topics, by partition; None before the first run.
+    `brokers` are those of the cluster. `consumed` is what the tables hold of the topics, by partition; None before the
+    first run.
     """
     from confluent_kafka import KafkaException
 

@@ -24,11 +24,7 @@ class LogFile:
 
 
 def log_files(texts: Sequence[str], where: str) -> list[LogFile]:
-    """Read `<broker id>=<path>` texts.
-
-    Args:
-        texts: one for each broker.
-        where: the setting or option, for messages.
+    """Read `<broker id>=<path>` texts, one for each broker; `where` is the setting or option, for messages.
 
     Raises:
         UserError: there are none, one is not of this form, or a broker or path is there twice.
@@ -53,9 +49,8 @@ def log_files(texts: Sequence[str], where: str) -> list[LogFile]:
 def line_filter(client_ids: Sequence[str]) -> Callable[[bytes], bool]:
     """A function that tells lines of our own clients: shipping them would make more of them without end.
 
-    Args:
-        client_ids: a line is ours if the client id in its request header is one of these, or one of these
-            followed by `-` and anything (what Spark makes of a client id).
+    A line is ours if the client id in its request header is one of these, or one of these followed by `-` and anything
+    (what Spark makes of a client id).
     """
     if not client_ids:
         return lambda line: False
