@@ -34,6 +34,9 @@ class Named(NamedTuple):
     instead: str = "quotas.source: zookeeper"
 
 
+OF_SETTINGS = Named()
+
+
 class Refusal(NamedTuple):
     """Why a broker did not alter an entity."""
 
@@ -61,7 +64,7 @@ class QuotaAdmin:
         properties: Mapping[str, str],
         *,
         timeout_ms: int,
-        named: Named = Named(),  # noqa: B008 - a tuple
+        named: Named = OF_SETTINGS,
     ) -> None:
         servers = bootstrap_servers.split(",")
         if not all(map(str.strip, servers)):

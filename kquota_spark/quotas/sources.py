@@ -12,7 +12,7 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS, name_nodes
-from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
+from kquota_spark.kafka.quota_admin import OF_SETTINGS, Named, QuotaAdmin
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.leaders import LeaderBook
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
@@ -114,7 +114,7 @@ def from_admin(
     of: Client | None = None,
     *,
     timeout_ms: int,
-    named: Named = Named(),  # noqa: B008 - a tuple
+    named: Named = OF_SETTINGS,
 ) -> QuotaHistory:
     """What a running cluster's Admin API (KIP-546) describes now: only what can govern `of`, None for all.
 

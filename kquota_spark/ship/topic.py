@@ -70,17 +70,12 @@ class GaveUpError(Exception):
 class Topic(Protocol):
     """Where lines go."""
 
-    @property
-    def name(self) -> str:
-        """The topic and its address, for messages."""
-
-    @property
-    def line_limit_bytes(self) -> int:
-        """The longest value that is taken."""
-
-    @property
-    def last_error(self) -> str:
-        """What the connection complained about last; empty if it did not."""
+    name: str
+    """The topic and its address, for messages."""
+    line_limit_bytes: int
+    """The longest value that is taken."""
+    last_error: str
+    """What the connection complained about last; empty if it did not."""
 
     def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> int:
         """Hand over values in this order.
