@@ -200,7 +200,6 @@ def _hours(time_ms: int) -> str:
 
 
 def _described(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> dict[str, str | None]:
-    """Values of `entries`."""
     return {key: entry["value"] for key, entry in entries(admin, kind, name, keys).items()}
 
 

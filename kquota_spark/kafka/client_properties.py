@@ -31,8 +31,6 @@ _OF_LIBRDKAFKA = {
 }  # fmt: skip
 _STORES = {"truststore": "ssl_cafile", "keystore": "ssl_certfile"}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-
 _SCRAM = "scram.ScramLoginModule"
 _LOGIN_MODULES = {
     "PLAIN": "plain.PlainLoginModule",
