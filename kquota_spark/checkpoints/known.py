@@ -22,7 +22,7 @@ from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.model.quotas.leaders import LeaderBook
 from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.pipeline.known import BrokerWindows, Gap, Known, Limits, ToldWindows
-from kquota_spark.quotas.stored.rules import leader_changes
+from kquota_spark.quotas.stored import leader_changes
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES

@@ -1,4 +1,4 @@
 """`kquota collect`: the brokers' MBeans into a topic.
 
-In reading order: jolokia, collector.
+In reading order: collector.
 """

@@ -6,21 +6,123 @@ or sent is gone. Everything that is missing is said once, and said again when it
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from kquota_spark.collect.jolokia import JolokiaError
+import msgspec
+
+from kquota_spark.errors import UserError
 from kquota_spark.formats.jmx.jolokia import messages
+from kquota_spark.model.quotas.mbean_names import DOMAIN
 from kquota_spark.ship.topic import DeliveryFailedError, KafkaUnreachableError, Topic
 
+PATTERNS = (
+    f"{DOMAIN}:type=Produce,*",
+    f"{DOMAIN}:type=Fetch,*",
+    f"{DOMAIN}:type=Request,*",
+    f"{DOMAIN}:type=ControllerMutation,*",
+    f"{DOMAIN}:type=socket-server-metrics",
+    f"{DOMAIN}:type=socket-server-metrics,listener=*",
+    f"{DOMAIN}:type=socket-server-metrics,ip=*",
+)
+"""What is read. `type=Produce,*` gives the MBean without tags as well."""
+_REQUESTS = json.dumps([{"type": "read", "mbean": pattern} for pattern in PATTERNS]).encode()
+_LIMIT_BYTES = 256 << 20
 _MOST_AT_ONCE = 16
 _LONGEST_READ_S = 10.0
 _LAST_WORDS_S = 5.0
+
+
+class JolokiaError(Exception):
+    """An agent did not give what was asked for; the text is for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The agent of one broker, e.g. at `http://kafka1:8778/jolokia`; an empty user stands for no login."""
+
+    broker_id: int
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    def read(self, timeout_s: float) -> list[dict[str, Any]]:
+        """All quota MBeans, one answer a pattern.
+
+        Raises:
+            JolokiaError: no answer in time, a refusal, or no answer of Jolokia.
+        """
+        headers = {"Content-Type": "application/json"}
+        if self.user:
+            login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+            headers["Authorization"] = f"Basic {login}"
+        request = urllib.request.Request(f"{self.url.rstrip('/')}/", _REQUESTS, headers)  # noqa: S310 - see agents_of
+        try:
+            with _OPENER.open(request, timeout=timeout_s) as response:
+                text = response.read(_LIMIT_BYTES)
+        except urllib.error.HTTPError as error:
+            raise JolokiaError(f"HTTP status {error.code}{_advice(error.code)}") from error
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error
+            raise JolokiaError(str(reason)) from error
+        try:
+            return msgspec.json.decode(text, type=list[dict[str, Any]])
+        except msgspec.DecodeError as error:
+            raise JolokiaError("its answer is not Jolokia's, is the path right (/jolokia)?") from error
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """urllib would send the login wherever a redirect leads."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: a redirect stays the error that it is."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+def _advice(status: int) -> str:
+    if 300 <= status < 400:
+        return ", a redirect is not followed: give the agent's own address"
+    if status in (401, 403):
+        return ", check collect.jmx.user and password, and the agent's access policy"
+    return ", is the path right (/jolokia)?" if status == 404 else ""
+
+
+def agents_of(brokers: dict[str, str], user: str, password: str) -> list[Agent]:
+    """The agents that the settings name.
+
+    Raises:
+        UserError: there is none, an id is no number, or an address is none of HTTP, or holds a login.
+    """
+    if not brokers:
+        raise UserError(
+            "collect.jmx.brokers: empty, expected the address of each broker's Jolokia agent by its id, e.g. "
+            "1: http://kafka1:8778/jolokia"
+        )
+    for broker, url in brokers.items():
+        if not (broker.isascii() and broker.isdigit()):
+            raise UserError(f"collect.jmx.brokers: {broker!r}, expected the id of a broker, a number")
+        if "@" in url:  # every message about the agent shows its address
+            raise UserError(
+                f"collect.jmx.brokers.{broker}: an address with a login, expected e.g. "
+                "http://kafka1:8778/jolokia; the login goes into collect.jmx.user and password"
+            )
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise UserError(
+                f"collect.jmx.brokers.{broker}: {url!r}, expected e.g. http://kafka1:8778/jolokia"
+            )
+    return [Agent(int(broker), url, user, password) for broker, url in brokers.items()]
 
 
 class Readable(Protocol):
@@ -36,14 +138,6 @@ class Readable(Protocol):
 
     def read(self, timeout_s: float) -> list[dict[str, Any]]:
         """All quota MBeans; raises JolokiaError."""
-
-
-class Polled(NamedTuple):
-    """An answer of an agent: the time halfway between question and answer, or what is wrong."""
-
-    time_ms: int
-    answers: list[dict[str, Any]]
-    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -78,30 +172,30 @@ class Collector:
             with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(self.agents))) as pool:
                 due_s = time.monotonic()
                 while not stop.is_set():
-                    for agent, polled in zip(self.agents, pool.map(self._poll, self.agents), strict=True):
-                        self._take(agent, polled)
+                    polled = pool.map(self._poll, self.agents)
+                    for agent, (values, problem) in zip(self.agents, polled, strict=True):
+                        self._mark(f"broker {agent.broker_id} at {agent.url}", problem, "gives no metrics")
+                        if values:
+                            self._send(values, str(agent.broker_id).encode())
                     due_s = max(due_s + self.interval_ms / 1_000, time.monotonic())
                     stop.wait(due_s - time.monotonic())
-            self._finish()
+            if self._topic is not None:
+                with contextlib.suppress(DeliveryFailedError):
+                    self._topic.unacknowledged(_LAST_WORDS_S)
         finally:
             if self._topic is not None:
                 self._topic.close()
         return self.sent
 
-    def _poll(self, agent: Readable) -> Polled:
+    def _poll(self, agent: Readable) -> tuple[list[bytes], str]:
+        """What an agent says, as messages of the time halfway between question and answer; or what is wrong."""
         asked_ms = self.clock_ms()
         try:
             answers = agent.read(min(self.interval_ms / 1_000, _LONGEST_READ_S))
         except JolokiaError as error:
-            return Polled(asked_ms, [], str(error))
-        return Polled((asked_ms + self.clock_ms()) // 2, answers)
-
-    def _take(self, agent: Readable, polled: Polled) -> None:
-        name = f"broker {agent.broker_id} at {agent.url}"
-        self._mark(name, polled.problem, "gives no metrics")
-        values = list(messages(polled.answers, agent.broker_id, polled.time_ms))
-        if values:
-            self._send(values, str(agent.broker_id).encode())
+            return [], str(error)
+        time_ms = (asked_ms + self.clock_ms()) // 2
+        return list(messages(answers, agent.broker_id, time_ms)), ""
 
     def _send(self, values: Sequence[bytes], key: bytes) -> None:
         try:
@@ -131,9 +225,3 @@ class Collector:
         elif not problem and what in self._away:
             self._away.remove(what)
             self.tell(f"{what} is back")
-
-    def _finish(self) -> None:
-        """Wait a little for what was sent last."""
-        if self._topic is not None:
-            with contextlib.suppress(DeliveryFailedError):
-                self._topic.unacknowledged(_LAST_WORDS_S)

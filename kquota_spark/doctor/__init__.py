@@ -1,4 +1,4 @@
 """What `kquota doctor` asks: of the tables after a run, of the servers before the first.
 
-In reading order: counts, growth_checks, jmx_checks, checks, preflight.
+In reading order: counts, checks, preflight.
 """

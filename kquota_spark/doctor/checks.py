@@ -11,21 +11,20 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.counts import judged_checks, line_checks, measured_checks
-from kquota_spark.doctor.growth_checks import growth_checks
-from kquota_spark.doctor.jmx_checks import jmx_checks
 from kquota_spark.errors import UserError
-from kquota_spark.kafka.broker_configs import stored_checks
+from kquota_spark.kafka.broker_configs import config_checks, stored_configs
 from kquota_spark.model.replay.clock_skew import is_ahead
 from kquota_spark.process.check import Check, fail, ok, warn
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text
 
 _LAST_TO_FIRST = ("violations", "decisions", "usage", "requests", "quota_rules")
-_OF_JMX = ("jmx_samples",)
 _AGREEMENT_PERCENT = 99.0
 _UNREADABLE_WARN, _UNREADABLE_FAIL = 0.001, 0.5
 _SLACK_MS = 30_000
 _FINISHED = " (expected after a finished run)"
+MANY_CLIENT_IDS = 10_000
+"""Of one user, in all of `requests` that is kept. A second of each of them is a row of usage and of decisions."""
 
 _UNREADABLE = """
 select cluster_id, coalesce(sum(coalesce(lines, 1)) filter (topic is not null), 0)::bigint as lines,
@@ -33,7 +32,7 @@ select cluster_id, coalesce(sum(coalesce(lines, 1)) filter (topic is not null), 
 from requests group by cluster_id order by cluster_id
 """
 _REASONS = """
-select coalesce(reason, 'no reason given'), count(*) as times from requests
+select coalesce(reason, 'no reason given'), count(*) as times from {table}
 where kind = 'unreadable' and cluster_id = ? group by all order by times desc, 1 limit 3
 """
 _NEWEST = f"""
@@ -64,12 +63,10 @@ full join (
 """
 _AGREEMENT = f"""
 select cluster_id, quota_type,
-       coalesce(sum(requests_judged), 0)::bigint as judged,
-       coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
+       coalesce(sum(requests_judged), 0)::bigint as judged, coalesce(sum(requests_agreeing), 0)::bigint as agreeing,
        coalesce(sum(false_positive), 0)::bigint as false_positive,
        coalesce(sum(false_negative), 0)::bigint as false_negative,
-       coalesce(sum(uncertain), 0)::bigint as uncertain,
-       coalesce(sum(inferred), 0)::bigint as inferred,
+       coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(inferred), 0)::bigint as inferred,
        coalesce(sum(excluded), 0)::bigint as excluded
 from decisions where {FROM_LOG} group by cluster_id, quota_type order by cluster_id, quota_type
 """  # noqa: S608 - a condition of ours
@@ -82,12 +79,37 @@ left join (
 ) using (cluster_id, broker_id, told_by)
 group by cluster_id order by cluster_id
 """
+_MOST_IDS = """
+select cluster_id, coalesce("user", '') as "user", approx_count_distinct(client_id) as client_ids,
+       count(*) as requests
+from requests where quota_type is not null group by all
+having client_ids >= ? order by client_ids desc, "user" limit 3
+"""
+# A connection is local-remote-number, addresses without a hyphen: 10.0.0.1:9092-10.1.2.3:40000-7
+_SOURCE = r"""
+select regexp_extract(connection, '-(.*):\d+-[\d-]+$', 1) as address, approx_count_distinct(client_id) as client_ids
+from requests where quota_type is not null and cluster_id = ? and coalesce("user", '') = ?
+group by all order by client_ids desc, address limit 1
+"""
+_SAMPLES = """
+select cluster_id, count(*) filter (kind = 'sample') as samples, count(distinct broker_id) as brokers,
+       count(distinct (topic, "partition", kafka_offset)) as messages,
+       count(*) filter (kind = 'unreadable') as unreadable, count(*) filter (kind = 'other') as other,
+       max(sample_time_ms) as newest_ms,
+       count(*) filter (kind = 'sample' and coalesce(
+         if(quota_type in ('produce', 'fetch'), byte_rate, null),
+         if(quota_type = 'request', request_time_percent, null),
+         if(quota_type = 'controller_mutation', mutation_rate, null),
+         if(quota_type = 'connection' and ip is not null, connection_rate, null)) is not null) as rates
+from jmx_samples group by cluster_id order by cluster_id
+"""
+_JUDGED_OF_JMX = "select count(*) from decisions where source = 'jmx' and cluster_id = ?"
 
 
 def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
     """All checks after a run, each as it is done; a missing table is a finding, and what needs it is left out."""
     with Tables(settings) as tables:
-        names = _LAST_TO_FIRST + (_OF_JMX if settings.kafka.jmx_topic else ())
+        names = (*_LAST_TO_FIRST, *(["jmx_samples"] if settings.kafka.jmx_topic else ()))
         missing = [check for name in names if (check := _missing(tables, name)) is not None]
         yield from missing
         opened = set(names) - {check.what.removeprefix("table ") for check in missing}
@@ -101,12 +123,12 @@ def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
             (("decisions", "quota_rules"), lambda: _rules(tables, settings, now_ms)),
             (("decisions",), lambda: _agreement(tables)),
             (("violations", "decisions"), lambda: _episodes(tables, settings)),
-            (("jmx_samples", "decisions"), lambda: jmx_checks(tables, settings, now_ms)),
+            (("jmx_samples", "decisions"), lambda: _jmx_checks(tables, settings, now_ms)),
         )
         for needs, run in steps:
             if opened.issuperset(needs):
                 yield from run()
-    yield from stored_checks(settings)
+    yield from config_checks(stored_configs(settings), settings)
 
 
 def _missing(tables: Tables, name: str) -> Check | None:
@@ -121,19 +143,22 @@ def _missing(tables: Tables, name: str) -> Check | None:
 def _unreadable(tables: Tables) -> list[Check]:
     checks = []
     for row in tables.query(_UNREADABLE).dicts():
-        share = row["unreadable"] / max(row["lines"], 1)
-        evidence = (
-            f"{row['cluster_id']}: {row['unreadable']:,} of {row['lines']:,} lines ({100 * share:.3f} %)"
-        )
-        reasons = tables.query(_REASONS, [row["cluster_id"]]).rows
-        if reasons:
-            evidence += ": " + "; ".join(f"{times:,} {reason}" for reason, times in reasons)
+        cluster, share = row["cluster_id"], row["unreadable"] / max(row["lines"], 1)
+        evidence = f"{cluster}: {row['unreadable']:,} of {row['lines']:,} lines ({100 * share:.3f} %)"
+        if row["unreadable"]:
+            evidence += _reasons(tables, "requests", cluster)
         advice = "kept in requests with reason and raw_text: fix what writes them, or the format"
         if share < _UNREADABLE_WARN:
             checks.append(ok("unreadable", evidence))
         else:
             checks.append((fail if share >= _UNREADABLE_FAIL else warn)("unreadable", evidence, advice))
     return checks
+
+
+def _reasons(tables: Tables, table: str, cluster_id: str) -> str:
+    """The most frequent ones why something of the table could not be read."""
+    found = tables.query(_REASONS.format(table=table), [cluster_id]).rows
+    return ": " + "; ".join(f"{times:,} {reason}" for reason, times in found)
 
 
 def _lags(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
@@ -191,9 +216,7 @@ def _snapshot(row: dict[str, Any], settings: Settings, now_ms: int, advice: str)
         return warn(what, evidence, "restate them; " + advice)
     age_ms = now_ms - row["known_ms"]
     if age_ms > settings.quotas.stale_after_ms:
-        return warn(
-            what, f"{evidence}, {age_ms // 1_000:,} s ago", advice + " (expected after a finished run)"
-        )
+        return warn(what, f"{evidence}, {age_ms // 1_000:,} s ago", advice + _FINISHED)
     return ok(what, evidence)
 
 
@@ -232,3 +255,65 @@ def _episodes(tables: Tables, settings: Settings) -> list[Check]:
         text = f"{evidence}, one without a violated second since {utc_text(row['oldest_ms'] or 0)}"
         checks.append(warn("violations", text, advice) if is_overdue else ok("violations", evidence))
     return checks or [ok("violations", "none")]
+
+
+def growth_checks(tables: Tables) -> list[Check]:
+    """Users above the limit, worst first; nothing if there is none. Needs `requests`."""
+    return [_offender(tables, row) for row in tables.query(_MOST_IDS, [MANY_CLIENT_IDS]).dicts()]
+
+
+def _offender(tables: Tables, row: dict[str, Any]) -> Check:
+    (address, ids), *_ = tables.query(_SOURCE, [row["cluster_id"], row["user"]]).rows
+    user = f"user {row['user']}" if row["user"] else "users without a name"
+    evidence = (
+        f"{row['cluster_id']}: {user} sends about {row['client_ids']:,} client ids in {row['requests']:,} requests, "
+        f"{ids:,} of them from {address or 'no address'}"
+    )
+    advice = (
+        "each is a bucket of its own unless a quota of the user governs them: give the client a fixed client.id, or "
+        "the user a quota; keep requests for a shorter time (maintain.retention)"
+    )
+    return warn("client ids", evidence, advice)
+
+
+def _jmx_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+    rows = tables.query(_SAMPLES).dicts()
+    if not rows:
+        advice = "start a collector (kquota collect jmx) and the audit"
+        return [warn("JMX samples", "the table jmx_samples is empty", advice)]
+    checks = []
+    for row in rows:
+        checks += [_samples_read(tables, row), _rates_judged(tables, row, settings, now_ms)]
+        if row["newest_ms"] is not None:
+            checks.append(_sample_age(row, settings, now_ms))
+    return checks
+
+
+def _samples_read(tables: Tables, row: dict[str, Any]) -> Check:
+    evidence = (
+        f"{row['cluster_id']}: {row['messages']:,} messages gave {row['samples']:,} samples, of "
+        f"brokers: {row['brokers']}; {row['other']:,} hold no metric of a quota, {row['unreadable']:,} cannot be read"
+    )
+    if not row["unreadable"]:
+        return ok("JMX samples", evidence)
+    evidence += _reasons(tables, "jmx_samples", row["cluster_id"])
+    advice = "kept in jmx_samples with reason and raw_text: correct the collector's configuration"
+    return (warn if row["samples"] else fail)("JMX samples", evidence, advice)
+
+
+def _rates_judged(tables: Tables, row: dict[str, Any], settings: Settings, now_ms: int) -> Check:
+    judged = int(tables.query(_JUDGED_OF_JMX, [row["cluster_id"]]).rows[0][0])
+    evidence = f"{row['cluster_id']}: {judged:,} decisions of {row['rates']:,} sampled rates"
+    age_ms = now_ms - (row["newest_ms"] or 0)
+    if judged < row["rates"] and age_ms > 3 * settings.stream.trigger + _SLACK_MS:
+        return fail("JMX judged", evidence, "the query jmx stands still: see its log")
+    return ok("JMX judged", evidence)
+
+
+def _sample_age(row: dict[str, Any], settings: Settings, now_ms: int) -> Check:
+    age_ms = max(now_ms - row["newest_ms"], 0)
+    evidence = f"{row['cluster_id']}: through {utc_text(row['newest_ms'])}, {age_ms // 1_000:,} s behind"
+    if age_ms <= 3 * settings.stream.trigger + 3 * settings.collect.jmx.interval + _SLACK_MS:
+        return ok("JMX age", evidence)
+    advice = "does the collector run, and the query jmx?" + _FINISHED
+    return warn("JMX age", evidence, advice)

@@ -62,8 +62,7 @@ from (
 # them take half as long again.
 _MEASURED = f"""
 select cluster_id, broker_id, make_timestamptz(record_time_ms // 1000 * 1000000) as second,
-       coalesce(lines, 1) as due,
-       null as kept, null as copies
+       coalesce(lines, 1) as due, null as kept, null as copies
 from requests where quota_type is not null and not coalesce(is_out_of_time, false)
 union all
 select cluster_id, broker_id, usage.second, null, requests, duplicates from usage
@@ -107,7 +106,7 @@ def line_checks(tables: Tables) -> list[Check]:
     for row in rows:
         copies = int(tables.query(_COPIES, [row["cluster_id"]]).rows[0][0])
         checks += [_kinds(row), *_copies_and_future(row, copies)]
-    return [*checks, *_offset_checks(tables)]
+    return checks + [_offsets(tables, row) for row in tables.query(_OFFSETS).dicts()]
 
 
 def _kinds(row: dict[str, Any]) -> Check:
@@ -127,30 +126,25 @@ def _kinds(row: dict[str, Any]) -> Check:
 
 
 def _copies_and_future(row: dict[str, Any], copies: int) -> list[Check]:
-    evidence = f"{row['cluster_id']}: {copies:,} lines came more than once; each counts once"
+    cluster = row["cluster_id"]
+    evidence = f"{cluster}: {copies:,} lines came more than once; each counts once"
     if copies > _TOO_MANY_COPIES * row["requests"]:
         advice = "usual after a restart of a shipper; if it stays, look for two shippers on one log file"
         checks = [warn("duplicates", evidence, advice)]
     else:
         checks = [ok("duplicates", evidence)]
     if row["gaps"]:
+        last = utc_text(row["last_gap_ms"])
         evidence = (
-            f"{row['cluster_id']}: shippers told {row['gaps']:,} times of lines that they lost, the last before "
-            f"{utc_text(row['last_gap_ms'])}"
+            f"{cluster}: shippers told {row['gaps']:,} times of lines that they lost, the last before {last}"
         )
         advice = "verdicts there are uncertain (log_gaps): let rotation keep files until they are shipped"
         checks.append(warn("gaps", evidence, advice))
     if row["out_of_time"]:
-        evidence = (
-            f"{row['cluster_id']}: {row['out_of_time']:,} lines are ahead of their message or its reading"
-        )
+        evidence = f"{cluster}: {row['out_of_time']:,} lines are ahead of their message or its reading"
         advice = "they are kept and not judged: check broker.log_time_zone and the clocks of the brokers"
         checks.append(warn("future lines", evidence, advice))
     return checks
-
-
-def _offset_checks(tables: Tables) -> list[Check]:
-    return [_offsets(tables, row) for row in tables.query(_OFFSETS).dicts()]
 
 
 def _offsets(tables: Tables, row: dict[str, Any]) -> Check:
@@ -159,9 +153,8 @@ def _offsets(tables: Tables, row: dict[str, Any]) -> Check:
     missing = last - first + 1 - row["lines"]
     if doubled:
         evidence = f"{place}: {doubled:,} of {row['rows']:,} rows repeat an offset"
-        return fail(
-            "offsets", evidence, "two jobs wrote one table: rebuild it from the topic into a new path"
-        )
+        advice = "two jobs wrote one table: rebuild it from the topic into a new path"
+        return fail("offsets", evidence, advice)
     if missing:
         position = [row["cluster_id"], row["topic"], row["partition"], first]
         ((gap_from, gap_to),) = tables.query(_FIRST_GAP, position).rows

@@ -6,7 +6,6 @@ A server that is missing is a finding. Every wait is bounded; all together stay 
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,18 +89,14 @@ def _zookeeper(settings: Settings) -> list[Check]:
 
     where = settings.quotas.zookeeper_connect
     timeout_s = min(settings.quotas.connect_timeout / 1_000, _ZOOKEEPER_MOST_S)
-    # A logger of its own without output: kazoo reports every attempt.
-    logger = logging.Logger("kazoo", logging.CRITICAL + 1)
     try:
-        client = zookeeper_client(settings.quotas, logger)
+        client = zookeeper_client(settings.quotas)
     except UserError as error:
         return [fail("ZooKeeper", str(error), "correct the settings")]
     try:
         client.start(timeout=timeout_s)
-        return [
-            ok("ZooKeeper", f"{where} answers"),
-            *(_node(client, path) for path in ("/config", "/config/users")),
-        ]
+        nodes = [_node(client, path) for path in ("/config", "/config/users")]
+        return [ok("ZooKeeper", f"{where} answers"), *nodes]
     except KazooTimeoutError:
         evidence = tls_problem(settings.quotas) or f"{where} does not answer within {timeout_s:.0f} s"
         return [fail("ZooKeeper", evidence, "check quotas.zookeeper_connect, and that ZooKeeper runs")]

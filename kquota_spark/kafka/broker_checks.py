@@ -7,8 +7,8 @@ Nothing is created or changed; the topic is looked up in the list, so that it is
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from kquota_spark.config.settings import Broker, Settings
@@ -32,10 +32,7 @@ _TOPIC_KEYS = ("retention.ms", "retention.bytes", "cleanup.policy", _STAMP)
 def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, now_ms: int) -> list[Check]:
     """Everything about Kafka; one line if it does not answer.
 
-    Args:
-        settings: whose cluster.
-        consumed: what the tables hold of the log topics, by partition; None before the first run.
-        now_ms: this machine's clock.
+    `consumed` is what the tables hold of the log topics, by partition; None before the first run.
     """
     try:
         with answer_errors():
@@ -66,7 +63,9 @@ def _answered_checks(
             checks += _quota_settings(admin, broker_id, settings)
         existing = admin.list_topics()
         if settings.kafka.jmx_topic:
-            checks.append(_jmx_topic(settings, existing))
+            missing = missing_jmx_topic(settings, existing)
+            there = ok("JMX topic", f"{settings.kafka.jmx_topic} is there")
+            checks.append(fail("JMX topic", *missing) if missing else there)
         if not settings.kafka.has_log:
             return checks
         checks += [_request_logger(admin, broker_id) for broker_id in brokers]
@@ -75,27 +74,27 @@ def _answered_checks(
             return [*checks, fail("log topic", *missing)]
         topics = settings.kafka.log_topics(existing)
         for topic in topics:
-            checks += _log_topic(topic, described(admin, "TOPIC", topic, _TOPIC_KEYS), consumed, now_ms)
+            found = _described(admin, "TOPIC", topic, _TOPIC_KEYS)
+            checks.append(_retention(topic, found, consumed, now_ms))
+            if found.get("retention.ms") is not None:
+                checks.append(stamp_check(topic, found.get(_STAMP)))
     to_kafka = connection(servers, settings.kafka.options)
     return checks + arrival_checks(settings, topics, to_kafka, brokers, consumed)
 
 
-@contextmanager
-def asking(settings: Settings) -> Iterator[Any]:
+def asking(settings: Settings) -> closing[Any]:
     """kafka-python's client for questions; its errors are Kafka's own."""
     # The client logs each attempt; our one line says it once.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
-    admin = python_admin(
-        bootstrap_servers=settings.kafka.bootstrap_servers.split(","),
-        client_id=settings.kafka.client_id,
-        bootstrap_timeout_ms=TIMEOUT_MS,
-        request_timeout_ms=TIMEOUT_MS,
-        **python_names(settings.kafka.options),
+    return closing(
+        python_admin(
+            bootstrap_servers=settings.kafka.bootstrap_servers.split(","),
+            client_id=settings.kafka.client_id,
+            bootstrap_timeout_ms=TIMEOUT_MS,
+            request_timeout_ms=TIMEOUT_MS,
+            **python_names(settings.kafka.options),
+        )
     )
-    try:
-        yield admin
-    finally:
-        admin.close()
 
 
 def _version(admin: Any, broker_id: int, expected: Broker) -> Check:
@@ -112,7 +111,7 @@ def _version(admin: Any, broker_id: int, expected: Broker) -> Check:
 
 def _quota_settings(admin: Any, broker_id: int, settings: Settings) -> list[Check]:
     expected = settings.broker
-    found = described(admin, "BROKER", str(broker_id), _QUOTA_KEYS)
+    found = _described(admin, "BROKER", str(broker_id), _QUOTA_KEYS)
     what = "quota window"
     if not found:
         advice = "allow DescribeConfigs on the cluster, or compare quota.window.* by hand"
@@ -142,7 +141,7 @@ def callback_checks(broker_id: int, of_broker: str, of_settings: str) -> list[Ch
 
 
 def _request_logger(admin: Any, broker_id: int) -> Check:
-    loggers = described(admin, "BROKER_LOGGER", str(broker_id), None)
+    loggers = _described(admin, "BROKER_LOGGER", str(broker_id), None)
     level = loggers.get("kafka.request.logger") or loggers.get("root")
     look = f"kafka-configs.sh --describe --entity-type broker-loggers --entity-name {broker_id}"
     if level is None:
@@ -155,20 +154,6 @@ def _request_logger(admin: Any, broker_id: int) -> Check:
         f"--entity-name {broker_id} --add-config kafka.request.logger=DEBUG, and in log4j.properties for good"
     )
     return fail("request log", f"broker {broker_id}: kafka.request.logger is {level}, expected DEBUG", advice)
-
-
-def _jmx_topic(settings: Settings, existing: Collection[str]) -> Check:
-    missing = missing_jmx_topic(settings, existing)
-    return fail("JMX topic", *missing) if missing else ok("JMX topic", f"{settings.kafka.jmx_topic} is there")
-
-
-def _log_topic(
-    topic: str, found: Mapping[str, str | None], consumed: Mapping[Place, Consumed] | None, now_ms: int
-) -> list[Check]:
-    if found.get("retention.ms") is None:
-        evidence = f"{topic} is there, its settings cannot be read"
-        return [warn("log topic", evidence, "allow DescribeConfigs on it")]
-    return [_retention(topic, found, consumed, now_ms), stamp_check(topic, found.get(_STAMP))]
 
 
 def stamp_check(topic: str, stamp: str | None) -> Check:
@@ -187,13 +172,14 @@ def _retention(
     topic: str, found: Mapping[str, str | None], consumed: Mapping[Place, Consumed] | None, now_ms: int
 ) -> Check:
     what = "log topic"
-    retention, size, policy = (found[key] for key in ("retention.ms", "retention.bytes", "cleanup.policy"))
-    assert retention is not None
+    retention, size, policy, _ = map(found.get, _TOPIC_KEYS)
+    if retention is None:
+        evidence = f"{topic} is there, its settings cannot be read"
+        return warn(what, evidence, "allow DescribeConfigs on it")
     evidence = f"{topic} keeps lines for {_hours(int(retention))}"
     if policy != "delete":
-        return fail(
-            what, f"{topic}: cleanup.policy is {policy}", "set it to delete: compaction removes lines"
-        )
+        evidence = f"{topic}: cleanup.policy is {policy}"
+        return fail(what, evidence, "set it to delete: compaction removes lines")
     needed_ms = _LEAST_RETENTION_MS
     read_ms = [read.last_timestamp_ms for place, read in (consumed or {}).items() if place[0] == topic]
     if read_ms:
@@ -213,8 +199,7 @@ def _hours(time_ms: int) -> str:
     return "ever" if time_ms < 0 else f"{time_ms / 3_600_000:,.1f} h"
 
 
-def described(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> dict[str, str | None]:
-    """Values of `entries`."""
+def _described(admin: Any, kind: str, name: str, keys: Sequence[str] | None) -> dict[str, str | None]:
     return {key: entry["value"] for key, entry in entries(admin, kind, name, keys).items()}
 
 

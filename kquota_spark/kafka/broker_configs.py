@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -24,19 +24,14 @@ _UPDATE_METADATA = 6
 _WHAT = "broker settings"
 
 
-class BrokerConfigs:
-    """The table `broker_configs` as far as one cluster goes, and the thread that keeps it up to date.
-
-    Args:
-        settings: the cluster, the interval and the tables.
-        clock_ms: the wall clock.
-    """
+class BrokerConfigs(Polling):
+    """The table `broker_configs` as far as one cluster goes, and the thread that keeps it up to date."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
         self._said: set[str] = set()
-        self._polling = Polling("asking the brokers", settings.broker.ask_interval, self._ask_again)
+        super().__init__("asking the brokers", settings.broker.ask_interval, self._ask_again)
 
     def ask(self) -> list[Check]:
         """Ask once and write what is new; what the user should know. Brokers that do not answer are a finding.
@@ -55,18 +50,6 @@ class BrokerConfigs:
         self._write(found)
         return [check for check in config_checks(found, self._settings) if check.status is not Status.OK]
 
-    def start(self) -> None:
-        """Ask every `broker.ask_interval` in a thread."""
-        self._polling.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._polling.stop()
-
-    def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
-        self._polling.check()
-
     def _ask_again(self) -> None:
         findings = {f"{finding.evidence}: {finding.advice}" for finding in self.ask()}
         for text in sorted(findings - self._said):
@@ -78,19 +61,10 @@ class BrokerConfigs:
         broker = self._settings.broker
         stored = stored_configs(self._settings)
         if not any(config.broker_id is not None for config in stored):
-            own = BrokerConfig(
-                None,
-                broker.version,
-                "configuration file",
-                quota_window_num=broker.quota_window_num,
-                quota_window_size_seconds=broker.quota_window_size_seconds,
-                source="configuration file",
-            )
-            self._write([own])
-            used = (
-                f"{broker.quota_window_num} windows of {broker.quota_window_size_seconds} s and version "
-                f"{broker.version} of the settings are used for all"
-            )
+            windows, size_s = broker.quota_window_num, broker.quota_window_size_seconds
+            source = "configuration file"
+            self._write([BrokerConfig(None, broker.version, source, None, windows, size_s, source=source)])
+            used = f"{windows} windows of {size_s} s and version {broker.version} of the settings are used for all"
         else:
             used = "they are judged as they told before (broker_configs)"
         evidence = f"the brokers of {self._settings.cluster_id} could not be asked ({reason})"
@@ -122,46 +96,31 @@ def config_checks(configs: Iterable[BrokerConfig], settings: Settings) -> list[C
     for config in configs:
         if config.broker_id is None:
             continue
-        who = f"broker {config.broker_id}"
         windows = f"{config.quota_window_num} windows of {config.quota_window_size_seconds} s"
-        evidence = f"{who}: {windows}, version {config.version} ({config.version_source})"
-        others = [
-            f"broker.{name}"
-            for name, differs in (
-                ("version", config.sample_ring is not RingVariant.of_version(given.version)),
-                ("quota_window_num", config.quota_window_num != given.quota_window_num),
-                (
-                    "quota_window_size_seconds",
-                    config.quota_window_size_seconds != given.quota_window_size_seconds,
-                ),
-            )
-            if name in given.given and differs
-        ]
+        evidence = f"broker {config.broker_id}: {windows}, version {config.version} ({config.version_source})"
+        differs = {
+            "version": config.sample_ring is not RingVariant.of_version(given.version),
+            "quota_window_num": config.quota_window_num != given.quota_window_num,
+            "quota_window_size_seconds": config.quota_window_size_seconds != given.quota_window_size_seconds,
+        }
+        others = [f"broker.{name}" for name in differs if differs[name] and name in given.given]
         for kind in ("producer", "consumer"):
             name = f"quota_{kind}_default"
             if (getattr(config, name) or 0) != getattr(given, name):
                 others.append(f"broker.{name}")
                 evidence += f", quota.{kind}.default {getattr(config, name) or 'not set'}"
         if others:
-            named = " and ".join(others)
-            checks.append(
-                warn(_WHAT, evidence, f"{named}: the settings say something else, and win: correct them")
-            )
+            advice = f"{' and '.join(others)}: the settings say something else, and win: correct them"
+            checks.append(warn(_WHAT, evidence, advice))
         else:
             checks.append(ok(_WHAT, evidence))
-        checks += callback_checks(
-            config.broker_id, config.quota_callback_class or "", settings.quotas.callback
-        )
+        callback = config.quota_callback_class or ""
+        checks += callback_checks(config.broker_id, callback, settings.quotas.callback)
     return checks
 
 
-def stored_checks(settings: Settings) -> list[Check]:
-    """`config_checks` of what the brokers said last; nothing where they were never asked."""
-    return config_checks(stored_configs(settings), settings)
-
-
 def stored_configs(settings: Settings) -> list[BrokerConfig]:
-    """The last settings of each broker of this cluster."""
+    """The last settings of each broker of this cluster; none where they were never asked."""
     rows = _rows(settings)
     return [BrokerConfig(**{name: row[name] for name in _NAMES}) for row in rows if row["valid_to"] is None]
 
@@ -170,11 +129,8 @@ def _rows(settings: Settings) -> list[dict[str, Any]]:
     table = delta_table_if_there(settings, BROKER_CONFIGS.name)
     if table is None:
         return []
-    return list(
-        table.to_pyarrow_table(
-            filters=[("cluster_id", "=", settings.cluster_id)], filesystem=arrow_files(table)
-        ).to_pylist()
-    )
+    mine = [("cluster_id", "=", settings.cluster_id)]
+    return list(table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table)).to_pylist())
 
 
 def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
@@ -189,22 +145,20 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
     rows = _rows(settings)
     is_changed = False
     for config in found:
-        last = next(
-            (row for row in rows if row["valid_to"] is None and row["broker_id"] == config.broker_id), None
-        )
-        if last is not None and _is_same(last, config):
+        told = asdict(config)
+        of_broker = [row for row in rows if row["valid_to"] is None and row["broker_id"] == config.broker_id]
+        last = of_broker[0] if of_broker else None
+        if last is not None and all(last[name] == value for name, value in told.items()):
             continue
         is_changed = True
         if last is not None:
             last["valid_to"] = now
-        columns = {
+        told |= {
             "cluster_id": settings.cluster_id,
             "sample_ring": config.sample_ring.value,
             "observed_at": now,
         }
-        rows.append(
-            asdict(config) | columns | {"valid_from": None if last is None else now, "valid_to": None}
-        )
+        rows.append(told | {"valid_from": None if last is None else now, "valid_to": None})
     if is_changed:
         quoted = settings.cluster_id.replace("'", "''")
         write_deltalake(
@@ -213,7 +167,3 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
             mode="overwrite",
             predicate=f"cluster_id = '{quoted}'",
         )
-
-
-def _is_same(row: Mapping[str, Any], config: BrokerConfig) -> bool:
-    return all(row[name] == value for name, value in asdict(config).items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kquota_spark.errors import UserError
 
@@ -31,26 +31,14 @@ _OF_LIBRDKAFKA = {
 }  # fmt: skip
 _STORES = {"truststore": "ssl_cafile", "keystore": "ssl_certfile"}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-
-class _Mechanism(NamedTuple):
-    """What a SASL mechanism needs of each client."""
-
-    login_module: str
-    """Java's, below `org.apache.kafka.common.security`; empty if it takes no user name and password."""
-
-    @property
-    def has_password(self) -> bool:
-        return bool(self.login_module)
-
-
-_SCRAM = _Mechanism("scram.ScramLoginModule")
-_MECHANISMS = {
-    "PLAIN": _Mechanism("plain.PlainLoginModule"),
+_SCRAM = "scram.ScramLoginModule"
+_LOGIN_MODULES = {
+    "PLAIN": "plain.PlainLoginModule",
     "SCRAM-SHA-256": _SCRAM,
     "SCRAM-SHA-512": _SCRAM,
-    "GSSAPI": _Mechanism(""),
+    "GSSAPI": "",
 }
+"""SASL mechanisms, with Java's module below `org.apache.kafka.common.security`; empty for no user name and password."""
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -149,9 +137,7 @@ def java_options(options: Mapping[str, str]) -> dict[str, str]:
         java |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
     user, password = options.get("sasl.username"), options.get("sasl.password")
     if user is not None and password is not None:
-        module = (
-            _MECHANISMS.get(java.get("sasl.mechanism", "PLAIN"), _SCRAM).login_module or _SCRAM.login_module
-        )
+        module = _LOGIN_MODULES.get(java.get("sasl.mechanism", "PLAIN")) or _SCRAM
         login = f"username={quoted(user)} password={quoted(password)}"
         java["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
     return java
@@ -171,12 +157,9 @@ def jaas_login(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _require_login(options: dict[str, Any]) -> None:
     mechanism = options.setdefault("sasl_mechanism", "PLAIN")
-    if mechanism not in _MECHANISMS:
-        raise UserError(f"sasl.mechanism: {mechanism!r}, expected one of {', '.join(_MECHANISMS)}")
-    if (
-        _MECHANISMS[mechanism].has_password
-        and not {"sasl_plain_username", "sasl_plain_password"} <= options.keys()
-    ):
+    if mechanism not in _LOGIN_MODULES:
+        raise UserError(f"sasl.mechanism: {mechanism!r}, expected one of {', '.join(_LOGIN_MODULES)}")
+    if _LOGIN_MODULES[mechanism] and not {"sasl_plain_username", "sasl_plain_password"} <= options.keys():
         raise UserError(
             f"sasl.mechanism {mechanism} needs a login: give sasl.username and sasl.password, or sasl.jaas.config"
         )

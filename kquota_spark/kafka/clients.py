@@ -1,6 +1,7 @@
 """The one place where clients of Kafka are made: librdkafka's, kafka-python's, and the options of Spark's Java client.
 
 How each of the three logs in is worked out in `client_properties`. A new SASL mechanism is added there and here.
+A client of librdkafka raises KafkaException where a property is wrong, e.g. a file of certificates is missing.
 """
 
 from __future__ import annotations
@@ -24,32 +25,19 @@ _QUIET = {"log_level": 0}
 
 
 def connection(bootstrap_servers: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """How a client of librdkafka connects.
-
-    Args:
-        bootstrap_servers: `host:port,host:port`.
-        options: client properties in Java's or librdkafka's spelling. Only those of the connection are used.
-    """
+    """How a client of librdkafka connects; of the options, in Java's or its own spelling, only those for that count."""
     return {**connection_options(options), "bootstrap.servers": bootstrap_servers}
 
 
 def producer(config: Mapping[str, Any]) -> Producer:
-    """A producer of librdkafka; see `connection`.
-
-    Raises:
-        KafkaException: a property is wrong, e.g. a file of certificates is missing.
-    """
+    """A producer of librdkafka; see `connection`."""
     from confluent_kafka import Producer
 
     return Producer({**_QUIET, **config})
 
 
 def consumer(config: Mapping[str, Any]) -> Consumer:
-    """A consumer of librdkafka, which needs a `group.id` even if it joins none; see `connection`.
-
-    Raises:
-        KafkaException: a property is wrong, e.g. a file of certificates is missing.
-    """
+    """A consumer of librdkafka, which needs a `group.id` even if it joins none; see `connection`."""
     from confluent_kafka import Consumer
 
     return Consumer({**_QUIET, **config})
@@ -63,11 +51,7 @@ def share_consumer(config: Mapping[str, Any]) -> Any:
 
 
 def admin(config: Mapping[str, Any]) -> AdminClient:
-    """A client of librdkafka for questions; it connects when asked. See `connection`.
-
-    Raises:
-        KafkaException: a property is wrong, e.g. a file of certificates is missing.
-    """
+    """A client of librdkafka for questions; it connects when asked. See `connection`."""
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({**_QUIET, **config})
@@ -92,28 +76,18 @@ def kafka_errors(said: Callable[[KafkaError], UserError], *, unless: int | None 
 
 
 def bad_options(name: str = "kafka.options") -> AbstractContextManager[None]:
-    """`kafka_errors` while a client is made of properties that the user gave.
-
-    Args:
-        name: of the properties in the settings.
-    """
+    """`kafka_errors` while a client is made of properties that the user gave by this name."""
     return kafka_errors(lambda reason: UserError(f"{name}: {reason.str()}"))
 
 
 @contextmanager
 def python_errors(said: Callable[[Exception], UserError], *also: type[Exception]) -> Iterator[None]:
-    """Turn errors of kafka-python into ours.
-
-    Args:
-        said: our error for that of the library.
-        also: further errors that its answers may raise.
-    """
+    """Turn errors of kafka-python, and `also` further ones that its answers may raise, into ours."""
     from kafka.errors import KafkaError
 
-    caught: tuple[type[Exception], ...] = (KafkaError, OSError, *also)
     try:
         yield
-    except caught as error:
+    except (KafkaError, OSError, *also) as error:
         raise said(error) from error
 
 
@@ -130,8 +104,7 @@ def spark_options(kafka: Kafka) -> dict[str, str]:
 def python_admin(**options: Any) -> Any:
     """A `KafkaAdminClient` of kafka-python, with one defect of its network layer mended; its errors are its own.
 
-    Args:
-        options: in kafka-python's words, see `client_properties.python_options`.
+    The options are in kafka-python's words, see `client_properties.python_options`.
     """
     from kafka import KafkaAdminClient
     from kafka.net import transport

@@ -64,12 +64,7 @@ class Connection:
         return kafka_clients.connection(self.bootstrap_servers, self.options)
 
     def errors(self, use: str, *, unless: int | None = None) -> AbstractContextManager[None]:
-        """Errors of Kafka as `UnreachableError`; see `kafka_errors`.
-
-        Args:
-            use: what the topic cannot be, "read" or "used".
-            unless: the code of a reason that is no error here.
-        """
+        """Errors of Kafka as `UnreachableError`: the topic cannot be "read" or "used". See `kafka_errors`."""
         return kafka_clients.kafka_errors(
             lambda reason: UnreachableError(f"{self.name} cannot be {use}: {reason.str()}"), unless=unless
         )

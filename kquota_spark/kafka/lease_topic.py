@@ -35,10 +35,7 @@ class LeaseRecord(NamedTuple):
 
 
 class LeaseTopic:
-    """Makes and reads the topic.
-
-    Args:
-        settings: how to reach Kafka, and `enforcement.lease_topic`.
+    """Makes and reads `enforcement.lease_topic`.
 
     Raises:
         UserError: no name is set, or the options of Kafka are none.

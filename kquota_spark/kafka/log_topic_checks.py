@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,14 +48,6 @@ class Message:
     topic: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Offsets that a partition holds: from `first` up to, not including, `end`."""
-
-    first: int
-    end: int
-
-
 def arrival_checks(
     settings: Settings,
     topics: Sequence[str],
@@ -62,34 +55,22 @@ def arrival_checks(
     brokers: Sequence[int],
     consumed: Mapping[Place, Consumed] | None,
 ) -> list[Check]:
-    """Read the last seconds of the topics and judge them.
+    """Read the last seconds of topics that exist, by a connection of librdkafka, and judge them.
 
-    Args:
-        settings: whose topics.
-        topics: which, all of them existing.
-        connection: how a client of librdkafka connects.
-        brokers: ids of the cluster's brokers.
-        consumed: what the tables hold of the topics, by partition; None before the first run.
+    `brokers` are those of the cluster. `consumed` is what the tables hold of the topics, by partition; None before the
+    first run.
     """
     from confluent_kafka import KafkaException
 
     shown = ", ".join(topics)
     try:
-        consumer = kafka_clients.consumer(
-            {
-                **connection,
-                "client.id": settings.kafka.client_id,
-                "group.id": settings.kafka.client_id,  # required; no group is joined by assigning
-                "enable.auto.commit": False,
-            }
-        )
-        try:
+        # A group is required; none is joined by assigning.
+        own = {"client.id": settings.kafka.client_id, "group.id": settings.kafka.client_id}
+        with closing(kafka_clients.consumer({**connection, **own, "enable.auto.commit": False})) as consumer:
             ranges = _ranges(consumer, topics)
             checks = _expired(ranges, consumed)
             read_at_ms = now_ms()
             messages = _last_messages(consumer, settings.kafka.broker_from, ranges, read_at_ms)
-        finally:
-            consumer.close()
     except KafkaException as error:
         evidence = f"{shown} cannot be read ({error.args[0].name()})"
         return [fail("lines", evidence, "allow kafka.client_id's user to read and describe it")]
@@ -101,21 +82,15 @@ def arrival_checks(
 
 
 def message_checks(
-    messages: Sequence[Message],
-    reader: LogMessages,
-    of: Broker,
-    brokers: Sequence[int],
-    now_ms: int,
+    messages: Sequence[Message], reader: LogMessages, of: Broker, brokers: Sequence[int], now_ms: int
 ) -> list[Check]:
     """Judge the newest messages of the topics (at least one)."""
-    return [
-        *_fresh(messages, now_ms),
-        *_readable(messages, reader, of),
-        _beats(messages, reader, brokers, now_ms),
-    ]
+    checks = _fresh(messages, now_ms) + _readable(messages, reader, of)
+    return [*checks, _beats(messages, reader, brokers, now_ms)]
 
 
-def _ranges(consumer: Any, topics: Sequence[str]) -> dict[Place, _Range]:
+def _ranges(consumer: Any, topics: Sequence[str]) -> dict[Place, range]:
+    """The offsets that partitions hold."""
     from confluent_kafka import TopicPartition
 
     places = [
@@ -124,29 +99,26 @@ def _ranges(consumer: Any, topics: Sequence[str]) -> dict[Place, _Range]:
         for number in sorted(consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
     ]
     return {
-        place: _Range(*consumer.get_watermark_offsets(TopicPartition(*place), timeout=_TIMEOUT_S))
+        place: range(*consumer.get_watermark_offsets(TopicPartition(*place), timeout=_TIMEOUT_S))
         for place in places
     }
 
 
-def _expired(ranges: Mapping[Place, _Range], consumed: Mapping[Place, Consumed] | None) -> list[Check]:
+def _expired(ranges: Mapping[Place, range], consumed: Mapping[Place, Consumed] | None) -> list[Check]:
     lost = {
-        place: offsets.first - consumed[place].last_offset - 1
+        place: offsets.start - consumed[place].last_offset - 1
         for place, offsets in ranges.items()
-        if consumed and place in consumed and offsets.first > consumed[place].last_offset + 1
+        if consumed and place in consumed and offsets.start > consumed[place].last_offset + 1
     }
     if not lost:
         return []
     where = ", ".join(f"{topic} partition {number}: {count:,}" for (topic, number), count in lost.items())
-    return [
-        fail(
-            "ingest", f"lines expired before the audit read them ({where})", "raise retention.ms of the topic"
-        )
-    ]
+    evidence = f"lines expired before the audit read them ({where})"
+    return [fail("ingest", evidence, "raise retention.ms of the topic")]
 
 
 def _last_messages(
-    consumer: Any, broker_from: Sequence[str], ranges: Mapping[Place, _Range], now_ms: int
+    consumer: Any, broker_from: Sequence[str], ranges: Mapping[Place, range], now_ms: int
 ) -> list[Message]:
     """Messages of the last seconds; where there are none, the last one of each partition."""
     from confluent_kafka import TopicPartition
@@ -155,9 +127,9 @@ def _last_messages(
     starts = []
     for found in consumer.offsets_for_times(asked, timeout=_TIMEOUT_S):
         offsets = ranges[found.topic, found.partition]
-        if offsets.end > offsets.first:
+        if offsets:
             # A negative offset stands for the end: nothing is as young as that.
-            offset = found.offset if found.offset >= 0 else offsets.end - 1
+            offset = found.offset if found.offset >= 0 else offsets[-1]
             starts.append(TopicPartition(found.topic, found.partition, offset))
     consumer.assign(starts)
     still_open = {(place.topic, place.partition) for place in starts}
@@ -169,7 +141,7 @@ def _last_messages(
                 place = message.topic(), message.partition()
                 named, time_ms = _named(message, broker_from), message.timestamp()[1]
                 messages.append(Message(message.value() or b"", named, time_ms, place[0]))
-                if message.offset() + 1 >= ranges[place].end:
+                if message.offset() >= ranges[place][-1]:
                     still_open.discard(place)
     return messages
 
@@ -182,14 +154,10 @@ def _fresh(messages: Iterable[Message], now_ms: int) -> list[Check]:
         return [warn("lines", evidence, advice)]
     if age_ms < -_CLOCK_MS:
         evidence = f"the newest message is {-age_ms / 1_000:.1f} s ahead of this machine's clock"
-        return [
-            ok("lines", "lines arrive"),
-            warn("clock", evidence, "set the clocks of brokers and this machine"),
-        ]
-    return [
-        ok("lines", evidence),
-        ok("clock", f"this machine and the newest message differ by {age_ms:,} ms"),
-    ]
+        advice = "set the clocks of brokers and this machine"
+        return [ok("lines", "lines arrive"), warn("clock", evidence, advice)]
+    differ = f"this machine and the newest message differ by {age_ms:,} ms"
+    return [ok("lines", evidence), ok("clock", differ)]
 
 
 def _readable(messages: Iterable[Message], reader: LogMessages, of: Broker) -> list[Check]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
@@ -117,14 +117,11 @@ def first_offsets(settings: Settings, places: Iterable[tuple[str, int]]) -> Mapp
     # A group is required; none is joined without a subscription.
     own = {"client.id": kafka.client_id, "group.id": kafka.client_id}
     with kafka_clients.bad_options():
-        consumer = kafka_clients.consumer(
-            {**kafka_clients.connection(kafka.bootstrap_servers, kafka.options), **own}
-        )
-    try:
-        with suppress(KafkaException):  # one that does not answer for a partition would not for the next
-            for topic, partition in sorted(places):
-                low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_OFFSETS_S)
-                found[topic, partition] = low
-    finally:
-        consumer.close()
+        connection = kafka_clients.connection(kafka.bootstrap_servers, kafka.options)
+        consumer = kafka_clients.consumer({**connection, **own})
+    # One that does not answer for a partition would not for the next.
+    with closing(consumer), suppress(KafkaException):
+        for topic, partition in sorted(places):
+            low, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_OFFSETS_S)
+            found[topic, partition] = low
     return found

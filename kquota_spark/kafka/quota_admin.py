@@ -19,10 +19,9 @@ _BOOTSTRAP_LOG = "kafka.net.manager"
 _CLUSTER_AUTHORIZATION_FAILED = 31
 _UPDATE_METADATA = 6
 _UNSURE = (-1, 7, 13)
-"""UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION."""
+"""Codes of `org.apache.kafka.common.protocol.Errors`: UNKNOWN_SERVER_ERROR, REQUEST_TIMED_OUT, NETWORK_EXCEPTION."""
 _FOLLOWED_WITHIN_S, _PAUSE_S = 10.0, 0.01
 _MATCH_EXACT, _MATCH_DEFAULT = 0, 1
-_Filter = list[tuple[str, int, str | None]]
 _PARTS = {"user": "user", "client-id": "client_id"}
 _KEYS: Mapping[str, AnyKey] = {key.value: key for key in (*QuotaKey, *IpQuotaKey)}
 
@@ -35,17 +34,15 @@ class Named(NamedTuple):
     instead: str = "quotas.source: zookeeper"
 
 
+OF_SETTINGS = Named()
+
+
 class Refusal(NamedTuple):
     """Why a broker did not alter an entity."""
 
-    code: int
-    """Of `org.apache.kafka.common.protocol.Errors`."""
     words: str
-
-    @property
-    def is_unsure(self) -> bool:
-        """Whether the controller may have done it nevertheless."""
-        return self.code in _UNSURE
+    is_unsure: bool
+    """The controller may have done it nevertheless."""
 
 
 class QuotaAdmin:
@@ -67,7 +64,7 @@ class QuotaAdmin:
         properties: Mapping[str, str],
         *,
         timeout_ms: int,
-        named: Named = Named(),  # noqa: B008 - a tuple
+        named: Named = OF_SETTINGS,
     ) -> None:
         servers = bootstrap_servers.split(",")
         if not all(map(str.strip, servers)):
@@ -101,9 +98,9 @@ class QuotaAdmin:
             UnreachableError: no broker answers in time, or its answer is not a whole one.
             UserError: it refuses us.
         """
-        filters = [([], False)] if entities is None else [(_filter(entity), True) for entity in entities]
+        asked = [None] if entities is None else entities
         try:
-            answers = self._ask([_request(parts, is_strict=is_strict) for parts, is_strict in filters])
+            answers = self._ask([_description_of(entity) for entity in asked])
             for answer in answers:
                 self._check(answer)
         except UserError:
@@ -117,6 +114,13 @@ class QuotaAdmin:
             for value in entry.values
             if value.key in _KEYS
         ]
+
+    def quota_set(self) -> dict[AnyEntity, dict[AnyKey, float]]:
+        """All of them by entity; see `describe`."""
+        found: dict[AnyEntity, dict[AnyKey, float]] = {}
+        for entity, key, value in self.describe():
+            found.setdefault(entity, {})[key] = value
+        return found
 
     def alter(
         self, entity: AnyEntity, values: Mapping[str, float | None], *, validate_only: bool = False
@@ -135,12 +139,12 @@ class QuotaAdmin:
             UnreachableError: no answer: it may have been done.
             UserError: the login is refused.
         """
+        from kafka.errors import for_code
         from kafka.protocol.admin import AlterClientQuotasRequest
 
         changes = [(key, value or 0.0, value is None) for key, value in values.items()]
-        request = AlterClientQuotasRequest(
-            entries=[(_named_parts(entity), changes)], validate_only=validate_only
-        )
+        entries = [(_named_parts(entity), changes)]
+        request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
         try:
             [answer] = self._ask([request])
             [entry] = answer.entries
@@ -153,7 +157,8 @@ class QuotaAdmin:
             ) from error
         if not entry.error_code:
             return None
-        return Refusal(entry.error_code, entry.error_message or _error_name(entry.error_code))
+        words = entry.error_message or str(for_code(entry.error_code).__name__)
+        return Refusal(words, entry.error_code in _UNSURE)
 
     def wait_for(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> None:
         """Wait up to ten seconds until a broker tells what was altered, so that who asks next sees it.
@@ -223,20 +228,17 @@ class QuotaAdmin:
         return self._client
 
 
-def _request(parts: _Filter, *, is_strict: bool) -> Any:
+def _description_of(entity: AnyEntity | None) -> Any:
+    """A request for the quotas of one entity; None for all."""
     from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
     component = DescribeClientQuotasRequest.ComponentData
-    return DescribeClientQuotasRequest(
-        components=[component(entity_type=k, match_type=t, match=m) for k, t, m in parts], strict=is_strict
-    )
-
-
-def _filter(entity: AnyEntity) -> _Filter:
-    """The parts of an entity as DescribeClientQuotas matches them."""
-    return [
-        (kind, _MATCH_DEFAULT if name is None else _MATCH_EXACT, name) for kind, name in _named_parts(entity)
+    parts = [] if entity is None else _named_parts(entity)
+    components = [
+        component(entity_type=kind, match_type=_MATCH_DEFAULT if name is None else _MATCH_EXACT, match=name)
+        for kind, name in parts
     ]
+    return DescribeClientQuotasRequest(components=components, strict=entity is not None)
 
 
 def _named_parts(entity: AnyEntity) -> list[tuple[str, str | None]]:
@@ -248,12 +250,6 @@ def _named_parts(entity: AnyEntity) -> list[tuple[str, str | None]]:
     return [
         (kind, None if name is DEFAULT else str(name)) for kind, name in parts.items() if name is not None
     ]
-
-
-def _error_name(code: int) -> str:
-    from kafka.errors import for_code
-
-    return str(for_code(code).__name__)
 
 
 @contextmanager

@@ -1,6 +1,4 @@
 """Where quotas come from: read at once, or followed into the tables.
 
-Rooms, in reading order: stored.
-
-In reading order: admin_quotas, cluster_quotas, leaders, ledger, sources, watched_sources, watch, zookeeper_quotas.
+In reading order: cluster_quotas, zookeeper_quotas, stored, sources, leaders, ledger, watched_sources, watch.
 """

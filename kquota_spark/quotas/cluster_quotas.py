@@ -6,9 +6,12 @@ answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Protocol
 
+from kquota_spark.errors import UnreachableError
+from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey
@@ -44,3 +47,45 @@ class ClusterQuotas(Protocol):
         Raises:
             UserError: no answer: it may have been done.
         """
+
+
+class AdminQuotas:
+    """By the Admin API (KIP-546): with KRaft, and with ZooKeeper by way of brokers from 2.6 on."""
+
+    def __init__(self, admin: QuotaAdmin, bootstrap_servers: str) -> None:
+        self._admin = admin
+        self.origin = f"Kafka {bootstrap_servers}"
+
+    def read(self) -> QuotaSet:
+        """See `ClusterQuotas`."""
+        return self._admin.quota_set()
+
+    def alter(
+        self, entity: AnyEntity, values: Mapping[AnyKey, float | None], *, validate_only: bool = False
+    ) -> str | None:
+        """See `ClusterQuotas`; one request."""
+        by_name = {key.value: value for key, value in values.items()}
+        try:
+            refusal = self._admin.alter(entity, by_name, validate_only=validate_only)
+        except UnreachableError as error:
+            if validate_only:
+                raise  # nothing can have been altered
+            raise UnreachableError(f"{error}; whether {entity} was altered is not known") from error
+        if refusal is None:
+            if not validate_only:
+                self._admin.wait_for(entity, values)
+            return None
+        if refusal.is_unsure and not validate_only:
+            raise UnreachableError(
+                f"{self.origin} does not say whether {entity} was altered: {refusal.words}: see its quotas"
+            )
+        return refusal.words
+
+
+@contextmanager
+def admin_quotas(
+    bootstrap_servers: str, properties: Mapping[str, str], *, timeout_ms: int, named: Named
+) -> Iterator[AdminQuotas]:
+    """A connection to a cluster, made at the first question. Arguments and errors are those of `QuotaAdmin`."""
+    with closing(QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)) as admin:
+        yield AdminQuotas(admin, bootstrap_servers)

@@ -15,7 +15,7 @@ from kquota_spark.kafka.questions import admin_client, asked_topics
 from kquota_spark.model.quotas.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quotas.quota_callback import TopicPartition
 from kquota_spark.process.polling import Polling
-from kquota_spark.quotas.stored.rules import stored_leaders
+from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
 from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
@@ -26,24 +26,14 @@ _log = logging.getLogger(__name__)
 Leaders = Mapping[TopicPartition, int | None]
 
 
-class LeaderWatcher:
-    """Polls one cluster until stopped; does nothing where no callback is configured.
-
-    Args:
-        settings: the cluster, the interval and the tables.
-        clock_ms: the wall clock.
-    """
+class LeaderWatcher(Polling):
+    """Polls one cluster until stopped; does nothing where no callback is configured."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
-        self._polling = Polling("watching leaders", settings.quotas.leaders_interval, self._poll_again)
+        super().__init__("watching leaders", settings.quotas.leaders_interval, self._look_again)
         self._known: Leaders = {}
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it polls."""
-        return self._polling.is_running
 
     def start(self) -> None:
         """Poll once, then go on in a thread.
@@ -56,25 +46,17 @@ class LeaderWatcher:
         self._table = self._opened()
         self._known = LeaderBook(stored_leaders(self._settings)).at(self._clock_ms()).leaders
         self._client = admin_client(self._settings)
-        self._poll()
-        self._polling.start()
+        self._look()
+        super().start()
 
-    def stop(self) -> None:
-        """End the thread."""
-        self._polling.stop()
-
-    def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
-        self._polling.check()
-
-    def _poll_again(self) -> None:
+    def _look_again(self) -> None:
         try:
-            self._poll()
+            self._look()
         except UserError as error:
             # A cluster that is away has no traffic that could be judged wrong.
             _log.warning("leaders of partitions are not known: %s", error)
 
-    def _poll(self) -> None:
+    def _look(self) -> None:
         observed_at_ms = self._clock_ms()
         found = leaders_of(asked_topics(self._client, self._settings))
         rows = [self._row(change) for change in leader_changes(self._known, found, observed_at_ms)]
@@ -121,9 +103,6 @@ def leader_changes(known: Leaders, found: Leaders, observed_at_ms: int) -> list[
         for partition, leader in found.items()
         if partition not in known or known[partition] != leader
     ]
-    gone = [
-        LeaderChange(partition, None, observed_at_ms, is_deleted=True)
-        for partition in known
-        if partition not in found
-    ]
+    missing = known.keys() - found.keys()
+    gone = [LeaderChange(partition, None, observed_at_ms, is_deleted=True) for partition in missing]
     return sorted(changes + gone, key=lambda change: change.partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,20 +12,20 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS, name_nodes
-from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
+from kquota_spark.kafka.quota_admin import OF_SETTINGS, Named, QuotaAdmin
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.leaders import LeaderBook
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, stretches
+from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.store.places import local_place_of, place_of
 from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rules_of_clients, stretch_of
 from kquota_spark.store.reading import query
 from kquota_spark.store.storage import storage_options
 
-_KEY_COLUMNS = ", ".join(key.value for key in QuotaKey)
 _RULES = f"""
-select cluster_id, level, entity, {_KEY_COLUMNS}, epoch_ms(valid_from) as valid_from,
+select cluster_id, level, entity, {", ".join(key.value for key in QuotaKey)}, epoch_ms(valid_from) as valid_from,
        epoch_ms(valid_to) as valid_to, version, epoch_ms(certain_from) as certain_from,
        epoch_ms(known_through) as known_through
 from quota_rules
@@ -83,7 +84,7 @@ def from_zookeeper(
     Raises:
         UserError: it does not answer within `connect_timeout`, or hides its quotas.
     """
-    from kquota_spark.zookeeper.once import view_of_client, whole_view
+    from kquota_spark.zookeeper.mirror import view_of_client, whole_view
 
     view = (
         whole_view(quotas, named=named)
@@ -96,15 +97,15 @@ def from_zookeeper(
             advice = f"check the chroot of {named} and the rights of its nodes"
             raise UserError(f"{where}: {view.unreadable[root]}: {advice}")
     names = name_nodes(view.nodes)
-    changes = [
-        _in_force(entity, key, value, view.nodes[path].version)
+    found = [
+        (entity, key, value, view.nodes[path].version)
         for path, entity in names.entities.items()
         for key, value in view.nodes[path].payload.values.items()
     ]
     decoded = {
         path: node.payload.problem for path, node in view.nodes.items() if node.payload.problem is not None
     }
-    return _of_now(where, changes, {**decoded, **names.problems, **view.unreadable})
+    return _of_now(where, found, {**decoded, **names.problems, **view.unreadable})
 
 
 def from_admin(
@@ -113,28 +114,18 @@ def from_admin(
     of: Client | None = None,
     *,
     timeout_ms: int,
-    named: Named = Named(),  # noqa: B008 - a tuple
+    named: Named = OF_SETTINGS,
 ) -> QuotaHistory:
-    """What a running cluster's Admin API (KIP-546) describes now.
+    """What a running cluster's Admin API (KIP-546) describes now: only what can govern `of`, None for all.
 
-    Args:
-        bootstrap_servers: one or more brokers, `host:port,host:port`.
-        properties: client properties for the login.
-        of: only what can govern this client; None for all.
-        timeout_ms: limit of connecting, and again of each request.
-        named: what errors call them by.
+    The other arguments are those of `QuotaAdmin`.
 
     Raises:
         UserError: no broker answers in time, or it refuses us.
     """
-    entities = None if of is None else candidates(*of)
-    admin = QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)
-    try:
-        found = admin.describe(entities)
-    finally:
-        admin.close()
-    changes = [_in_force(entity, key, value, None) for entity, key, value in found]
-    return _of_now(f"Kafka {bootstrap_servers}", changes, {})
+    with closing(QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)) as admin:
+        found = admin.describe(None if of is None else candidates(*of))
+    return _of_now(f"Kafka {bootstrap_servers}", [(*quota, 0) for quota in found], {})
 
 
 def from_tables(settings: Settings) -> QuotaHistory:
@@ -149,30 +140,19 @@ def from_tables(settings: Settings) -> QuotaHistory:
     mine = [row for row in rows if row["cluster_id"] == cluster_id]
     known_ms = known_through_ms(mine)
     known_ms = BEGINNING_MS if known_ms is None else known_ms
+    # Leaders that the watcher has polled; only a callback asks for them.
+    has_leaders = bool(settings.quotas.callback)
     return QuotaHistory(
         where,
         RuleBook(map(stretch_of, rules_of_clients(mine))),
         known_through_ms=None if known_ms >= END_MS else known_ms,
         cluster_id=cluster_id,
-        leaders=_leaders(replace(settings, cluster_id=cluster_id)),
+        leaders=LeaderBook(stored_leaders(replace(settings, cluster_id=cluster_id)) if has_leaders else ()),
     )
 
 
-def _leaders(settings: Settings) -> LeaderBook:
-    """The leaders that the watcher has polled; only a callback asks for them."""
-    if not settings.quotas.callback:
-        return LeaderBook()
-    from kquota_spark.quotas.stored.rules import stored_leaders
-
-    return LeaderBook(stored_leaders(settings))
-
-
 def from_settings(settings: Settings, of: Client | None = None) -> QuotaHistory:
-    """The settings' own source: the tables if they are there, else what `quotas.source` names.
-
-    Args:
-        settings: where the tables and the quotas are.
-        of: from ZooKeeper, only what can govern this client; None for all.
+    """The settings' own source: the tables if they are there, else what `quotas.source` names; see `from_cluster`.
 
     Raises:
         UserError: the source cannot be read.
@@ -198,21 +178,17 @@ def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
     if quotas.source == "zookeeper":
         return from_zookeeper(quotas, of)
     if quotas.source == "admin":
-        return from_admin(
-            kafka.bootstrap_servers,
-            kafka.options,
-            of,
-            timeout_ms=quotas.connect_timeout,
-        )
+        return from_admin(kafka.bootstrap_servers, kafka.options, of, timeout_ms=quotas.connect_timeout)
     raise UserError("quotas.source: a file is no cluster: expected zookeeper or admin")
 
 
-def _in_force(entity: AnyEntity, key: AnyKey, value: float, version: int | None) -> QuotaChange:
-    """A quota of which only the present is known."""
-    return QuotaChange(entity, key, value, None, BEGINNING_MS, version or 0)
-
-
-def _of_now(origin: str, changes: Iterable[QuotaChange], problems: Mapping[str, str]) -> QuotaHistory:
+def _of_now(
+    origin: str, found: Iterable[tuple[AnyEntity, AnyKey, float, int]], problems: Mapping[str, str]
+) -> QuotaHistory:
+    """Quotas, each with its version, of which only the present is known."""
+    changes = [
+        QuotaChange(entity, key, value, None, BEGINNING_MS, version) for entity, key, value, version in found
+    ]
     shown = tuple(f"{path}: {problem}" for path, problem in sorted(problems.items()))
     return QuotaHistory(origin, RuleBook(stretches(changes)), has_history=False, problems=shown)
 

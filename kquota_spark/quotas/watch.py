@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kquota_spark.config.settings import Settings
@@ -24,19 +25,11 @@ _log = logging.getLogger(__name__)
 
 _COALESCE_S = 0.05
 _STOP_S = 30.0
-_SOURCES: dict[str, Callable[[Settings, Callable[[], int]], WatchedSource]] = {
-    "zookeeper": ZooKeeperSource,
-    "admin": AdminSource,
-}
+_SOURCES: dict[str, type[WatchedSource]] = {"zookeeper": ZooKeeperSource, "admin": AdminSource}
 
 
 class Watcher:
-    """Watches the quotas of one cluster until stopped.
-
-    Args:
-        settings: where the quotas and the tables are.
-        clock_ms: the wall clock; it should agree with that of ZooKeeper or the brokers.
-    """
+    """Watches the quotas of one cluster until stopped; its clock should agree with that of ZooKeeper or the brokers."""
 
     def __init__(self, settings: Settings, *, clock_ms: Callable[[], int] = now_ms) -> None:
         self._settings = settings
@@ -66,8 +59,9 @@ class Watcher:
         """
         quotas = self._settings.quotas
         if quotas.source == "file" and not quotas.file:
-            msg = "quotas.file: missing, expected the path of a quota file because quotas.source is file"
-            raise UserError(msg)
+            raise UserError(
+                "quotas.file: missing, expected the path of a quota file because quotas.source is file"
+            )
         self._leaders.start()
         self._tables = RulesTables(
             self._settings.tables, self._settings.cluster_id, source=quotas.source, apply_lag_ms=0,
@@ -75,9 +69,8 @@ class Watcher:
         )  # fmt: skip
         if quotas.source == "file":
             found = read_quotas(Path(quotas.file))
-            self._written(
-                lambda: self._tables.write_file([*found.changes, *found.ip_changes], self._clock_ms())
-            )
+            with self._writing():
+                self._tables.write_file([*found.changes, *found.ip_changes], self._clock_ms())
             return
         try:
             self._source = source = _SOURCES[quotas.source](self._settings, self._clock_ms)
@@ -145,45 +138,34 @@ class Watcher:
         edits, known_through_ms = answer.edits, answer.known_through_ms
         self._warn(edits, is_complete=known_through_ms is not None)
         self._tables.apply_lag_ms = source.apply_lag_ms
-        if edits.changes or edits.problems or is_first:
-            observed_at_ms = self._clock_ms()
-            self._written(lambda: self._tables.append(edits.changes, edits.problems, observed_at_ms))
-            self._written(lambda: self._tables.write_rules(known_through_ms))
-        elif known_through_ms is not None:
-            self._written(lambda: self._tables.write_known_through(known_through_ms))
+        with self._writing():
+            if edits.changes or edits.problems or is_first:
+                self._tables.append(edits.changes, edits.problems, self._clock_ms())
+                self._tables.write_rules(known_through_ms)
+            elif known_through_ms is not None:
+                self._tables.write_known_through(known_through_ms)
 
     def _warn(self, edits: Edits, *, is_complete: bool) -> None:
         doubted = frozenset((*edits.refused, *edits.vanished))
         if new := sorted(doubted - self._doubted):
-            named = f"{len(new)} quota nodes", new[0][:NAME_LIMIT]
+            what, doubt = "are older than recorded", "Was ZooKeeper's data lost? If what it shows is right"
             if edits.vanished:
-                _log.error(
-                    "%s have lost their quotas at once (first: %r): the recorded ones are kept, and nothing after "
-                    "them is known. If they were removed on purpose, start again with "
-                    "quotas.accept_mass_removal: true, or kquota watch --accept-removal", *named
-                )  # fmt: skip
-            else:
-                _log.error(
-                    "%s are older than recorded (first: %r): the recorded ones are kept, and nothing after them is "
-                    "known. Was ZooKeeper's data lost? If what it shows is right, start again with "
-                    "quotas.accept_mass_removal: true, or kquota watch --accept-removal", *named
-                )  # fmt: skip
+                what, doubt = "have lost their quotas at once", "If they were removed on purpose"
+            _log.error(
+                "%d quota nodes %s (first: %r): the recorded ones are kept, and nothing after them is known. "
+                "%s, start again with quotas.accept_mass_removal: true, or kquota watch --accept-removal",
+                len(new), what, new[0][:NAME_LIMIT], doubt
+            )  # fmt: skip
         if is_complete or doubted:
             self._doubted = doubted
         known_through_ms = self._tables.known_through_ms or 0
-        late_ms = max(
-            (
-                known_through_ms - (change.changed_before_ms or change.changed_at_ms)
-                for change in edits.changes
-            ),
-            default=0,
-        )
+        times_ms = [change.changed_before_ms or change.changed_at_ms for change in edits.changes]
+        late_ms = known_through_ms - min(times_ms, default=known_through_ms)
         if late_ms > 0 and known_through_ms:
             _log.warning(
                 "an edit came %d ms after its time was said to be known: the clocks of this machine and of "
                 "ZooKeeper differ, or it could not be read before", late_ms
             )  # fmt: skip
 
-    def _written(self, write: Callable[[], None]) -> None:
-        with delta_errors(f"{self._settings.tables}: the quota tables cannot be written"):
-            write()
+    def _writing(self) -> AbstractContextManager[None]:
+        return delta_errors(f"{self._settings.tables}: the quota tables cannot be written")

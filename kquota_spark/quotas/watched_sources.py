@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
@@ -35,11 +34,17 @@ class Answer:
     known_through_ms: int | None = None
 
 
-class WatchedSource(Protocol):
-    """A source that is followed. Not for several threads at once, but for `stop` and `wake`."""
+class ZooKeeperSource:
+    """The nodes below /config of a ZooKeeper. Not for several threads at once, but for `stop` and `wake`."""
 
-    apply_lag_ms: int
-    """Brokers act on an edit this long after it."""
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
+        self._quotas = settings.quotas
+        self._clock_ms = clock_ms
+        self.apply_lag_ms: int = settings.quotas.apply_lag
+        """Brokers act on an edit this long after it."""
+        self._tree = QuotaTree(self._quotas)
+        self._compared: View | None = None
+        self._is_complete = False
 
     def start(self) -> None:
         """Connect and wait until the source can be read.
@@ -48,43 +53,8 @@ class WatchedSource(Protocol):
             UnreachableError: it does not answer within the time limit; it may be started all the same.
             UserError: it refuses us.
         """
-
-    def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
-        """Go on from what is recorded; before `read`."""
-
-    def wait(self) -> None:
-        """Until there may be something new, or the time for a sign of life has come."""
-
-    def wake(self) -> None:
-        """End a `wait` early."""
-
-    def read(self) -> Answer | None:
-        """The edits since; None while the source does not answer."""
-
-    def stop(self) -> None:
-        """Disconnect."""
-
-
-class ZooKeeperSource:
-    """The nodes below /config of a ZooKeeper.
-
-    Args:
-        settings: where it is, and the time limits.
-        clock_ms: the wall clock.
-    """
-
-    def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
-        self._quotas = settings.quotas
-        self._clock_ms = clock_ms
-        self.apply_lag_ms: int = settings.quotas.apply_lag
-        self._tree = QuotaTree(self._quotas)
-        self._compared: View | None = None
-        self._is_complete = False
-
-    def start(self) -> None:
-        """See `WatchedSource`."""
         deadline_s = time.monotonic() + self._quotas.connect_timeout / 1_000
-        self._tree.start(connect_timeout_ms=self._quotas.connect_timeout)
+        self._tree.start()
         while True:
             view = self._tree.read()
             if view is not None and not any(root in view.unreadable for root in REQUIRED_ROOTS):
@@ -94,19 +64,19 @@ class ZooKeeperSource:
             self._tree.changed.wait(_RETRY_S)
 
     def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
-        """See `WatchedSource`."""
+        """Go on from what is recorded; before `read`."""
         self._ledger = ledger
 
     def wait(self) -> None:
-        """See `WatchedSource`."""
+        """Until there may be something new, or the time for a sign of life has come."""
         self._tree.changed.wait(self._quotas.known_through_interval / 1_000)
 
     def wake(self) -> None:
-        """See `WatchedSource`."""
+        """End a `wait` early."""
         self._tree.changed.set()
 
     def read(self) -> Answer | None:
-        """See `WatchedSource`; complete unless something is hidden or refused."""
+        """The edits since, all of them unless something is hidden or refused; None while it does not answer."""
         asked_at_ms = self._clock_ms()
         view = self._tree.read()
         if view is None:
@@ -119,7 +89,7 @@ class ZooKeeperSource:
         return Answer(edits, asked_at_ms if self._is_complete else None)
 
     def stop(self) -> None:
-        """See `WatchedSource`."""
+        """Disconnect."""
         self._tree.stop()
 
     def _no_snapshot(self, view: View | None) -> UserError:
@@ -130,21 +100,17 @@ class ZooKeeperSource:
                 f"{where} did not answer within {within_s:g} s: its quotas could not be read"
             )
         reason = next(view.unreadable[root] for root in REQUIRED_ROOTS if root in view.unreadable)
-        advice = (
-            "check the chroot in quotas.zookeeper_connect, quotas.zookeeper_login and the rights of its nodes"
+        return UserError(
+            f"{where}: {reason}: check the chroot in quotas.zookeeper_connect, quotas.zookeeper_login and the "
+            "rights of its nodes"
         )
-        return UserError(f"{where}: {reason}: {advice}")
 
 
 class AdminSource:
     """DescribeClientQuotas, polled: of a KRaft cluster, or of brokers in ZooKeeper mode.
 
     An answer has no times, so an edit is known to lie between two polls; what is there at the very first one may
-    have been in force for ever.
-
-    Args:
-        settings: the cluster, its login and the interval.
-        clock_ms: the wall clock; it should agree with the brokers'.
+    have been in force for ever. The clock should agree with the brokers'.
     """
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int]) -> None:
@@ -159,16 +125,16 @@ class AdminSource:
         self._complete_through_ms = BEGINNING_MS
 
     def start(self) -> None:
-        """See `WatchedSource`."""
+        """See `ZooKeeperSource`."""
         self._described()
 
     def open(self, ledger: Ledger, known_through_ms: int | None) -> None:
-        """See `WatchedSource`."""
+        """See `ZooKeeperSource`."""
         self._ledger = ledger
         self._complete_through_ms = known_through_ms or BEGINNING_MS
 
     def wait(self) -> None:
-        """See `WatchedSource`; longer after each failure."""
+        """See `ZooKeeperSource`; longer after each failure."""
         pause_s: float = self._settings.quotas.poll_interval / 1_000
         if self._failures:
             pause_s = min(pause_s * 2**self._failures, max(_LONGEST_PAUSE_S, pause_s))
@@ -176,11 +142,11 @@ class AdminSource:
         self._woken.clear()
 
     def wake(self) -> None:
-        """See `WatchedSource`."""
+        """See `ZooKeeperSource`."""
         self._woken.set()
 
     def read(self) -> Answer | None:
-        """See `WatchedSource`."""
+        """See `ZooKeeperSource`."""
         asked_at_ms = self._clock_ms()
         try:
             found = self._described()
@@ -204,12 +170,13 @@ class AdminSource:
         return Answer(edits, self._complete_through_ms)
 
     def stop(self) -> None:
-        """See `WatchedSource`."""
+        """See `ZooKeeperSource`."""
         self._admin.close()
 
     def _described(self) -> dict[AnyEntity, dict[AnyKey, float]]:
-        found: dict[AnyEntity, dict[AnyKey, float]] = {}
-        for entity, key, value in self._admin.describe():
-            found.setdefault(entity, {})[key] = value
+        found = self._admin.quota_set()
         self.apply_lag_ms = self._settings.quotas.apply_lag if self._admin.has_zookeeper else 0
         return found
+
+
+WatchedSource = ZooKeeperSource | AdminSource

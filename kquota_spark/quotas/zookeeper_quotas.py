@@ -25,23 +25,16 @@ from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey
-from kquota_spark.zookeeper.calls import ZooKeeperCalls, refusal_of, zookeeper_calls
+from kquota_spark.zookeeper.client import ZooKeeperCalls, refusal_of, zookeeper_calls
 from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero
-from kquota_spark.zookeeper.once import whole_view
+from kquota_spark.zookeeper.mirror import whole_view
 
 _ATTEMPTS = 20
 _ROOT_DEPTH = "/config/users".count("/")
 
 
 class ZooKeeperQuotas:
-    """A `ClusterQuotas`.
-
-    Args:
-        quotas: the address and the login.
-        calls: over a session to it.
-        named: what errors call the address by.
-        on_problem: told of each node that brokers make no quotas of, when all are read.
-    """
+    """A `ClusterQuotas`; see `zookeeper_quotas`."""
 
     def __init__(
         self, quotas: Quotas, calls: ZooKeeperCalls, named: Named, on_problem: Callable[[str], None]
@@ -49,18 +42,13 @@ class ZooKeeperQuotas:
         self._quotas, self._calls, self._on_problem = quotas, calls, on_problem
         self._nodes = EntityNodes(calls, named.instead, named.servers)
         self._named = named
-
-    @property
-    def origin(self) -> str:
-        """`ZooKeeper zk1:2181/kafka`."""
-        return f"ZooKeeper {self._quotas.zookeeper_connect}"
+        self.origin = f"ZooKeeper {quotas.zookeeper_connect}"
 
     def read(self) -> QuotaSet:
-        """All that brokers read from the nodes.
+        """See `ClusterQuotas`: all that brokers read from the nodes.
 
         Raises:
-            UserError: ZooKeeper does not answer, hides a node, is not that of a Kafka, or a KRaft controller has
-                taken it over.
+            UserError: besides the others, it is not that of a Kafka, or a KRaft controller has taken it over.
         """
         self._nodes.require_roots()
         if problem := self._nodes.owned_by_kraft():
@@ -81,11 +69,7 @@ class ZooKeeperQuotas:
     def alter(
         self, entity: AnyEntity, values: Mapping[AnyKey, float | None], *, validate_only: bool = False
     ) -> str | None:
-        """Set or remove keys of one entity in one transaction; a sentence if that cannot be.
-
-        Raises:
-            UserError: ZooKeeper does not answer: it may have been done.
-        """
+        """See `ClusterQuotas`; one transaction."""
         for _ in range(_ATTEMPTS):
             try:
                 transaction = self._prepared(entity, values)

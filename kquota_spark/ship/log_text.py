@@ -8,18 +8,11 @@ import hashlib
 import os
 import stat
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 FINGERPRINT_BYTES = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class TextSummary:
-    """Equal for a file and its .gz."""
-
-    size_modulo: int
-    fingerprint: str
+TextSummary = tuple[int, str]
+"""The size of a text modulo 2^32 and its fingerprint: equal for a file and its .gz."""
 
 
 class DamagedGzipError(Exception):
@@ -43,12 +36,9 @@ class LogText:
         self._file = os.fdopen(descriptor, "rb", buffering=0)
         self.device, self.inode = status.st_dev, status.st_ino
         self._gzip = gzip.GzipFile(fileobj=self._file) if path.name.endswith(".gz") else None
-        self._window, self._window_offset = b"", 0
-
-    @property
-    def is_gzip(self) -> bool:
+        self.is_gzip = self._gzip is not None
         """A .gz does not grow, and its mtime may be later than its text."""
-        return self._gzip is not None
+        self._window, self._window_offset = b"", 0
 
     @property
     def mtime_ns(self) -> int:
@@ -91,9 +81,9 @@ class LogText:
         if self._gzip is not None:
             size = int.from_bytes(os.pread(self._file.fileno(), 4, max(0, size - 4)), "little")
         try:
-            return TextSummary(size % 2**32, self.fingerprint(size))
+            return size % 2**32, self.fingerprint(size)
         except DamagedGzipError:
-            return TextSummary(size % 2**32, "")
+            return size % 2**32, ""
 
     def close(self) -> None:
         """Give the file back."""

@@ -117,12 +117,7 @@ def _tie(suffix: str) -> tuple[int, str]:
 
 
 class Rotation:
-    """Finds where to read on among the files of one log.
-
-    Args:
-        live: the path that is being written.
-        say: takes one line for the operator about a file that cannot be opened.
-    """
+    """Finds where to read on among the files of the log `live`; tells the operator which cannot be opened."""
 
     def __init__(self, live: Path, say: Callable[[str], None]) -> None:
         self._live = live

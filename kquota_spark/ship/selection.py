@@ -24,29 +24,24 @@ class LogFile:
 
 
 def log_files(texts: Sequence[str], where: str) -> list[LogFile]:
-    """Read `<broker id>=<path>` texts.
-
-    Args:
-        texts: one for each broker.
-        where: the setting or option, for messages.
+    """Read `<broker id>=<path>` texts, one for each broker; `where` is the setting or option, for messages.
 
     Raises:
         UserError: there are none, one is not of this form, or a broker or path is there twice.
     """
     expected = "expected <broker id>=<path>, e.g. 1=/var/log/kafka/kafka-request.log"
     if not texts:
-        msg = f"{where}: no log to ship, {expected}"
-        raise UserError(msg)
+        raise UserError(f"{where}: no log to ship, {expected}")
     files: dict[int, LogFile] = {}
     for text in texts:
         number, _, path = text.partition("=")
         if not (number.isascii() and number.isdigit() and path):
-            msg = f"{where}: {text!r}, {expected}"
-            raise UserError(msg)
+            raise UserError(f"{where}: {text!r}, {expected}")
         file = LogFile(int(number), Path(path))
         if file.broker_id in files or file.path in {other.path for other in files.values()}:
-            msg = f"{where}: {text!r}: the broker or the path is there twice, expected one log each"
-            raise UserError(msg)
+            raise UserError(
+                f"{where}: {text!r}: the broker or the path is there twice, expected one log each"
+            )
         files[file.broker_id] = file
     return list(files.values())
 
@@ -54,9 +49,8 @@ def log_files(texts: Sequence[str], where: str) -> list[LogFile]:
 def line_filter(client_ids: Sequence[str]) -> Callable[[bytes], bool]:
     """A function that tells lines of our own clients: shipping them would make more of them without end.
 
-    Args:
-        client_ids: a line is ours if the client id in its request header is one of these, or one of these
-            followed by `-` and anything (what Spark makes of a client id).
+    A line is ours if the client id in its request header is one of these, or one of these followed by `-` and anything
+    (what Spark makes of a client id).
     """
     if not client_ids:
         return lambda line: False
@@ -66,16 +60,8 @@ def line_filter(client_ids: Sequence[str]) -> Callable[[bytes], bool]:
     # Only flat fields lie before it, in the header and in the line, so no text of a client can look like it.
     fields = rb'(?:"\w+":[-\w.]+,)*'
     names = b"|".join(map(re.escape, escaped))
-    header = re.compile(
-        rb"[^{]{0,256}\{"
-        + fields
-        + rb'"requestHeader":\{'
-        + fields
-        + _CLIENT_ID
-        + rb"(?:"
-        + names
-        + rb')["-]'
-    )
+    start = rb"[^{]{0,256}\{" + fields + rb'"requestHeader":\{' + fields
+    header = re.compile(start + _CLIENT_ID + rb"(?:" + names + rb')["-]')
 
     def is_ours(line: bytes) -> bool:
         # In nearly all lines the first client id is that of the header and not ours: the cheap answer.

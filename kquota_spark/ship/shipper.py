@@ -6,23 +6,21 @@ the positions. A crash in between sends lines again; none is lost.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import say
-from kquota_spark.ship.delivery import Delivery, GaveUpError
-from kquota_spark.ship.feed import Feed
 from kquota_spark.ship.selection import LogFile, line_filter, log_files
 from kquota_spark.ship.state import ShipState, StateDirectory
 from kquota_spark.ship.tail import Batch, Tail
-from kquota_spark.ship.topic import DeliveryFailedError, Headers, KafkaTopic, Topic
+from kquota_spark.ship.topic import Delivery, DeliveryFailedError, GaveUpError, Headers, KafkaTopic, Topic
 
 # Of 1 MiB each: what is unacknowledged at a time, and sent again after a crash.
 _CHUNKS_PER_ROUND = 32
@@ -48,6 +46,65 @@ class ShipCounts:
     cut: int
     heartbeats: int
     half_line_bytes: int
+
+
+@dataclass(slots=True)
+class Feed:
+    """One log on its way.
+
+    Attributes:
+        start: where this run began.
+        stored: up to where the brokers have acknowledged every line.
+        sent: up to where lines were handed over.
+        end_read_at_ms: a time before which every line was sent; None while there is more to read.
+        heartbeat_ms: the time that the last heartbeat told.
+        half_line_bytes: at the end of the log, waiting for their line feed.
+    """
+
+    file: LogFile
+    tail: Tail
+    start: ShipState
+    stored: ShipState
+    sent: ShipState
+    end_read_at_ms: int | None = None
+    heartbeat_ms: int | None = None
+    half_line_bytes: int = 0
+
+    @property
+    def key(self) -> bytes:
+        """The broker id as text."""
+        return str(self.file.broker_id).encode("ascii")
+
+    @property
+    def headers(self) -> Headers:
+        """Of every message of this broker."""
+        return [("broker_id", self.key)]
+
+    def is_heartbeat_due(self, interval_ms: int) -> bool:
+        """Whether there is something new to tell; never while there is more to read."""
+        if self.end_read_at_ms is None or self.heartbeat_ms is None:
+            return self.end_read_at_ms is not None
+        # A clock that was set back must not silence us until it has caught up.
+        return not 0 <= self.end_read_at_ms - self.heartbeat_ms < interval_ms
+
+    def gap(self, lost: tuple[int, int]) -> bytes:
+        """The message that lines which this broker wrote between two times (epoch ms) are lost."""
+        # A rotated file that vanished while it was read had lines before its last change.
+        from_ms = lost[0] if self.heartbeat_ms is None else min(lost[0], self.heartbeat_ms)
+        told = {"broker_id": self.file.broker_id, "from_ms": from_ms, "to_ms": lost[1]}
+        return json.dumps({"kquota_gap": told}, separators=(",", ":")).encode("ascii")
+
+    def heartbeat(self, *, is_end: bool) -> bytes:
+        """The message that all lines before a time have been shipped, and with `is_end` that no more will come."""
+        self.heartbeat_ms = self.end_read_at_ms
+        told = {
+            "broker_id": self.file.broker_id,
+            "time_ms": self.end_read_at_ms,
+            "lines": self.stored.lines,
+            "excluded": self.stored.excluded,
+            "is_end": is_end,
+        }
+        return json.dumps({"kquota_heartbeat": told}, separators=(",", ":")).encode("ascii")
 
 
 def _to_stderr(message: str) -> None:
@@ -110,15 +167,11 @@ class Shipper:
         topics = kafka.log_topics(())
         if len(topics) != 1:
             raise UserError("the settings name no single topic to ship to: say which with --topic")
-
-        def connect() -> Topic:
-            return KafkaTopic(
-                kafka.bootstrap_servers, topics[0], client_id=ship.client_id, options=ship.options
-            )
-
         return cls(
             log_files(ship.files, "ship.files") if files is None else files,
-            connect,
+            lambda: KafkaTopic(
+                kafka.bootstrap_servers, topics[0], client_id=ship.client_id, options=ship.options
+            ),
             Path(ship.state_dir),
             exclude_client_ids=ship.exclude_client_ids,
             heartbeat_interval_ms=ship.heartbeat_interval,
@@ -127,9 +180,7 @@ class Shipper:
     def __enter__(self) -> Shipper:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -150,13 +201,13 @@ class Shipper:
             while not stop.is_set():
                 try:
                     self._round(self._feeds)
-                    interval_ms = self._heartbeat_interval_ms
-                    self._send_heartbeats(
-                        [feed for feed in self._feeds if feed.is_heartbeat_due(interval_ms)]
-                    )
+                    due = [feed for feed in self._feeds if feed.is_heartbeat_due(self._heartbeat_interval_ms)]
+                    self._send_heartbeats(due)
                 except DeliveryFailedError as error:
                     self._send_again(error)
-                if all(feed.end_read_at_ms is not None or feed.is_missing for feed in self._feeds):
+                if all(
+                    feed.end_read_at_ms is not None or feed.tail.is_waiting_for_file for feed in self._feeds
+                ):
                     stop.wait(_IDLE_S)
             self._delivery.wait()
         except GaveUpError as error:
@@ -191,11 +242,10 @@ class Shipper:
                     self._round(reading)
                 except DeliveryFailedError as error:
                     self._send_again(error)
-                missing = [feed for feed in reading if feed.is_missing]
+                missing = [feed for feed in reading if feed.tail.is_waiting_for_file]
                 if missing and time.monotonic() > patience_until_s:
                     file = missing[0].file
-                    msg = f"{file.path}: no such log; check the path of broker {file.broker_id}"
-                    raise UserError(msg)
+                    raise UserError(f"{file.path}: no such log; check the path of broker {file.broker_id}")
                 if missing:
                     stop.wait(_IDLE_S)
         except GaveUpError as error:
@@ -222,7 +272,7 @@ class Shipper:
             feed.half_line_bytes = batch.half_line_bytes
             if batch.is_at_end:
                 feed.end_read_at_ms = now_ms
-            if batch.is_at_end or feed.is_missing:
+            if batch.is_at_end or feed.tail.is_waiting_for_file:
                 break
 
     def _send(self, feed: Feed, batch: Batch) -> None:

@@ -31,10 +31,7 @@ class ShipState:
 
 
 class StateDirectory:
-    """`<broker id>.json` for each broker; only one process may use one of them.
-
-    Args:
-        path: made if it is not there.
+    """A directory, made if it is not there, with `<broker id>.json` for each broker; one process may use one of them.
 
     Raises:
         UserError: it cannot be made.

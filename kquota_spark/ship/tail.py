@@ -63,24 +63,16 @@ class Tail:
         self._kept_bytes = min(KEPT_OF_LONG_LINE_BYTES, line_limit_bytes)
         self._text: LogText | None = None
         self._scanned_to = 0
-        self._is_waiting = False
+        self.is_waiting_for_file = False
+        """Whether the last `read` found no log to read."""
         self._lost: tuple[int, int] | None = None
         self._is_lost = False
         self._rotation = Rotation(path, self._say)
         if position is None:
             before = rotated_files(path)
             position = Position(after_mtime_ns=before[-1].mtime_ns if before else 0)
-        self._position = position
-
-    @property
-    def position(self) -> Position:
+        self.position = position
         """Behind the last line returned."""
-        return self._position
-
-    @property
-    def is_waiting_for_file(self) -> bool:
-        """Whether the last `read` found no log to read."""
-        return self._is_waiting
 
     def read(self) -> Batch:
         """The next lines; none at the end, and while the log is not there.
@@ -93,11 +85,11 @@ class Tail:
         return batch
 
     def _read(self) -> Batch:
-        self._is_waiting = False
+        self.is_waiting_for_file = False
         text = self._known_text() or self._find()
         if text is None:
             return Batch()
-        offset = self._position.offset
+        offset = self.position.offset
         # Asked before reading: what has been renamed by now was complete then (log4j closes it first).
         is_live = identity(self._path) == (text.device, text.inode)
         if is_live:
@@ -117,7 +109,7 @@ class Tail:
                 length, step = self._scan_long_line(text, data)
         except DamagedGzipError as error:
             self._say(f"{text.path}: damaged ({error}): its lines from byte {offset} on are missing")
-            self._lost = _between(self._position.after_mtime_ns, text.mtime_ns)
+            self._lost = _between(self.position.after_mtime_ns, text.mtime_ns)
             return self._finish(text, b"", 0)
         if step:
             self._advance(text, data, offset + step)
@@ -141,7 +133,7 @@ class Tail:
 
     def _scan_long_line(self, text: LogText, start: bytes) -> tuple[int, int]:
         """Length of a line longer than a chunk, and the step to the next line; step 0 if it has no end."""
-        offset = self._position.offset
+        offset = self.position.offset
         at = max(self._scanned_to, offset + len(start))
         while data := text.read_at(at, CHUNK_BYTES):
             end = data.find(b"\n")
@@ -154,7 +146,7 @@ class Tail:
         return at - offset, 0
 
     def _advance(self, text: LogText, data: bytes, offset: int) -> None:
-        old = self._position
+        old = self.position
         hashed = old.fingerprint
         if old.offset == 0:
             # Of what was read, not of what may be in the file by now.
@@ -163,18 +155,14 @@ class Tail:
             hashed = text.fingerprint(offset)
         # A .gz may be younger than the file that followed it.
         after_ns = old.after_mtime_ns if text.is_gzip else text.mtime_ns
-        self._position = Position(
-            device=text.device,
-            inode=text.inode,
-            offset=offset,
-            fingerprint=hashed,
-            after_mtime_ns=after_ns,
+        self.position = Position(
+            device=text.device, inode=text.inode, offset=offset, fingerprint=hashed, after_mtime_ns=after_ns
         )
         self._scanned_to = 0
 
     def _known_text(self) -> LogText | None:
         """The open file, if it still holds the text that was read; closed otherwise."""
-        text, position = self._text, self._position
+        text, position = self._text, self.position
         if text is None or text.is_gzip:
             return text
         # Before its first line is read, a text can be exchanged for another without a trace: look again.
@@ -190,8 +178,8 @@ class Tail:
     def _find(self) -> LogText | None:
         """Open the file of the position, or the one after it if it is gone."""
         self._scanned_to = 0
-        if self._position.offset > 0:
-            self._text = self._rotation.open_known(self._position)
+        if self.position.offset > 0:
+            self._text = self._rotation.open_known(self.position)
             if self._text is not None:
                 return self._text
             if identity(self._path) is None:
@@ -200,23 +188,23 @@ class Tail:
                 return None
             self._say(
                 f"{self._path}: the file read last was truncated or removed and has no copy: what was written"
-                f" to it after byte {self._position.offset} is missing; going on with the next file"
+                f" to it after byte {self.position.offset} is missing; going on with the next file"
             )
             self._is_lost = True
-            self._position = Position(after_mtime_ns=self._position.after_mtime_ns)
-        self._text = self._rotation.open_next(self._position, None)
+            self.position = Position(after_mtime_ns=self.position.after_mtime_ns)
+        self._text = self._rotation.open_next(self.position, None)
         if self._text is None:
             self._wait("does not exist, waiting for it")
             return None
         if self._is_lost:
             # The first line of the next file is older than its last change.
-            self._lost, self._is_lost = _between(self._position.after_mtime_ns, self._text.mtime_ns), False
-        self._position = replace(self._position, device=self._text.device, inode=self._text.inode)
+            self._lost, self._is_lost = _between(self.position.after_mtime_ns, self._text.mtime_ns), False
+        self.position = replace(self.position, device=self._text.device, inode=self._text.inode)
         return self._text
 
     def _finish(self, text: LogText, rest: bytes, length: int) -> Batch:
         """The end of a file that is not the log any more: its last line, and on to the next file."""
-        following = self._rotation.open_next(self._position, text)
+        following = self._rotation.open_next(self.position, text)
         if following is None:
             self._wait("vanished, waiting for it")
             return Batch()
@@ -227,13 +215,13 @@ class Tail:
             after_ns = min(after_ns, following.mtime_ns - 1)
         text.close()
         self._text, self._scanned_to = following, 0
-        self._position = Position(device=following.device, inode=following.inode, after_mtime_ns=after_ns)
+        self.position = Position(device=following.device, inode=following.inode, after_mtime_ns=after_ns)
         if length > self._line_limit_bytes:
             return Batch([rest[: self._kept_bytes]], {0: length})
         return Batch([rest] if rest else [])
 
     def _wait(self, why: str) -> None:
-        self._is_waiting = True
+        self.is_waiting_for_file = True
         if not self._said:
             self._say(f"{self._path}: {why}")
 

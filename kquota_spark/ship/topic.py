@@ -1,8 +1,13 @@
-"""The Kafka topic that request logs are shipped to: one producer that loses nothing in silence."""
+"""The Kafka topic that request logs are shipped to: one producer that loses nothing in silence, and patience with it.
+
+A `Delivery` waits as long as Kafka takes, says so once a minute, and ends when told to stop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -16,6 +21,10 @@ if TYPE_CHECKING:
 Headers = list[tuple[str, str | bytes | None]]
 
 ANSWER_WITHIN_S = 10.0
+_SLICE_S = 0.5
+_SILENT_S = 5.0
+_WARN_EVERY_S = 60.0
+_STOP_GRACE_S = 10.0
 
 _DEFAULTS: dict[str, Any] = {
     "linger.ms": 50,
@@ -54,20 +63,19 @@ class DeliveryFailedError(Exception):
     """Some message may not have arrived; all since the last acknowledgement must be sent again."""
 
 
+class GaveUpError(Exception):
+    """Told to stop while Kafka does not answer; what it did not acknowledge is sent again next time."""
+
+
 class Topic(Protocol):
     """Where lines go."""
 
-    @property
-    def name(self) -> str:
-        """The topic and its address, for messages."""
-
-    @property
-    def line_limit_bytes(self) -> int:
-        """The longest value that is taken."""
-
-    @property
-    def last_error(self) -> str:
-        """What the connection complained about last; empty if it did not."""
+    name: str
+    """The topic and its address, for messages."""
+    line_limit_bytes: int
+    """The longest value that is taken."""
+    last_error: str
+    """What the connection complained about last; empty if it did not."""
 
     def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> int:
         """Hand over values in this order.
@@ -93,13 +101,13 @@ class Topic(Protocol):
 
 
 class KafkaTopic:
-    """A topic behind one idempotent producer.
+    """A `Topic` behind one idempotent producer.
 
     Args:
         bootstrap_servers: as Kafka writes it, `HOST:PORT,...`.
         topic: must exist; it is never created.
         client_id: of the producer.
-        options: further producer properties.
+        options: its further properties.
         timeout_s: how long Kafka may take to answer; None is `ANSWER_WITHIN_S`.
         options_name: what an error calls the properties by.
 
@@ -121,16 +129,15 @@ class KafkaTopic:
         for key, right in _SAME_AS_FIXED.items():
             if key in options and options[key].lower() not in right:
                 problem = f"{options[key]!r} could lose lines, expected {min(right)}: remove it"
-                msg = f"{options_name}.{key}: {problem}"
-                raise UserError(msg)
-        self._topic = topic
-        self._where = bootstrap_servers
-        self._last_error = ""
+                raise UserError(f"{options_name}.{key}: {problem}")
+        self._topic, self._where = topic, bootstrap_servers
+        self.name = f"topic {topic} on {bootstrap_servers}"
+        self.last_error = ""
         self._failed: KafkaError | None = None
         self._is_closed = False
         limit = options.get("message.max.bytes", "")
         limit_bytes = int(limit) if limit.isdigit() else _DEFAULT_MESSAGE_MAX_BYTES
-        self._line_limit_bytes = max(1, limit_bytes - _MESSAGE_OVERHEAD_BYTES)
+        self.line_limit_bytes = max(1, limit_bytes - _MESSAGE_OVERHEAD_BYTES)
         config = {
             **_DEFAULTS,
             **options,
@@ -142,21 +149,6 @@ class KafkaTopic:
         with kafka_clients.bad_options(options_name):
             self._check(kafka_clients.admin(config), ANSWER_WITHIN_S if timeout_s is None else timeout_s)
             self._producer = kafka_clients.producer({**config, "on_delivery": self._on_failed_delivery})
-
-    @property
-    def name(self) -> str:
-        """The topic and its address, for messages."""
-        return f"topic {self._topic} on {self._where}"
-
-    @property
-    def line_limit_bytes(self) -> int:
-        """The longest value that is taken."""
-        return self._line_limit_bytes
-
-    @property
-    def last_error(self) -> str:
-        """What the connection complained about last; empty if it did not."""
-        return self._last_error
 
     def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> int:
         """Hand over values in this order; see `Topic.send`."""
@@ -192,8 +184,7 @@ class KafkaTopic:
         if failed is None:
             return
         if failed.code() in _FINAL:
-            msg = f"{self.name} refuses a message: {failed.str()}; {_FINAL[failed.code()]}"
-            raise UserError(msg)
+            raise UserError(f"{self.name} refuses a message: {failed.str()}; {_FINAL[failed.code()]}")
         raise DeliveryFailedError(failed.str())
 
     def _check(self, admin: AdminClient, timeout_s: float) -> None:
@@ -208,7 +199,7 @@ class KafkaTopic:
                     f"topic {self._topic} does not exist on {self._where}: create it, e.g. {create}"
                 )
             if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-                why = f": {self._last_error}" if self._last_error else ""
+                why = f": {self.last_error}" if self.last_error else ""
                 return KafkaUnreachableError(
                     f"Kafka at {self._where} does not answer within {timeout_s:g} s{why}; check the address"
                 )
@@ -219,9 +210,101 @@ class KafkaTopic:
 
     def _on_error(self, error: KafkaError) -> None:
         # That all brokers are down says less than why.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_error:
-            self._last_error = error.str()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
+            self.last_error = error.str()
 
     def _on_failed_delivery(self, error: KafkaError | None, _message: object) -> None:
         if error is not None and self._failed is None:
             self._failed = error
+
+
+class Delivery:
+    """Sends through a topic, however long Kafka is away; what waits is bounded by the topic's queue.
+
+    Args:
+        connect: opens the topic; again after messages failed.
+        warn: takes one line for the operator.
+        elapsed_s: a clock that only goes forward.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Topic],
+        *,
+        warn: Callable[[str], None],
+        elapsed_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect, self._warn, self._elapsed_s = connect, warn, elapsed_s
+        self._stop = threading.Event()
+        self._stuck_since_s: float | None = None
+        self._stop_seen_s: float | None = None
+        self._warned_s = -_WARN_EVERY_S
+        self.topic = connect()
+
+    def begin(self, stop: threading.Event) -> None:
+        """From now on, end waiting some seconds after `stop` is set."""
+        self._stop, self._stop_seen_s = stop, None
+
+    def send(self, values: Sequence[bytes], *, key: bytes, headers: Headers) -> None:
+        """Hand over all values; waits while the queue is full.
+
+        Raises:
+            DeliveryFailedError: something did not arrive: `reconnect`, and send again.
+            GaveUpError: told to stop meanwhile.
+            UserError: Kafka will never take it.
+        """
+        taken = self.topic.send(values, key=key, headers=headers)
+        while taken < len(values):
+            before = self.topic.unacknowledged(0.0)
+            left = self.topic.unacknowledged(_SLICE_S)
+            self._waited(has_moved=left < before)
+            taken += self.topic.send(values[taken:], key=key, headers=headers)
+
+    def wait(self) -> None:
+        """Wait until everything is acknowledged; the errors are those of `send`."""
+        before = 0
+        while left := self.topic.unacknowledged(_SLICE_S):
+            self._waited(has_moved=left < before)
+            before = left
+        self._stuck_since_s = None
+
+    def reconnect(self, why: str) -> None:
+        """Open the topic anew after a failure; the errors are those of `send`."""
+        self._warn_sometimes(f"{self.topic.name}: {why}; sending again what is not acknowledged")
+        self.topic.close()
+        while True:
+            self._end_if_told()
+            self._stop.wait(_SLICE_S)
+            try:
+                self.topic = self._connect()
+            except KafkaUnreachableError as error:
+                self._warn_sometimes(f"{error}; retrying")
+            else:
+                self._stuck_since_s = None
+                return
+
+    def _waited(self, *, has_moved: bool) -> None:
+        """Judge a time of waiting."""
+        now_s = self._elapsed_s()
+        if has_moved or self._stuck_since_s is None:
+            self._stuck_since_s = now_s
+        if now_s - self._stuck_since_s >= _SILENT_S:
+            why = f": {self.topic.last_error}" if self.topic.last_error else ""
+            self._warn_sometimes(f"{self.topic.name} takes no messages{why}; retrying, nothing is lost")
+        self._end_if_told()
+
+    def _end_if_told(self) -> None:
+        if not self._stop.is_set():
+            return
+        now_s = self._elapsed_s()
+        if self._stop_seen_s is None:
+            self._stop_seen_s = now_s
+        if now_s - self._stop_seen_s >= _STOP_GRACE_S:
+            msg = f"{self.topic.name} did not acknowledge the last lines; the next start sends them again"
+            raise GaveUpError(msg)
+
+    def _warn_sometimes(self, message: str) -> None:
+        now_s = self._elapsed_s()
+        if now_s - self._warned_s >= _WARN_EVERY_S:
+            self._warned_s = now_s
+            self._warn(message)

@@ -1,4 +1,4 @@
 """The edge to ZooKeeper: clients, calls with a time limit, and the nodes of quotas.
 
-In reading order: client, calls, entities, mirror, once.
+In reading order: client, entities, mirror.
 """

@@ -1,47 +1,57 @@
-"""A client of ZooKeeper as the settings describe it: address, login and TLS, and what is wrong with them."""
+"""ZooKeeper as the settings describe it: address, login, TLS, what is wrong with them, and calls with a time limit."""
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import logging
 import socket
 import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    ConnectionLoss,
+    NoAuthError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.hosts import collect_hosts
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
 
-from kquota_spark.config.settings import Quotas, ZooKeeperTls
-from kquota_spark.errors import UserError
+from kquota_spark.config.settings import Duration, Quotas, ZooKeeperTls
+from kquota_spark.errors import UnreachableError, UserError
 
+_QUIET = logging.getLogger(__name__)
+_QUIET.setLevel(logging.CRITICAL)
 _MAX_PASSWORD_BYTES = 10_000
 _PROBE_S = 5.0
+_PAUSE_S = 0.05
 ADDRESS = "quotas.zookeeper_connect"
 """What gives the address, if nothing else is said."""
 
 
 def unanswered(connect: str, within_s: float, named: str, reason: str | None = None) -> str:
-    """What an error says when no server answers.
-
-    Args:
-        connect: the address.
-        within_s: how long was waited.
-        named: what gave the address.
-        reason: why, if that is known.
-    """
+    """What an error says when no server answers; `named` is what gave the address."""
     why = f" ({reason})" if reason else ""
     return f"ZooKeeper {connect} did not answer within {within_s:g} s{why}: check {named} and that the server runs"
 
 
 def zookeeper_client(
-    quotas: Quotas, logger: logging.Logger, *, named: str = ADDRESS, **options: Any
+    quotas: Quotas, logger: logging.Logger = _QUIET, *, named: str = ADDRESS, **options: Any
 ) -> KazooClient:
     """A client that is not connected yet.
 
     Args:
         quotas: the settings.
-        logger: kazoo's own; at DEBUG it would get every payload, credentials included.
+        logger: kazoo's own; at DEBUG it would get every payload, SCRAM credentials included.
         named: what gave the address, for errors.
         options: further ones of kazoo.
 
@@ -90,7 +100,7 @@ def tls_problem(quotas: Quotas) -> str | None:
             problem = f"{host}:{port}: no TLS there: no answer to the handshake"
         except OSError as error:
             # Only what was reached tells more than that it was not.
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 socket.create_connection((host, port), timeout=_PROBE_S).close()
                 problem = f"{host}:{port}: no TLS there: {error.strerror or type(error).__name__}"
     return problem
@@ -129,3 +139,134 @@ def _password(quotas: Quotas) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UserError(f"quotas.zookeeper_login.password_file: {path}: cannot be read: {reason}") from error
+
+
+class ZooKeeperCalls:
+    """What is asked of ZooKeeper by who writes quotas there: each call within `within_s`, by a client that was started.
+
+    Reads go on over a lost connection, and a transaction is sent once. kazoo by itself keeps a call for as long as the
+    servers are away. After a pause of the process the first call finds the connection gone, and only the next one is
+    answered. Reads raise UnreachableError when the time is up, and UserError without the right to read.
+    """
+
+    def __init__(self, client: KazooClient, address: str, within_s: float, named: str = ADDRESS) -> None:
+        self._client, self._address, self._within_s, self._named = client, address, within_s, named
+
+    @property
+    def session(self) -> int | None:
+        """The id of the session, as nodes name their owner; None before there is one."""
+        return None if self._client.client_id is None else int(self._client.client_id[0])
+
+    @property
+    def chroot(self) -> str:
+        """What stands in front of each path on the server; empty for none."""
+        return str(self._client.chroot)
+
+    def get(self, path: str) -> tuple[bytes | None, ZnodeStat] | None:
+        """Data and stat; None where there is no such node."""
+        found: tuple[bytes | None, ZnodeStat] | None = self._asked(self._client.get_async, path)
+        return found
+
+    def stat(self, path: str) -> ZnodeStat | None:
+        """The stat alone."""
+        return self._asked(self._client.exists_async, path)
+
+    def children(self, path: str) -> list[str]:
+        """Names of the nodes below; none where there is no such node."""
+        return list(self._asked(self._client.get_children_async, path) or [])
+
+    def acl(self, path: str) -> list[ACL]:
+        """Who may do what with a node.
+
+        Raises:
+            UserError: besides the others, there is no such node.
+        """
+        found = self._asked(self._client.get_acls_async, path)
+        if found is None:
+            raise UserError(f"ZooKeeper {self._address}: {path} does not exist any more")
+        return list(found[0])
+
+    def sync(self, path: str) -> None:
+        """Have the server know what any other one knew when this was called."""
+        self._asked(self._client.sync_async, path)
+
+    def ensure(self, path: str, acl: Sequence[ACL]) -> None:
+        """Make a node and those above, where they are missing."""
+        self._asked(lambda named: self._client.ensure_path_async(named, acl=list(acl)), path)
+
+    def delete(self, path: str) -> None:
+        """Delete a node, if it is there."""
+        self._asked(self._client.delete_async, path)
+
+    def transaction(self) -> TransactionRequest:
+        """One to fill for `commit`."""
+        return self._client.transaction()
+
+    def commit(self, transaction: TransactionRequest) -> Sequence[Any]:
+        """Send a transaction once; the results of its operations.
+
+        Raises:
+            UnreachableError: no answer: it may have been done.
+        """
+        try:
+            results: Sequence[Any] = transaction.commit_async().get(timeout=self._within_s)
+        except KazooTimeoutError as error:
+            # It may not have been sent yet, and must not be later on: a client that is stopped forgets it.
+            self._client.stop()
+            self._client.start_async()
+            raise self._unreachable() from error
+        except (ConnectionLoss, SessionExpiredError) as error:
+            raise self._unreachable() from error
+        return results
+
+    def _asked(self, call: Callable[[str], Any], path: str) -> Any:
+        until_s = time.monotonic() + self._within_s
+        while True:
+            try:
+                return call(path).get(timeout=max(until_s - time.monotonic(), 0.0))
+            except NoNodeError:
+                return None
+            except NoAuthError as error:
+                raise UserError(
+                    f"ZooKeeper {self._address}: no right to {path}: check quotas.zookeeper_login"
+                ) from error
+            except KazooTimeoutError as error:
+                raise self._unreachable() from error
+            except (ConnectionLoss, SessionExpiredError) as error:
+                if time.monotonic() >= until_s:
+                    raise self._unreachable() from error
+                time.sleep(_PAUSE_S)
+
+    def _unreachable(self) -> UnreachableError:
+        return UnreachableError(unanswered(self._address, self._within_s, self._named))
+
+
+@contextmanager
+def zookeeper_calls(
+    quotas: Quotas, *, session_timeout: Duration, named: str = ADDRESS
+) -> Iterator[ZooKeeperCalls]:
+    """Calls over a session of their own, which ends with the block.
+
+    Raises:
+        UserError: the settings are none to connect by, or no server answers within `connect_timeout`.
+    """
+    within_s = quotas.connect_timeout / 1_000
+    client = zookeeper_client(dataclasses.replace(quotas, session_timeout=session_timeout), named=named)
+    try:
+        if not client.start_async().wait(within_s):
+            raise UnreachableError(unanswered(quotas.zookeeper_connect, within_s, named, tls_problem(quotas)))
+        yield ZooKeeperCalls(client, quotas.zookeeper_connect, within_s, named)
+    finally:
+        client.stop()
+        client.close()
+
+
+def refusal_of(results: Sequence[Any]) -> tuple[int, Exception] | None:
+    """Which operation made a transaction fail, and why; None for one that was done.
+
+    The other operations only say that they were not done.
+    """
+    for index, result in enumerate(results):
+        if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+            return index, result
+    return None

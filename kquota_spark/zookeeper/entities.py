@@ -7,6 +7,7 @@ the rights of the node above, and brokers are told in the same transaction.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kazoo.client import TransactionRequest
@@ -20,7 +21,7 @@ from kquota_spark.formats.znodes.payloads import NodeConfig, first_json, read_co
 from kquota_spark.formats.znodes.writes import CHANGE_NODE_PREFIX, change_notification
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey
-from kquota_spark.zookeeper.calls import ZooKeeperCalls
+from kquota_spark.zookeeper.client import ZooKeeperCalls
 
 _CHANGES = "/config/changes"
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
@@ -41,10 +42,7 @@ class EntityNode:
 class EntityNodes:
     """Reads the nodes of entities, and fills transactions.
 
-    Args:
-        calls: to ZooKeeper.
-        instead: for problems: what to use where a KRaft controller owns the nodes.
-        named: for errors: what gave the address.
+    `instead` is what to use where a KRaft controller owns the nodes, `named` what gave the address; both for errors.
     """
 
     def __init__(self, calls: ZooKeeperCalls, instead: str, named: str) -> None:
@@ -129,8 +127,9 @@ class EntityNodes:
             if name == proper or (name != entity.client_id and "%" not in name and "+" not in name):
                 continue
             other = f"{parent}/{name}".removeprefix("/config/")
-            if _is_spelling(other, entity):
-                return f"{entity}: there is another node for the same client id, {other}: remove it first"
+            with suppress(ValueError):
+                if Entity.parse(other) == entity:
+                    return f"{entity}: there is another node for the same client id, {other}: remove it first"
         return ""
 
 
@@ -143,10 +142,3 @@ def not_above_zero(key: AnyKey, value: float | None) -> str | None:
 
 def _above(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _is_spelling(path: str, entity: Entity) -> bool:
-    try:
-        return Entity.parse(path) == entity
-    except ValueError:
-        return False

@@ -1,19 +1,21 @@
-"""Mirror of the quota nodes below `/config` of a ZooKeeper: a snapshot, then one-shot watches.
+"""The quota nodes below `/config` of a ZooKeeper: mirrored by a snapshot, then one-shot watches, or read once.
 
 `QuotaTree.read` returns a view that holds every edit made before the call, or None while that cannot be
-promised. Plain one-shot watches serve every ZooKeeper that Kafka 2.8 to 3.9 runs with.
+promised. Plain one-shot watches serve every ZooKeeper that Kafka 2.8 to 3.9 runs with. What can matter to one client
+takes a few requests however many users there are; all nodes take seconds with thousands of users.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
-from kazoo.client import KazooState
+from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
     AuthFailedError,
     ConnectionClosedError,
@@ -37,7 +39,10 @@ from kquota_spark.formats.znodes.nodes import (
     decode_node,
     has_children,
     has_data,
+    name_nodes,
 )
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
+from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.zookeeper.client import ADDRESS, tls_problem, unanswered, zookeeper_client
 
 _log = logging.getLogger(__name__)
@@ -52,15 +57,11 @@ _DISCONNECTED = (
 _REQUESTS_AT_ONCE = 500
 _ROUNDS = 10
 _PATROL = 25
+_RETRY_S = 0.1
 
 
 class QuotaTree:
-    """The connection and the mirror. Not for several threads at once, but for `stop`.
-
-    Args:
-        quotas: hosts and ports with an optional chroot, e.g. `zk1:2181,zk2:2181/kafka`, and the login.
-        named: what gave the address, for errors.
-    """
+    """The connection and the mirror. Not for several threads at once, but for `stop`."""
 
     def __init__(self, quotas: Quotas, *, named: str = ADDRESS) -> None:
         self._quotas, self._connect, self._named = quotas, quotas.zookeeper_connect, named
@@ -85,19 +86,20 @@ class QuotaTree:
         self.changed = threading.Event()
         """Set when a watch has fired or the connection has changed: `read` will have something to do."""
 
-    def start(self, *, connect_timeout_ms: int) -> None:
+    def start(self) -> None:
         """Connect; goes on trying after an error, until stopped.
 
         Raises:
-            UnreachableError: no server answers in time.
+            UnreachableError: no server answers within `connect_timeout`.
             UserError: TLS fails.
         """
         self._client.add_listener(self._on_state)
-        if self._client.start_async().wait(connect_timeout_ms / 1_000):
+        within_s = self._quotas.connect_timeout / 1_000
+        if self._client.start_async().wait(within_s):
             return
         if problem := tls_problem(self._quotas):
             raise UserError(f"ZooKeeper {problem}: check quotas.zookeeper_tls and {self._named}")
-        raise UnreachableError(unanswered(self._connect, connect_timeout_ms / 1_000, self._named))
+        raise UnreachableError(unanswered(self._connect, within_s, self._named))
 
     def stop(self) -> None:
         """Close the session."""
@@ -108,11 +110,6 @@ class QuotaTree:
         except (KazooException, OSError) as error:
             _log.warning("closing the ZooKeeper session failed: %s", type(error).__name__)
 
-    @property
-    def is_connected(self) -> bool:
-        """The session is CONNECTED. SUSPENDED is not: LOST is reported only once a server answers again."""
-        return bool(self._client.state == KazooState.CONNECTED)
-
     def read(self) -> View | None:
         """All nodes with every edit made before the call; None if the connection does not allow to say so.
 
@@ -122,11 +119,11 @@ class QuotaTree:
             UserError: ZooKeeper refuses our credentials.
         """
         if self._client.client_state == KeeperState.AUTH_FAILED:
-            msg = f"ZooKeeper {self._connect} refused the credentials"
-            raise UserError(msg)
+            raise UserError(f"ZooKeeper {self._connect} refused the credentials")
         self.changed.clear()
         epoch = self._epoch
-        if not self.is_connected:
+        # SUSPENDED is no answer either: LOST is reported only once a server answers again.
+        if self._client.state != KazooState.CONNECTED:
             return None
         try:
             self._catch_up(epoch)
@@ -269,9 +266,8 @@ class QuotaTree:
         if path in REQUIRED_ROOTS:
             self._unreadable[path] = f"/config/{path} does not exist"
         with suppress(NoAuthError):
-            if self._client.exists_async(f"/config/{path}", watch=self._on_event).get(
-                timeout=self._timeout_s
-            ):
+            found = self._client.exists_async(f"/config/{path}", watch=self._on_event)
+            if found.get(timeout=self._timeout_s):
                 self._on_paths([path])
 
     def _refuse(self, path: str, before: str | None) -> None:
@@ -291,3 +287,81 @@ class QuotaTree:
         self._names.get(parent, set()).discard(name)
         for child in self._names.pop(path, ()):
             self._forget(f"{path}/{child}")
+
+
+def whole_view(quotas: Quotas, *, named: str = ADDRESS) -> View:
+    """All nodes.
+
+    Raises:
+        UserError: the address is none, or ZooKeeper does not answer within `connect_timeout`.
+    """
+    deadline_s = time.monotonic() + quotas.connect_timeout / 1_000
+    tree = QuotaTree(quotas, named=named)
+    try:
+        tree.start()
+        while (view := tree.read()) is None:
+            if time.monotonic() > deadline_s:
+                within_s = quotas.connect_timeout / 1_000
+                raise UserError(
+                    f"ZooKeeper {quotas.zookeeper_connect} did not answer within {within_s:g} s: try again"
+                )
+            tree.changed.wait(_RETRY_S)
+    finally:
+        tree.stop()
+    return view
+
+
+def view_of_client(quotas: Quotas, user: str, client_id: str, *, named: str = ADDRESS) -> View:
+    """The nodes of the entities that could govern a client, as brokers find them; errors are those of `whole_view`."""
+    with _connected(quotas, named) as client:
+        client.sync("/config")
+        unreadable: dict[str, str] = {}
+        for root in REQUIRED_ROOTS:
+            with suppress(NoAuthError):  # it exists
+                if client.exists(f"/config/{root}") is None:
+                    unreadable[root] = f"/config/{root} does not exist"
+        users = [str(Entity(user)), str(Entity(DEFAULT))]
+        paths = list(users)
+        # Client ids are looked for among the names that are there: brokers understand more than one spelling.
+        for parent in ("clients", *(f"{path}/clients" for path in users)):
+            paths += _children(client, parent, unreadable)
+        wanted = set(candidates(user, client_id))
+        found = [path for path, entity in name_nodes(paths).entities.items() if entity in wanted]
+        nodes = {path: node for path in found if (node := _node(client, path, unreadable)) is not None}
+        return View(nodes, {}, unreadable)
+
+
+@contextmanager
+def _connected(quotas: Quotas, named: str) -> Iterator[KazooClient]:
+    client = zookeeper_client(quotas, named=named)
+    try:
+        if not client.start_async().wait(quotas.connect_timeout / 1_000):
+            raise KazooTimeoutError
+        yield client
+    except (KazooTimeoutError, KazooException) as error:
+        within_s = quotas.connect_timeout / 1_000
+        raise UserError(unanswered(quotas.zookeeper_connect, within_s, named)) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _children(client: KazooClient, parent: str, unreadable: dict[str, str]) -> list[str]:
+    try:
+        return [f"{parent}/{name}" for name in client.get_children(f"/config/{parent}")]
+    except NoNodeError:
+        return []
+    except NoAuthError:
+        unreadable[parent] = f"no right to read /config/{parent}"
+        return []
+
+
+def _node(client: KazooClient, path: str, unreadable: dict[str, str]) -> Node | None:
+    try:
+        data, stat = client.get(f"/config/{path}")
+    except NoNodeError:
+        return None
+    except NoAuthError:
+        unreadable[path] = f"no right to read /config/{path}"
+        return None
+    return Node(decode_node(path, data), stat.mtime, stat.mzxid)

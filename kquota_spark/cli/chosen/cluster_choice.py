@@ -74,7 +74,7 @@ def opened_cluster(address: ClusterAddress) -> AbstractContextManager[ClusterQuo
         UserError: the address is none, or nobody answers there.
     """
     if address.bootstrap_servers:
-        from kquota_spark.quotas.admin_quotas import admin_quotas
+        from kquota_spark.quotas.cluster_quotas import admin_quotas
 
         servers, timeout_ms = address.bootstrap_servers, address.quotas.connect_timeout
         return admin_quotas(servers, address.properties, timeout_ms=timeout_ms, named=address.named)

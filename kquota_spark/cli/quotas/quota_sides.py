@@ -98,7 +98,7 @@ def stored_side(settings: Settings, at_ms: int) -> Side:
     Raises:
         UserError: there is nothing in the tables.
     """
-    from kquota_spark.quotas.stored.quota_set import stored_quota_set
+    from kquota_spark.quotas.stored import stored_quota_set
     from kquota_spark.store.reading import Tables
 
     with Tables(settings) as tables:

@@ -45,7 +45,7 @@ def enforcement_edges(settings: Settings) -> Iterator[Edges]:
 def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
     from kquota_spark.enforcement.edges.zookeeper_lease import EnforcementNodes, ZooKeeperLease
     from kquota_spark.enforcement.edges.zookeeper_target import ZooKeeperTarget
-    from kquota_spark.zookeeper.calls import zookeeper_calls
+    from kquota_spark.zookeeper.client import zookeeper_calls
 
     quotas = settings.quotas
     with zookeeper_calls(quotas, session_timeout=settings.enforcement.lease_time) as calls:

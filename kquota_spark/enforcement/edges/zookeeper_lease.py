@@ -19,7 +19,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Holder
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.model.quotas.names import sanitise
-from kquota_spark.zookeeper.calls import ZooKeeperCalls, refusal_of
+from kquota_spark.zookeeper.client import ZooKeeperCalls, refusal_of
 
 
 @dataclass(frozen=True, slots=True)

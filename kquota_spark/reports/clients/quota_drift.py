@@ -11,7 +11,7 @@ from kquota_spark.model.compare.drift import REQUEST_SLACK_MS, Change, Drift, Ed
 from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import AnyKey, parse_key
-from kquota_spark.quotas.stored.quota_set import held_cluster
+from kquota_spark.quotas.stored import held_cluster
 from kquota_spark.store.reading import Tables
 
 _CHANGES = """

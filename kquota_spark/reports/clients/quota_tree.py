@@ -13,7 +13,7 @@ from kquota_spark.model.govern.govern import STATIC_DEFAULT_RULES
 from kquota_spark.model.quotas.entities import Entity, parse_entity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import CONNECTION, AnyKey, IpQuotaKey, QuotaKey, QuotaType
-from kquota_spark.quotas.stored.quota_set import held_cluster, stored_quota_set
+from kquota_spark.quotas.stored import held_cluster, stored_quota_set
 from kquota_spark.reports.clients.seen_clients import clients_seen, observed
 from kquota_spark.schema.harm import DELAY_MS, THROTTLED_REQUESTS
 from kquota_spark.store.reading import Tables

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.compare.observed_clients import Seen
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.quotas.stored.quota_set import held_cluster
+from kquota_spark.quotas.stored import held_cluster
 from kquota_spark.reports.clients.seen_clients import clients_seen
 from kquota_spark.store.reading import Tables
 

@@ -18,7 +18,7 @@ from kquota_spark.enforcement.edges.zookeeper_lease import EnforcementNodes
 from kquota_spark.enforcement.edges.zookeeper_target import ZooKeeperTarget
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.zookeeper.calls import ZooKeeperCalls
+from kquota_spark.zookeeper.client import ZooKeeperCalls
 from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 
 QUOTA = Quota(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE)

@@ -31,7 +31,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.model.simulation.quota_manager import QuotaManager, Request, governed_limits
-from kquota_spark.quotas.stored.rules import stored_rules
+from kquota_spark.quotas.stored import stored_rules
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.pressing import throttle_ms
 from tests.support.clusters.quota_nodes import until_in_force

@@ -22,8 +22,7 @@ from kquota_spark.model.quotas.ip_quotas import resolve_ip
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.model.quotas.resolve import resolve
-from kquota_spark.quotas.admin_quotas import admin_quotas
-from kquota_spark.quotas.cluster_quotas import ClusterQuotas
+from kquota_spark.quotas.cluster_quotas import ClusterQuotas, admin_quotas
 from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
 from tests.support.programs.command_output import run
 

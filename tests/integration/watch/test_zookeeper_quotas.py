@@ -19,7 +19,7 @@ from kquota_spark.model.quotas.entities import AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 from kquota_spark.quotas.zookeeper_quotas import ZooKeeperQuotas, zookeeper_quotas
-from kquota_spark.zookeeper.calls import ZooKeeperCalls
+from kquota_spark.zookeeper.client import ZooKeeperCalls
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.quota_nodes import payload, put
 from tests.support.quotas.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, PERCENT, PRODUCE

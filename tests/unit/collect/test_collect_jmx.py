@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kquota_spark.cli.main import main as kquota
-from kquota_spark.collect.collector import Collector
-from kquota_spark.collect.jolokia import PATTERNS, Agent, JolokiaError
+from kquota_spark.collect.collector import PATTERNS, Agent, Collector, JolokiaError
 from kquota_spark.formats.jmx.jolokia import messages
 from kquota_spark.formats.jmx.messages import read_jmx_message
 from kquota_spark.formats.jmx.sample import Origin

@@ -29,7 +29,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import asking
 from kquota_spark.kafka.decision_topic import Connection
 from kquota_spark.pipeline.ingest import IngestSettings
-from kquota_spark.zookeeper.calls import zookeeper_calls
+from kquota_spark.zookeeper.client import zookeeper_calls
 
 SECRET = "s3cret-canary"
 OPTIONS = {"sasl.password": SECRET, "ssl.key.password": SECRET, "sasl.jaas.config": SECRET}

@@ -8,7 +8,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.doctor.growth_checks import MANY_CLIENT_IDS, growth_checks
+from kquota_spark.doctor.checks import MANY_CLIENT_IDS, growth_checks
 from kquota_spark.process.check import Check, Status
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.reading import open_tables
@@ -56,6 +56,6 @@ def test_an_address_of_a_newer_broker_is_read(tmp_path: Path) -> None:
     connection = "0:0:0:0:0:0:0:1:9092-fd00:0:0:0:0:0:0:9:40001-0-12"
     write_table(tmp_path, "requests", request(1, connection=connection))
     with open_tables(Settings(tables=str(tmp_path)), "requests") as tables:
-        from kquota_spark.doctor.growth_checks import _SOURCE
+        from kquota_spark.doctor.checks import _SOURCE
 
         assert tables.query(_SOURCE, ["demo", "alice"]).rows == [("fd00:0:0:0:0:0:0:9", 1)]

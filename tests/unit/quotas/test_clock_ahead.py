@@ -18,7 +18,7 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import END_MS, QuotaChange
 from kquota_spark.quotas.ledger import Ledger
-from kquota_spark.quotas.stored.rules import stored_rules
+from kquota_spark.quotas.stored import stored_rules
 from kquota_spark.quotas.watched_sources import AdminSource
 from kquota_spark.store.rules_tables import RulesTables
 from tests.support.tables.table_rows import T0_MS

@@ -8,8 +8,7 @@ import pytest
 
 from kquota_spark.cli.main import main
 from kquota_spark.errors import UserError
-from kquota_spark.ship.delivery import Delivery, GaveUpError
-from kquota_spark.ship.topic import KafkaTopic, KafkaUnreachableError, Topic
+from kquota_spark.ship.topic import Delivery, GaveUpError, KafkaTopic, KafkaUnreachableError, Topic
 from tests.support.quotas.fake_topic import FakeTopic, Steps, Stop, shipper, state_of
 
 

@@ -17,7 +17,7 @@ from kquota_spark.errors import UnreachableError
 from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
-from kquota_spark.quotas.admin_quotas import admin_quotas
+from kquota_spark.quotas.cluster_quotas import admin_quotas
 from tests.support.programs.command_output import run
 from tests.support.quotas.in_memory_cluster_quotas import InMemoryClusterQuotas
 

@@ -1,0 +1,139 @@
+"""Quotas and leaders read back from the tables: over time, or as of one moment. No Spark, no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import parse_entity
+from kquota_spark.model.quotas.leaders import LeaderChange
+from kquota_spark.model.quotas.quota_callback import TopicPartition
+from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleStretch
+from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
+from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.places import place_of
+from kquota_spark.store.quota_rows import (
+    KNOWN_THROUGH,
+    cluster_in,
+    known_through_ms,
+    rules_of_clients,
+    stretch_of,
+)
+from kquota_spark.store.reading import Tables
+from kquota_spark.store.storage import arrow_files, delta_table_if_there
+
+_KEYS = (*QuotaKey, *IpQuotaKey)
+_SET = f"""
+select entity, {", ".join(key.value for key in _KEYS)} from rules
+where cluster_id = ?
+  and epoch_ms(valid_from) <= ? and (valid_to is null or epoch_ms(valid_to) > ?)
+"""  # noqa: S608 - names of ours
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRules:
+    """The quotas of one cluster over time, and through when all edits are known; None if never said."""
+
+    stretches: tuple[RuleStretch, ...]
+    known_through_ms: int | None
+
+
+def stored_rules(settings: Settings) -> StoredRules:
+    """The present state of `quota_rules`.
+
+    Raises:
+        UserError: the table is not there or cannot be read.
+    """
+    rows = _rows_of(settings, QUOTA_RULES.name)
+    if rows is None:
+        raise UserError(
+            f"{settings.tables}: no table {QUOTA_RULES.name}: run kquota watch or the audit first"
+        )
+    return StoredRules(tuple(map(stretch_of, rules_of_clients(rows))), known_through_ms(rows))
+
+
+def stored_leaders(settings: Settings) -> list[LeaderChange]:
+    """All rows of `partition_leaders`, oldest first; none if nobody has polled yet."""
+    return leader_changes(_rows_of(settings, PARTITION_LEADERS.name) or ())
+
+
+def leader_changes(rows: Iterable[Mapping[str, Any]]) -> list[LeaderChange]:
+    """Rows of `partition_leaders`, oldest first."""
+    changes = (
+        LeaderChange(
+            TopicPartition(row["topic"], row["partition"]),
+            row["leader"],
+            row["observed_at"],
+            bool(row["is_deleted"]),
+        )
+        for row in rows
+    )
+    return sorted(changes, key=lambda change: (change.changed_at_ms, change.partition))
+
+
+def _rows_of(settings: Settings, name: str) -> list[dict[str, Any]] | None:
+    """Rows of this cluster, times in epoch ms; None without the table."""
+    from kquota_spark.store.rows import rows_in_ms  # loads pyarrow
+
+    with delta_errors(f"{place_of(settings.tables, name)}: cannot be read"):
+        table = delta_table_if_there(settings, name)
+        if table is None:
+            return None
+        mine = [("cluster_id", "=", settings.cluster_id)]
+        found = table.to_pyarrow_table(filters=mine, filesystem=arrow_files(table))
+    return rows_in_ms(found)
+
+
+class StoredQuotas(NamedTuple):
+    """The quotas of a cluster at a moment; edits after `known_through_ms` are not known, None where all are.
+
+    It is the beginning of time where no source says anything of that.
+    """
+
+    origin: str
+    cluster_id: str
+    quotas: QuotaSet
+    known_through_ms: int | None
+
+
+def stored_quota_set(tables: Tables, settings: Settings, at_ms: int) -> StoredQuotas:
+    """What was in force at a moment; of the settings' cluster, or of the only one there is. Opens the table.
+
+    Raises:
+        UserError: there is no such table, or it has nothing of the cluster.
+    """
+    tables.open("quota_rules")
+    where = _where(settings)
+    cluster_id = cluster_in(_held(tables), settings, where)
+    [[known_ms]] = tables.query(KNOWN_THROUGH, [cluster_id]).rows
+    quotas = {}
+    for row in tables.query(_SET, [cluster_id, at_ms, at_ms]).dicts():
+        values = {key: row[key.value] for key in _KEYS if row[key.value] is not None}
+        if values:
+            quotas[parse_entity(row["entity"])] = values
+    known_ms = BEGINNING_MS if known_ms is None else known_ms
+    return StoredQuotas(where, cluster_id, quotas, None if known_ms >= END_MS else known_ms)
+
+
+def held_cluster(tables: Tables, settings: Settings) -> str:
+    """Whose tables these are: of the settings' cluster, or of the only one whose quotas they have.
+
+    Raises:
+        UserError: they have the quotas of others only.
+    """
+    tables.open_if_there("quota_rules")
+    held = _held(tables)
+    return cluster_in(held, settings, _where(settings)) if held else settings.cluster_id
+
+
+def _held(tables: Tables) -> list[str]:
+    return [row[0] for row in tables.query("select distinct cluster_id from quota_rules").rows]
+
+
+def _where(settings: Settings) -> str:
+    return f"table quota_rules under {settings.tables}"
