@@ -1,6 +1,6 @@
 """Quotas set the way an administrator of a newer cluster sets them: by AlterClientQuotas (KIP-546).
 
-With KRaft there is no other way; a broker in ZooKeeper mode takes it too, from 2.6 on.
+With KRaft there is no other way. A broker in ZooKeeper mode takes it too, from 2.6 on.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.quotas import Name
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.quota_admin import QuotaAdmin
-from kquota_spark.model.quotas.entities import Entity, IpEntity
+from kquota_spark.model.quotas.entities import Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import parse_key
 from kquota_spark.process.clock import now_ms
 
@@ -22,9 +21,9 @@ def alter_quota(
     cluster: Cluster,
     limits: Mapping[str, float | None],
     *,
-    user: Name | None = None,
-    client_id: Name | None = None,
-    ip: Name | None = None,
+    user: Name = None,
+    client_id: Name = None,
+    ip: Name = None,
 ) -> int:
     """Set limits of one entity, and wait until a broker tells them; those that are not named stay as they are.
 

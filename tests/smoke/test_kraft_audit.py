@@ -17,12 +17,12 @@ from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
 from kquota_spark.embedded.admin_quotas import alter_quota
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
-from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.kafka.broker_configs import BrokerConfigs, stored_configs
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.sources import from_tables
 from kquota_spark.quotas.watch import Watcher

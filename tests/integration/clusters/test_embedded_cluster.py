@@ -16,16 +16,17 @@ import pytest
 
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan, ClientResult, run_load
-from kquota_spark.embedded.quotas import DEFAULT, remove_quota, set_quota
 from kquota_spark.embedded.request_logs import logged_lines
 from kquota_spark.embedded.servers import ZOOKEEPER
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.process.processes import wait_for
 from tests.support.clusters.pressing import sending
 from tests.support.clusters.waiting import until_brokers_act
+from tests.support.clusters.zookeeper_edits import remove_quota, set_quota
 
 # Names and a password that break a JAAS line or a properties file if they are not quoted and escaped.
 USERS = {"alice": "a", "team:pay+ments@corp": 'p"w\\2 ü', "CN=app-1,OU=x": "it's; =#!"}

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient
 from kquota_spark.embedded import detached
 from kquota_spark.embedded.admin_quotas import alter_quota
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.process.processes import wait_for
 from tests.support.clusters.pressing import throttle_ms
 

@@ -14,10 +14,9 @@ import pytest
 from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
 from kquota_spark.embedded.admin_quotas import alter_quota
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
-from kquota_spark.model.quotas.entities import AnyEntity
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity
 from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.watch import Watcher

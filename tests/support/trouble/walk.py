@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kquota_spark.embedded.quotas import set_quota
+from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.trouble.world import EDITED, QUOTA, World
 
 _LOOK_S = 0.5
