@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kquota_spark.embedded.kraft import format_data
 from kquota_spark.embedded.readiness import (
     PortTakenError,
     broker_knows,
+    connected,
     existing_topics,
     wait_until_forgotten,
     wait_until_up,
@@ -27,7 +26,6 @@ from kquota_spark.embedded.readiness import (
 from kquota_spark.embedded.servers import ZOOKEEPER, Server, prepare
 from kquota_spark.embedded.settings import BROKER_USER, BrokerSettings
 from kquota_spark.embedded.setup.jars import Jars, find_jars
-from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.process import processes
 from kquota_spark.process.processes import ProcessId
 
@@ -55,8 +53,8 @@ class Broker:
 class Cluster:
     """A running ZooKeeper with its brokers, or a KRaft node.
 
-    The servers are named `"zookeeper"` or by the id of a broker in `stop`, `kill`, `pause`, `resume`, `start`
-    and `restart`. A broker keeps its port over restarts.
+    The servers are named `"zookeeper"` or by the id of a broker in `start` and `is_running`. A broker keeps its port
+    over restarts.
     """
 
     directory: Path
@@ -79,8 +77,7 @@ class Cluster:
     def zookeeper_connect(self) -> str:
         """The address of ZooKeeper; a KRaft cluster has none."""
         if not self.has_zookeeper:
-            msg = "a KRaft cluster has no ZooKeeper"
-            raise ValueError(msg)
+            raise ValueError("a KRaft cluster has no ZooKeeper")
         return f"127.0.0.1:{self._server(ZOOKEEPER).port}"
 
     @property
@@ -110,22 +107,6 @@ class Cluster:
             settings |= {"security.protocol": "SASL_PLAINTEXT", **login}
         return settings
 
-    def stop(self, server: int | str) -> None:
-        """Stop a server as an operator does, with a controlled shutdown; killed if that takes too long."""
-        processes.stop([self._pid(server)], grace_s=_STOP_GRACE_S)
-
-    def kill(self, server: int | str) -> None:
-        """Kill a server as a crash does."""
-        processes.kill([self._pid(server)])
-
-    def pause(self, server: int | str) -> None:
-        """Freeze a server; its connections stay open, and nothing is answered from here on."""
-        processes.pause(self._pid(server))
-
-    def resume(self, server: int | str) -> None:
-        """Let a frozen server go on."""
-        processes.send(self._pid(server), signal.SIGCONT)
-
     def start(self, server: int | str) -> None:
         """Start a stopped or killed server again and wait until it answers; nothing if it runs."""
         if not self.is_running(server):
@@ -134,11 +115,6 @@ class Cluster:
                 self._start_zookeeper()
             else:
                 self._start_brokers([found])
-
-    def restart(self, server: int | str) -> None:
-        """Stop a server and start it again."""
-        self.stop(server)
-        self.start(server)
 
     def is_running(self, server: int | str) -> bool:
         """Whether the server's process runs (a paused one does)."""
@@ -188,15 +164,12 @@ class Cluster:
                     wait_until_forgotten(zookeeper, server.broker_id, within_s=_FORGOTTEN_WITHIN_S)
                 topics = existing_topics(zookeeper)
         for server in servers:
-            format_data(server, self.group)
+            server.format_data(self.group)
             self._launch(server)
         ids = {server.broker_id for server in servers}
         for server in servers:
             answers = partial(broker_knows, server.port, self.client_settings(), ids, topics)
             wait_until_up(server.name, self.pids[server.name], server.log, answers, within_s=_UP_WITHIN_S)
-
-    def _pid(self, server: int | str) -> ProcessId:
-        return self.pids[self._server(server).name]
 
     def _server(self, server: int | str) -> Server:
         name = f"broker-{server}" if isinstance(server, int) else server
@@ -266,3 +239,8 @@ def start_cluster(
         else:
             return cluster
     raise AssertionError
+
+
+def logged_lines(log: Path) -> list[bytes]:
+    """All whole lines of a request log, old to new: what follows the last line end is still being written."""
+    return log.read_bytes().rpartition(b"\n")[0].splitlines()

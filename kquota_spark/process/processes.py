@@ -126,8 +126,7 @@ def kill(processes: Sequence[ProcessId]) -> None:
         send(process, signal.SIGKILL)
     if not wait_for(lambda: not any(map(is_running, processes)), within_s=30):
         left = [process.pid for process in processes if is_running(process)]
-        msg = f"processes {left} do not end, not even when killed: look at them with ps"
-        raise UserError(msg)
+        raise UserError(f"processes {left} do not end, not even when killed: look at them with ps")
 
 
 def kill_group(group: int) -> None:

@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kquota_spark.collect.jolokia import PATTERNS
 from kquota_spark.config.loader import load_settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.store.reading import query
 from tests.support.clusters.pressing import sending
 from tests.support.clusters.waiting import until

@@ -26,11 +26,10 @@ from kquota_spark.checkpoints.checkpoints import JMX, LOG
 from kquota_spark.checkpoints.driver_lock import driver_pid
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo import enforcement as demo_enforcement
-from kquota_spark.embedded.demo import jmx as demo_jmx
-from kquota_spark.embedded.demo.commands import shown
-from kquota_spark.embedded.demo.live import LiveTable
+from kquota_spark.embedded.demo.enforcement import shown
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
 from kquota_spark.embedded.demo.plan import (
     AUDITOR,
@@ -43,11 +42,10 @@ from kquota_spark.embedded.demo.plan import (
     history,
     set_quotas,
 )
-from kquota_spark.embedded.demo.summary import is_all_judged, summarise, summary_text
+from kquota_spark.embedded.demo.summary import LiveTable, is_all_judged, summarise
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.setup.jars import ensure_jars
 from kquota_spark.embedded.setup.java import find_java
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import time_of_day
 from kquota_spark.quotas.watch import Watcher
@@ -111,8 +109,7 @@ def _chosen(environment: Mapping[str, str]) -> Chosen:
         if not 10 <= seconds <= 3600:
             raise ValueError
     except ValueError:
-        msg = "DEMO_SECONDS: expected a number of seconds from 10 to 3600"
-        raise UserError(msg) from None
+        raise UserError("DEMO_SECONDS: expected a number of seconds from 10 to 3600") from None
     source = _one_of(environment, "SOURCE", *FEEDERS)
     kafka = _one_of(environment, "KAFKA", _DEFAULT_KAFKA, SHARING_KAFKA)
     # From 4.0 on Kafka has no ZooKeeper.
@@ -128,8 +125,7 @@ def _one_of(environment: Mapping[str, str], name: str, *values: str) -> str:
     """What a variable says; the first of the values where it is not set."""
     value = environment.get(name, values[0])
     if value not in values:
-        msg = f"{name}: {value!r}, expected {' or '.join(values)}"
-        raise UserError(msg)
+        raise UserError(f"{name}: {value!r}, expected {' or '.join(values)}")
     return value
 
 
@@ -174,12 +170,7 @@ def _run(chosen: Chosen) -> None:
             _wait_until_judged(settings, audit)
             _stop_driver(settings, audit)
         plan = shown("enforce", "plan", config=config)
-    if source == "jmx":
-        print(demo_jmx.summary(settings, seconds, config, DIRECTORY / "summary.json"))
-    else:
-        summary = summarise(settings, seconds)
-        (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        print(summary_text(summary, config))
+    print(summarise(settings, seconds, config, DIRECTORY / "summary.json"))
     print(plan)
     print(shown("report", "--period", "last:1h", "--to", str(DIRECTORY / "report.html"), config=config))
 
@@ -286,7 +277,6 @@ def _load_and_show(
         stop.set()
         running.close()
         load.join()
-        live.close()
 
 
 def _require_running(process: subprocess.Popen[bytes]) -> None:
@@ -310,8 +300,7 @@ def _name(process: subprocess.Popen[bytes]) -> str:
 
 def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _JUDGED_WITHIN_S
-    is_judged = is_all_judged if settings.kafka.has_log else demo_jmx.is_all_judged
-    while not is_judged(settings):
+    while not is_all_judged(settings):
         _require_running(audit)
         if time.monotonic() > deadline:
             raise UserError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.admin import alter_quota
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.demo.load import Burst, ClientPlan
 from kquota_spark.model.quotas.entities import DEFAULT

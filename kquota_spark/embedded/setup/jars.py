@@ -67,8 +67,7 @@ def find_jars(ivy_xml: Path | None = None) -> Jars:
     path = ivy_xml or default_ivy_xml()
     found = _complete(cache_dir(path), _read(path))
     if found is None:
-        msg = "jars are missing: run make setup"
-        raise UserError(msg)
+        raise UserError("jars are missing: run make setup")
     return found
 
 
@@ -157,8 +156,7 @@ def _write_manifest(directory: Path, declaration: _Declaration) -> None:
     for conf in declaration.confs:
         jars = sorted((directory / conf).glob("*.jar"))
         if not jars:
-            msg = f"Ivy fetched no jar for the configuration {conf}: check the declaration"
-            raise UserError(msg)
+            raise UserError(f"Ivy fetched no jar for the configuration {conf}: check the declaration")
         manifest[conf] = {jar.name: jar.stat().st_size for jar in jars}
     (directory / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
@@ -190,8 +188,7 @@ def pyspark_jars() -> Path:
     # find_spec of a top-level package does not import it: importing pyspark takes seconds.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        msg = "PySpark is needed to fetch the jars and is not installed: run make setup"
-        raise UserError(msg)
+        raise UserError("PySpark is needed to fetch the jars and is not installed: run make setup")
     return Path(next(iter(spec.submodule_search_locations))) / "jars"
 
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 
 from kquota_spark.config.settings import Duration, Enforcement, Kafka, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Outcome
 from kquota_spark.enforcement.edges.opened import enforcement_edges

@@ -15,9 +15,9 @@ from confluent_kafka.admin._resource import ResourceType
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.topics import create_topics
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforcement.decision_publisher import DecisionPublisher
 from kquota_spark.errors import UserError
 from kquota_spark.gateway.follower import FollowedGate

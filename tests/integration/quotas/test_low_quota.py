@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.request_logs import logged_lines
+from kquota_spark.embedded.cluster import Cluster, logged_lines
 from kquota_spark.findings.findings import Kind
 from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.reports.clients.findings import findings

@@ -13,8 +13,8 @@ import pytest
 
 from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.embedded.settings import java_properties
-from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.formats.znodes.payloads import read_config
 from kquota_spark.formats.znodes.writes import (
     CHANGE_NODE_PREFIX,
