@@ -8,13 +8,11 @@ from deltalake import DeltaTable, Schema, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.schema.broker_tables import BROKER_CONFIGS
-from kquota_spark.schema.columns import Table
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS, JMX_SAMPLES
+from kquota_spark.schema.columns import SCHEMA_VERSION, VERSION_PROPERTY, Table
 from kquota_spark.schema.gap_tables import LOG_GAPS
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
-from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import query
