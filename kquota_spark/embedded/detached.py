@@ -19,6 +19,7 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
 from kquota_spark.process import processes
 from kquota_spark.process.processes import ProcessId
+from kquota_spark.process.replaced_file import write_whole
 
 STATE_FILE = "cluster.json"
 
@@ -109,12 +110,8 @@ def _write(cluster: Cluster) -> None:
         "servers": servers,
         "users": dict(cluster.users),
     }
-    path = cluster.directory / STATE_FILE
-    partial = path.with_suffix(".partial")
     # With users it holds their passwords.
-    partial.touch(mode=0o600)
-    partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_whole(cluster.directory / STATE_FILE, (json.dumps(state, indent=1) + "\n").encode(), 0o600)
 
 
 @contextlib.contextmanager
