@@ -216,11 +216,10 @@ class Tables:
             reason = one_line(error)
             if _NOT_UTF8 in reason:
                 raise UserError("a filter is not UTF-8 text") from error
-            msg = (
+            raise UserError(
                 f"tables under {self._root} cannot be read ({reason}): if kquota maintain or VACUUM has just "
                 "removed old files, run the command again"
-            )
-            raise UserError(msg) from error
+            ) from error
 
     def newest_ms(self, name: str) -> int | None:
         """Newest event time of an opened table that is append-only in time, epoch ms; None if it holds nothing."""
