@@ -37,12 +37,6 @@ def create_topics(
 ) -> None:
     """Create topics with so many partitions each and wait until they have leaders; existing ones stay.
 
-    Args:
-        cluster: where.
-        partitions: of each topic, by its name.
-        replicas: of each partition.
-        config: settings of the topics.
-
     Raises:
         UserError: the broker refused, or leaders did not come in time.
     """
@@ -90,9 +84,9 @@ def alter_quota(
     Args:
         cluster: where.
         limits: values by Kafka's own keys, e.g. `producer_byte_rate`; None removes one.
-        user: a user's raw name, DEFAULT, or None for a quota that does not look at users.
-        client_id: likewise; with a user it is the pair.
-        ip: an address or DEFAULT; alone.
+        user: raw, or DEFAULT, as the others are.
+        client_id: with a user it is the pair.
+        ip: alone.
 
     Returns:
         When the answer came, in epoch ms. A KRaft broker acts on it at about the same moment.

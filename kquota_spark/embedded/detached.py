@@ -29,10 +29,7 @@ def up(
 ) -> tuple[Cluster, bool]:
     """Start a cluster, or what has died of it; the second value says whether anything had to be started.
 
-    Args:
-        directory: where everything is kept.
-        brokers: how many; None is as many as are there already, at least one.
-        settings: what to choose about them.
+    Without a number of brokers they are as many as are there already, at least one.
 
     Raises:
         UserError: it is up with another number of brokers, or a server does not start.
@@ -43,7 +40,7 @@ def up(
         cluster = read_cluster(directory)
         if cluster is None or not any(map(cluster.is_running, cluster.pids)):
             count = brokers or max(1, len(list(directory.glob("broker-*"))))
-            cluster = start_cluster(directory, count, settings=settings, group=group)
+            cluster = start_cluster(directory, count, group, settings)
         elif brokers not in (None, len(cluster.brokers)):
             msg = f"{directory}: a cluster of {len(cluster.brokers)} brokers is up: kquota cluster down first"
             raise UserError(msg)

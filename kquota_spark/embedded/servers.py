@@ -57,6 +57,11 @@ class Server:
         return self.directory / "server.log"
 
     @property
+    def request_log(self) -> Path:
+        """Of a broker."""
+        return self.directory / "kafka-request.log"
+
+    @property
     def broker_id(self) -> int:
         """The id of the broker."""
         return int(self.name.removeprefix("broker-"))

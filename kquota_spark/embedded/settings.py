@@ -72,15 +72,7 @@ _INTERNAL_TOPICS = {
 def broker_properties(
     broker_id: int, port: int, other_port: int, settings: BrokerSettings, broker_password: str
 ) -> str:
-    """The text of server.properties.
-
-    Args:
-        broker_id: the id of the broker.
-        port: for clients.
-        other_port: where ZooKeeper listens, or with KRaft the controller in the same process.
-        settings: what to choose about it.
-        broker_password: of the brokers' own user.
-    """
+    """The text of server.properties; on the other port ZooKeeper listens, or with KRaft the controller beside it."""
     protocol = "SASL_PLAINTEXT" if settings.users else "PLAINTEXT"
     listeners = [f"{protocol}://127.0.0.1:{port}"]
     if settings.kraft:
@@ -99,8 +91,7 @@ def broker_properties(
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
-        # Brokers that stop together cannot hand over to each other: one try, or stopping takes fifteen
-        # seconds.
+        # Brokers that stop together cannot hand over to each other: one try, or it takes fifteen seconds.
         "controlled.shutdown.max.retries": "1",
         "controlled.shutdown.retry.backoff.ms": "200",
     }

@@ -54,11 +54,7 @@ def stop_event() -> threading.Event:
 
 
 class StopRequest:
-    """Whether the job was asked to end, and the care that it does.
-
-    Args:
-        say: takes one line for the operator.
-    """
+    """Whether the job was asked to end, and the care that it does; the operator is told in a line."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -121,7 +117,7 @@ class StopRequest:
         self._ended.wait(STOP_S)
         time.sleep(
             _POLL_S
-        )  # the other thread halts the JVM; a hook that returned first would let it exit with 143
+        )  # the other thread halts the JVM; after a hook that returned first it exits with 143
 
     def _abandon_in_time(self) -> None:
         while not self.is_asked:

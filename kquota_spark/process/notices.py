@@ -18,14 +18,7 @@ def say(text: str) -> None:
 
 
 def said_by(command: str) -> Callable[[str], None]:
-    """`say` for a command that runs beside others.
-
-    Args:
-        command: printed before each line.
-
-    Returns:
-        A function that prints a line. Control characters of the line are escaped.
-    """
+    """`say` for a command that runs beside others: with its name before each line, control characters escaped."""
     return lambda text: say(f"{command}: {terminal_text(text)}")
 
 

@@ -40,12 +40,7 @@ class MicroBatch(NamedTuple):
 
 
 class BatchCommits:
-    """The commits of micro-batches into one table.
-
-    Args:
-        settings: where the tables are.
-        table: its declaration.
-    """
+    """The commits of micro-batches into one table."""
 
     def __init__(self, settings: Settings, table: Table) -> None:
         self._settings, self._declared = settings, table
@@ -70,10 +65,7 @@ class BatchCommits:
         deltalake takes an append for a reader of the whole table: it fails where a restatement or a compaction
         has replaced rows since. The files of this micro-batch do not depend on those rows, so it is tried again.
 
-        Args:
-            parts: written and not committed.
-            batch: whose.
-            is_news: followers of the table take the rows for new ones.
+        Followers of the table take the rows for new ones, if they are news.
 
         Raises:
             CommitFailedError: other writers were faster each time.
@@ -143,9 +135,6 @@ def retried(commit: Callable[[], None]) -> None:
     What conflicts with it: the fold into `violations`, a restatement and a compaction that touch the same files, and
     appends to them.
 
-    Args:
-        commit: the write.
-
     Raises:
         UserError: another writer was faster five times in a row.
     """
@@ -188,13 +177,7 @@ def replace_rows(settings: Settings, declared: Table, parts: Sequence[Part], con
 
 
 def add_rows(settings: Settings, declared: Table, parts: Sequence[Part]) -> None:
-    """Commit files as rows that no follower of the table takes for new ones.
-
-    Args:
-        settings: where the tables are.
-        declared: the table.
-        parts: written and not committed.
-    """
+    """Commit files, written and not committed, as rows that no follower of the table takes for new ones."""
     if parts:
         once = MicroBatch(uuid.uuid4().hex, 0)
         BatchCommits(settings, declared).add(parts, once, is_news=False)

@@ -111,10 +111,7 @@ _FROM_KAFKA = "select 1 from requests where topic not like 'file:%' limit 1"
 def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
     """Whether a table holds anything that the job could write again; archived files are nothing of that.
 
-    Args:
-        settings: where the tables are.
-        name: of the table.
-        source: what only counts, `log` or `jmx`, in a table that two queries write; None for all.
+    In a table that two queries write only a source may count, `log` or `jmx`.
     """
     table = delta_table(settings, name)
     if pa.table(table.get_add_actions()).num_rows == 0:

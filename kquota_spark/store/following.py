@@ -40,13 +40,7 @@ class NewCommits:
 
 
 class DeltaCommits:
-    """The log of one table, from its newest version on.
-
-    Args:
-        settings: where the tables are.
-        name: of the table.
-        time_column: whose maximum the statistics may tell; empty for none.
-    """
+    """The log of one table, from its newest version on; the statistics may tell the maximum of a column of time."""
 
     def __init__(self, settings: Settings, name: str, time_column: str = "") -> None:
         self._settings = settings

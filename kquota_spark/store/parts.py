@@ -41,13 +41,7 @@ class Part(NamedTuple):
 
 
 def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dataset:
-    """The rows of files of a table, committed or not.
-
-    Args:
-        settings: where the tables are.
-        table: partitioned by event_date.
-        paths: below the table; one at least.
-    """
+    """The rows of files, one at least, of a table that is partitioned by event_date; committed or not."""
     files, root = file_system(settings, place_of(settings.tables, table.name))
     return ds.dataset(
         [f"{root}/{path}" for path in paths],
@@ -59,12 +53,7 @@ def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dat
 
 
 class PartWriter:
-    """Takes batches of rows and writes a file for each date.
-
-    Args:
-        settings: where the tables are.
-        table: partitioned by event_date.
-    """
+    """Takes batches of rows of a table that is partitioned by event_date, and writes a file for each date."""
 
     def __init__(self, settings: Settings, table: Table) -> None:
         self._table = table

@@ -27,7 +27,6 @@ from kquota_spark.store.quota_rows import VIEWS
 from kquota_spark.store.storage import storage_options
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from deltalake import DeltaTable
@@ -240,9 +239,7 @@ class Tables:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def location(self, name: str) -> str | None:
