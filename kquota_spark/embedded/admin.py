@@ -32,7 +32,6 @@ def create_topics(
     cluster: Cluster,
     partitions: Mapping[str, int],
     *,
-    replicas: int = 1,
     config: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Create topics with so many partitions each and wait until they have leaders; existing ones stay.
@@ -44,7 +43,7 @@ def create_topics(
     from confluent_kafka.cimpl import NewTopic
 
     admin = kafka_clients.admin({**cluster.client_settings(), "client.id": "kquota-admin"})
-    topics = [NewTopic(name, count, replicas, config=dict(config)) for name, count in partitions.items()]
+    topics = [NewTopic(name, count, 1, config=dict(config)) for name, count in partitions.items()]
     for name, answer in admin.create_topics(topics, operation_timeout=_WITHIN_S).items():
         with kafka_clients.kafka_errors(partial(_not_created, name), unless=KafkaError.TOPIC_ALREADY_EXISTS):
             answer.result(2 * _WITHIN_S)

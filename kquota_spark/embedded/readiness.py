@@ -64,22 +64,17 @@ def broker_knows(
 
     A broker that comes back answers some time before the controller has told it of its topics.
     """
-    # An open port first: librdkafka would keep a thread busy with one that is closed.
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
-        brokers, known = _metadata(f"127.0.0.1:{port}", client_settings)
-        return broker_ids <= brokers and topics <= known
-    return False
-
-
-def _metadata(address: str, client_settings: Mapping[str, str]) -> tuple[set[int], set[str]]:
     from confluent_kafka import KafkaException
 
+    address = f"127.0.0.1:{port}"
     config = {**client_settings, "bootstrap.servers": address, "client.id": "kquota-readiness"}
     try:
-        answer = kafka_clients.admin(config).list_topics(timeout=5)
-    except KafkaException:
-        return set(), set()
-    return set(answer.brokers), set(answer.topics)
+        # An open port first: librdkafka would keep a thread busy with one that is closed.
+        with socket.create_connection(("127.0.0.1", port), timeout=2):
+            answer = kafka_clients.admin(config).list_topics(timeout=5)
+    except (OSError, KafkaException):
+        return False
+    return broker_ids <= set(answer.brokers) and topics <= set(answer.topics)
 
 
 @contextlib.contextmanager

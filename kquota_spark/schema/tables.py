@@ -134,6 +134,14 @@ USAGE = Table(
     skip_by=("second",),
 )
 
+_JUDGED = (
+    bigint("requests_judged", "verdicts compared with the broker's: certain and observable"),
+    bigint("requests_agreeing", "of these, throttled or not as the broker did"),
+    bigint("false_positive", "throttled by the replay, not by the broker"),
+    bigint("false_negative", "throttled by the broker, not by the replay"),
+    bigint("judged_throttled", "judged requests that the broker throttled"),
+)
+
 DECISIONS = Table(
     "decisions",
     "one second of one quota bucket of one broker; from JMX one sample of it",
@@ -176,11 +184,7 @@ DECISIONS = Table(
         bigint("throttled_requests", "requests with a throttle above 0 by the replay"),
         bigint("observed_throttled_requests", "requests with a throttle above 0 in the log"),
         bigint("total_throttle_ms", "sum of the throttles by the replay, ms"),
-        bigint("requests_judged", "verdicts compared with the broker's: certain and observable"),
-        bigint("requests_agreeing", "of these, throttled or not as the broker did"),
-        bigint("false_positive", "throttled by the replay, not by the broker"),
-        bigint("false_negative", "throttled by the broker, not by the replay"),
-        bigint("judged_throttled", "judged requests that the broker throttled"),
+        *_JUDGED,
         bigint("judged_near_limit", "judged requests with a rate within 5 % of the limit"),
         bigint("uncertain", "requests whose verdict what the log leaves open could flip; not judged"),
         bigint("uncertain_wrong", "of these, verdicts that differ from the broker's"),
@@ -257,11 +261,7 @@ VIOLATIONS = Table(
 
 AGREEMENT_COUNTS = (
     bigint("requests", "requests of the day, late ones left out"),
-    bigint("requests_judged", "verdicts compared with the broker's: certain and observable"),
-    bigint("requests_agreeing", "of these, throttled or not as the broker did"),
-    bigint("false_positive", "throttled by the replay, not by the broker"),
-    bigint("false_negative", "throttled by the broker, not by the replay"),
-    bigint("judged_throttled", "judged requests that the broker throttled"),
+    *_JUDGED,
     bigint("uncertain", "requests whose verdict a clock error of 2 ms could flip; not judged"),
     bigint("uncertain_wrong", "of these, verdicts that differ from the broker's"),
     bigint("inferred", "throttled fetches (their size is not in the log); not judged"),

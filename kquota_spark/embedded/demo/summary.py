@@ -46,23 +46,27 @@ _AGREEMENT = """
       flatten(list(throttle_errors_ms)) AS errors
     FROM decisions GROUP BY quota_type ORDER BY quota_type DESC
 """
-_JMX_TOTALS = """
-    SELECT
-      (SELECT count(*) FROM jmx_samples WHERE kind = 'sample') AS samples,
-      (SELECT count(*) FROM jmx_samples WHERE kind = 'unreadable') AS unreadable,
+_VERDICTS = """
       (SELECT count(*) FROM decisions) AS decisions,
       (SELECT count(*) FROM violations) AS violations,
       (SELECT count(*) FROM violations WHERE end_time IS NULL) AS open_violations,
-      (SELECT list(DISTINCT level ORDER BY level) FROM decisions WHERE level IS NOT NULL) AS levels_seen
+      (SELECT coalesce(list(DISTINCT level ORDER BY level), []) FROM decisions WHERE level IS NOT NULL) AS levels_seen
 """
+_LOG_TOTALS = f"""
+    WITH kinds AS (SELECT kind, sum(coalesce(lines, 1))::BIGINT AS count FROM requests GROUP BY kind)
+    SELECT coalesce(sum(count) FILTER (kind IN ('request', '{LEFT_OUT}')), 0)::BIGINT AS requests,
+      coalesce(sum(count) FILTER (kind = 'unreadable'), 0)::BIGINT AS unreadable,
+      coalesce(sum(count) FILTER (kind = 'heartbeat'), 0)::BIGINT AS heartbeats, {_VERDICTS} FROM kinds
+"""  # noqa: S608 - names of ours
+_JMX_TOTALS = f"""
+    SELECT count(*) FILTER (kind = 'sample') AS samples, count(*) FILTER (kind = 'unreadable') AS unreadable,
+      {_VERDICTS} FROM jmx_samples
+"""  # noqa: S608 - names of ours
 _JMX_BUCKETS = """
     SELECT quota_type, bucket_user, bucket_client_id, rule, count(*) AS samples,
       count(*) FILTER (quota_used_percent > 100) AS violated, max(rate_per_s) AS peak_rate_per_s,
       max(quota_used_percent) AS peak_percent, max(observed_throttle_ms) AS throttle_ms
     FROM decisions WHERE limit_per_s IS NOT NULL GROUP BY ALL ORDER BY peak_percent DESC, 1, 2, 3, 4
-"""
-_DECISIONS = """
-    SELECT count(*), list(DISTINCT level ORDER BY level) FILTER (level IS NOT NULL) FROM decisions
 """
 _LIVE = f"""
     SELECT broker_id, quota_type, bucket_user, bucket_client_id, max_by(limit_per_s, second) AS limit_per_s,
@@ -114,7 +118,8 @@ class LiveTable:
         self._has_rows = bool(rows)
         if is_said and not rows and not self._notes and not self._is_terminal:
             return
-        self._erase()
+        if self._is_terminal and self._height:
+            sys.stdout.write(f"\x1b[{self._height}F\x1b[J")
         for note in self._notes:
             print(f"  * {note}")
         self._notes.clear()
@@ -123,10 +128,6 @@ class LiveTable:
             lines.append("              (the audit is starting)")
         print("\n".join(lines), flush=True)
         self._height = len(lines)
-
-    def _erase(self) -> None:
-        if self._is_terminal and self._height:
-            sys.stdout.write(f"\x1b[{self._height}F\x1b[J")
 
     def _rows(self) -> list[dict[str, Any]]:
         try:
@@ -169,7 +170,7 @@ def summarise(settings: Settings, demo_seconds: float, config: Path, path: Path)
     """Write `summary.json` and return it for people; types of quotas that judged nothing are left out."""
     if settings.kafka.has_log:
         with open_tables(settings, "requests", "decisions", "violations") as tables:
-            found = _found_in_log(tables)
+            found = {**tables.query(_LOG_TOTALS).dicts()[0], "agreement": _agreement(tables)}
         kept = {"demo_seconds": demo_seconds, **found, "tables": str(Path(settings.tables).absolute())}
         lines, more = _log_lines(found), "--throttled "
     else:
@@ -188,24 +189,6 @@ def summarise(settings: Settings, demo_seconds: float, config: Path, path: Path)
         f"  .venv/bin/kquota doctor --config {config}",
     ]
     return "\n".join(lines)
-
-
-def _found_in_log(tables: Tables) -> dict[str, Any]:
-    kinds = dict(
-        tables.query("SELECT kind, sum(coalesce(lines, 1))::BIGINT FROM requests GROUP BY kind").rows
-    )
-    [(decisions, levels)] = tables.query(_DECISIONS).rows
-    [episodes] = tables.query("SELECT count(*), count(*) FILTER (end_time IS NULL) FROM violations").rows
-    return {
-        "requests": kinds.get("request", 0) + kinds.get(LEFT_OUT, 0),
-        "unreadable": kinds.get("unreadable", 0),
-        "heartbeats": kinds.get("heartbeat", 0),
-        "decisions": decisions,
-        "violations": episodes[0],
-        "open_violations": episodes[1],
-        "levels_seen": levels or [],
-        "agreement": _agreement(tables),
-    }
 
 
 def _agreement(tables: Tables) -> dict[str, Any]:
