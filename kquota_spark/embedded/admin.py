@@ -80,12 +80,8 @@ def alter_quota(
 ) -> int:
     """Set limits of one entity, and wait until a broker tells them; those that are not named stay as they are.
 
-    Args:
-        cluster: where.
-        limits: values by Kafka's own keys, e.g. `producer_byte_rate`; None removes one.
-        user: raw, or DEFAULT, as the others are.
-        client_id: with a user it is the pair.
-        ip: alone.
+    Keys are Kafka's own, e.g. `producer_byte_rate`, and None removes one. Names are raw, or DEFAULT. A user with a
+    client id is the pair, and an ip stands alone.
 
     Returns:
         When the answer came, in epoch ms. A KRaft broker acts on it at about the same moment.

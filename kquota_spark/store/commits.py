@@ -157,7 +157,7 @@ def replace_rows(settings: Settings, declared: Table, parts: Sequence[Part], con
     Args:
         settings: where the tables are.
         declared: the table.
-        parts: written and not committed; they are gone afterwards.
+        parts: not committed; they are gone afterwards.
         condition: SQL of deltalake. It has to hold for the new rows too.
 
     Raises:

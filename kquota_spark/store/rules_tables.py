@@ -63,13 +63,8 @@ class NodeProblem:
 class RulesTables:
     """The two tables as far as one cluster goes, with the history that they hold in memory.
 
-    Args:
-        root: of the tables.
-        cluster_id: whose rows.
-        source: of the quotas.
-        apply_lag_ms: brokers act on an edit this long after it.
-        storage: options of deltalake.
-        now_ms: this clock, epoch ms. A stored `known_through` after it was written by a wrong clock and says nothing.
+    Brokers act on an edit `apply_lag_ms` after it. A stored `known_through` after this clock's `now_ms`, epoch ms, was
+    written by a wrong clock and says nothing.
 
     Raises:
         UserError: the tables cannot be opened or created.

@@ -41,18 +41,13 @@ class ClientPlan:
     """What one client does.
 
     Attributes:
-        role: what it is.
-        client_id: what it calls itself; not empty, because librdkafka would say `rdkafka` instead.
-        topic: where it writes or reads; has to exist.
+        client_id: not empty, because librdkafka would say `rdkafka` instead.
+        topic: has to exist.
         bytes_per_s: the rate of record bytes that it tries to reach.
         user: who it logs in as; None is ANONYMOUS, or the brokers' own user if there are users.
         partitions: those that it uses; a producer fills a batch of each in turn, as the Java client does.
-        record_bytes: the size of each record that it writes.
-        start_s: when it starts, counted from the start of the load.
-        stop_s: when it stops.
-        acks: -1, 0 or 1; for a producer.
+        start_s: counted from the start of the load.
         batch_bytes: the most that a produce or fetch request carries for a partition.
-        linger_ms: how long a producer waits for a batch to fill.
         burst: None is steady.
         from_the_start: a consumer reads what is there, and again from the start when it has read it all;
             otherwise it reads what is new. A share consumer (Kafka 4.2) always reads what is new.
@@ -79,12 +74,9 @@ class ClientResult:
     """What one client did, by its own count.
 
     Attributes:
-        plan: what it was to do.
         records: acknowledged, or read.
-        bytes: of those records' values.
         errors: failed records and failed requests; what was still queued at the end is not one.
-        last_error: the last of them in words.
-        longest_throttle_ms: the longest throttle that a broker told it.
+        longest_throttle_ms: that a broker told it.
     """
 
     plan: ClientPlan
