@@ -14,8 +14,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Python packages into .venv and the jars into the cache (minutes the first time, then a second)
-	@$(BIN)/python -m kquota_spark.embedded.setup.jars conf/ivy.xml
-	@$(BIN)/python -m kquota_spark.embedded.setup.spark_home conf/ivy.xml
+	@$(BIN)/python -m kquota_spark.embedded.setup.jars --link conf/ivy.xml
 
 demo: setup ## a real Kafka, real clients over their quotas, and the audit of them (DEMO_SECONDS=n, SOURCE=jmx, KIND=kraft, KAFKA=4.3.0, ENFORCE=1)
 	@$(BIN)/python -m kquota_spark.embedded.demo

@@ -28,9 +28,9 @@ from kquota_spark.kafka.broker_configs import BrokerConfigs
 from kquota_spark.kafka.questions import require_topics
 from kquota_spark.model.quotas.leaders import LeaderBook
 from kquota_spark.model.quotas.rules import RuleBook
+from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms, now_s
 from kquota_spark.process.graceful_stop import StopRequest
-from kquota_spark.process.java_check import require_java
 from kquota_spark.process.notices import say
 from kquota_spark.quotas.watch import Watcher
 from kquota_spark.store.creation import create_tables

@@ -27,7 +27,7 @@ from kquota_spark.pipeline.jmx.judge import to_jmx_decisions
 from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_seconds
 from kquota_spark.replay.parsing import clock_skew_ms, ingest_settings
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.store.places import place_of
 
 if TYPE_CHECKING:

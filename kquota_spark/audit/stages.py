@@ -30,7 +30,7 @@ from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
 from kquota_spark.pipeline.kept_requests import kept_requests
 from kquota_spark.pipeline.measure import usage_batch
 from kquota_spark.replay.parsing import ingest_settings
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.parts import PartWriter
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import file_system

@@ -26,9 +26,9 @@ from kquota_spark.checkpoints.notes import read_note, write_note
 from kquota_spark.checkpoints.whole_checkpoint import require_whole
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.broker_tables import JMX_SAMPLES
+from kquota_spark.schema.columns import STATE_FORM
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
-from kquota_spark.schema.version import STATE_FORM
 from kquota_spark.store.creation import has_rows
 from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import query

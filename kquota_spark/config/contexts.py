@@ -45,14 +45,6 @@ class Contexts:
     """All of them, and the one that is meant where none is named; empty for none."""
 
     in_use: str = ""
-    contexts: Mapping[str, Context] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """As `Contexts`, in the types that the loader reads."""
-
-    in_use: str = ""
     contexts: dict[str, Context] = field(default_factory=dict)
 
 
@@ -67,13 +59,10 @@ def contexts_file(environment: Mapping[str, str]) -> Path:
     # The XDG specification: a path that is not absolute counts as none.
     above = environment.get("XDG_CONFIG_HOME", "")
     try:
-        return (
-            (Path(above) if Path(above).is_absolute() else Path.home() / ".config")
-            / "kquota"
-            / "contexts.yaml"
-        )
+        root = Path(above) if Path(above).is_absolute() else Path.home() / ".config"
     except RuntimeError as error:
         raise UserError("no home directory: set KQUOTA_CONTEXTS to the file of contexts") from error
+    return root / "kquota" / "contexts.yaml"
 
 
 def load_contexts(path: Path) -> Contexts:
@@ -90,11 +79,11 @@ def load_contexts(path: Path) -> Contexts:
         ) from error
     if not is_there:
         return Contexts()
-    found = read_yaml_as(_File, path)
+    found = read_yaml_as(Contexts, path)
     problems = list(_problems(found))
     if problems:
         raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
-    return Contexts(in_use=found.in_use, contexts=found.contexts)
+    return found
 
 
 def save_contexts(path: Path, contexts: Contexts) -> None:
@@ -128,7 +117,7 @@ def save_contexts(path: Path, contexts: Contexts) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _problems(found: Contexts | _File) -> Iterator[str]:
+def _problems(found: Contexts) -> Iterator[str]:
     for name, context in found.contexts.items():
         where = f"contexts.{name}"
         if _NAME.fullmatch(name) is None:

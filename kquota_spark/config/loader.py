@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import typing
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from datetime import date
 from difflib import get_close_matches
@@ -23,7 +23,6 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from kquota_spark.bounded_yaml import BoundedLoader
-from kquota_spark.config.kafka_topics import topic_problems
 from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables
 from kquota_spark.config.substitution import substituted
 from kquota_spark.errors import UserError
@@ -37,13 +36,13 @@ _MOST_VALUES = 100_000
 """Maximum number of keys and values in a settings file: each takes 8 us to read, and a refusal 2 s at most."""
 _MOST_UNKNOWN = 20
 """Maximum number of unknown keys that are named; to search what each may mean takes time."""
-_PLURALS: dict[Any, str] = {
-    str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"
-}  # fmt: skip
+_PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"}
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", date: "a date"}
 _SECRETS = {"options", "storage_options", "callback_options", "password", "key_password"}
 """Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
 _TEXT = "tag:yaml.org,2002:str"
+_TOPIC_CHOICES = ("topic", "topics", "topic_pattern")
+_MOST_ID = 2**31 - 1
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "controller_quota_window_num", "controller_quota_window_size_seconds",
@@ -68,10 +67,7 @@ class _Loader(BoundedLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
-        if event.tag not in (
-            None,
-            _TEXT,
-        ):  # YAML's own error names the tag: it may be a password without quotes
+        if event.tag not in (None, _TEXT):  # YAML's own error names it: it may be a password without quotes
             problem = "a value that begins with ! is a tag, expected it in quotes"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
@@ -156,11 +152,9 @@ def _read_plain(wanted: Any, value: Any, where: str, problems: list[str]) -> Any
         return _read_generic(wanted, value, where, problems)
     if issubclass(wanted, Enum):
         return _read_enum(wanted, value, where, problems)
-    return (
-        _read_float(value, where, problems)
-        if wanted is float
-        else _read_scalar(wanted, value, where, problems)
-    )
+    if wanted is float:
+        return _read_float(value, where, problems)
+    return _read_scalar(wanted, value, where, problems)
 
 
 def _read_one_of(kinds: tuple[Any, ...], value: Any, where: str, problems: list[str]) -> Any:
@@ -286,7 +280,8 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
     for field in fields(wanted):
         if field.metadata == NO_KEY:
             del hints[field.name]
-    value = {key: each for key, each in value.items() if each is not None or key not in _asked(wanted)}
+    asked = {field.name for field in fields(wanted) if field.metadata == ASKED}
+    value = {key: each for key, each in value.items() if each is not None or key not in asked}
     prefix = f"{where}." if where else ""
     problems.extend(f"{prefix}{problem}" for problem in _unknown_keys(value, hints))
     known = {
@@ -295,12 +290,39 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
         if field.name in value and field.name in hints
     }
     if wanted is Kafka:
-        problems.extend(f"{where}.{problem}" for problem in topic_problems(known))
+        problems.extend(f"{where}.{problem}" for problem in _topic_problems(known))
     if keeps_given:
         known["given"] = frozenset(known)
-    missing = [f.name for f in fields(wanted) if f.name not in known and _has_no_default(f)]
-    problems.extend(f"{prefix}{name}: missing" for name in missing)
+    needed = [f.name for f in fields(wanted) if f.default is MISSING and f.default_factory is MISSING]
+    problems.extend(f"{prefix}{name}: missing" for name in needed if name not in known)
     return None if problems else wanted(**known)
+
+
+def _topic_problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """Problems of what a file gives under `kafka:`, each beginning with its key."""
+    chosen = [key for key in _TOPIC_CHOICES if given.get(key)]
+    if len(chosen) > 1:
+        yield f"{chosen[1]}: stands beside {chosen[0]}, expected one of {', '.join(_TOPIC_CHOICES)}: delete the others"
+    if not chosen and given.get("topic") == "" and not given.get("jmx_topic"):
+        yield f"topic: no topic, expected one of {', '.join(_TOPIC_CHOICES)}, or jmx_topic"
+    yield from _pattern_problems(given, "topic_pattern", None)
+    yield from _pattern_problems(given, "broker_in_topic", 1)
+    if given.get("broker_from") == ():
+        yield "broker_from: empty, expected one or more of header, key, field, topic"
+    for name, broker_id in (given.get("broker_ids") or {}).items():
+        if broker_id is not None and not 0 <= broker_id <= _MOST_ID:
+            yield f"broker_ids.{name}: {broker_id}, expected the id of a broker, 0 or more"
+
+
+def _pattern_problems(given: Mapping[str, Any], key: str, groups: int | None) -> Iterator[str]:
+    text = given.get(key) or ""
+    try:
+        pattern = re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        yield f"{key}: {text[:60]!r} is no regular expression ({error})"
+        return
+    if text and groups is not None and pattern.groups != groups:
+        yield f"{key}: {text[:60]!r} has {pattern.groups} groups, expected one in brackets for the broker's id or name"
 
 
 def _unknown_keys(given: Iterable[Any], known: Collection[str]) -> Iterator[str]:
@@ -311,14 +333,6 @@ def _unknown_keys(given: Iterable[Any], known: Collection[str]) -> Iterator[str]
         yield f"{key}: unknown key{hint}"
     if len(unknown) > _MOST_UNKNOWN:
         yield f"{len(unknown) - _MOST_UNKNOWN} more unknown keys"
-
-
-def _asked(wanted: Any) -> set[str]:
-    return {field.name for field in fields(wanted) if field.metadata == ASKED}
-
-
-def _has_no_default(field: Any) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _shown(value: Any, where: str) -> str:

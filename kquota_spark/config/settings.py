@@ -16,7 +16,6 @@ Duration = NewType("Duration", int)
 ASKED = {"is_asked": True}
 """Marks a setting that the brokers are asked for where the file leaves it out, or empty."""
 
-
 NO_KEY = {"is_key": False}
 """Marks a setting that has another place in the file than in `Settings`."""
 

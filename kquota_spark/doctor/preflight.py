@@ -15,8 +15,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import kafka_checks
 from kquota_spark.kafka.log_topic_checks import Consumed, Place
-from kquota_spark.process.check import Check, fail, ok, warn
-from kquota_spark.process.java_check import java_check
+from kquota_spark.process.check import Check, fail, java_check, ok, warn
 from kquota_spark.store.places import local_path
 from kquota_spark.store.reading import open_tables
 

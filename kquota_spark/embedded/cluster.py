@@ -9,29 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kquota_spark.embedded.kraft import format_data
-from kquota_spark.embedded.readiness import (
-    PortTakenError,
-    broker_knows,
-    existing_topics,
-    wait_until_forgotten,
-    wait_until_up,
-    zookeeper_answers,
-)
+from kquota_spark.embedded import readiness
 from kquota_spark.embedded.servers import ZOOKEEPER, Server, prepare
 from kquota_spark.embedded.settings import BROKER_USER, BrokerSettings
 from kquota_spark.embedded.setup.jars import Jars, find_jars
-from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.process import processes
 from kquota_spark.process.processes import ProcessId
 
-REQUEST_LOG = "kafka-request.log"
 _STOP_GRACE_S = 15.0
 _UP_WITHIN_S = 180.0
 # The broker's session is 6 s long; a busy machine may take longer to notice that it is over.
@@ -55,8 +44,8 @@ class Broker:
 class Cluster:
     """A running ZooKeeper with its brokers, or a KRaft node.
 
-    The servers are named `"zookeeper"` or by the id of a broker in `stop`, `kill`, `pause`, `resume`, `start`
-    and `restart`. A broker keeps its port over restarts.
+    The servers are named `"zookeeper"` or by the id of a broker in `start` and `is_running`. A broker keeps its port
+    over restarts.
     """
 
     directory: Path
@@ -79,22 +68,15 @@ class Cluster:
     def zookeeper_connect(self) -> str:
         """The address of ZooKeeper; a KRaft cluster has none."""
         if not self.has_zookeeper:
-            msg = "a KRaft cluster has no ZooKeeper"
-            raise ValueError(msg)
+            raise ValueError("a KRaft cluster has no ZooKeeper")
         return f"127.0.0.1:{self._server(ZOOKEEPER).port}"
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
         """The brokers with the pids that they have, or had last."""
         return tuple(
-            Broker(
-                server.broker_id,
-                server.port,
-                self.pids[server.name].pid,
-                server.directory / REQUEST_LOG,
-                server.jolokia_url,
-            )
-            for server in self._brokers
+            Broker(one.broker_id, one.port, self.pids[one.name].pid, one.request_log, one.jolokia_url)
+            for one in self._brokers
         )
 
     def client_settings(self, user: str | None = None) -> dict[str, str]:
@@ -110,22 +92,6 @@ class Cluster:
             settings |= {"security.protocol": "SASL_PLAINTEXT", **login}
         return settings
 
-    def stop(self, server: int | str) -> None:
-        """Stop a server as an operator does, with a controlled shutdown; killed if that takes too long."""
-        processes.stop([self._pid(server)], grace_s=_STOP_GRACE_S)
-
-    def kill(self, server: int | str) -> None:
-        """Kill a server as a crash does."""
-        processes.kill([self._pid(server)])
-
-    def pause(self, server: int | str) -> None:
-        """Freeze a server; its connections stay open, and nothing is answered from here on."""
-        processes.pause(self._pid(server))
-
-    def resume(self, server: int | str) -> None:
-        """Let a frozen server go on."""
-        processes.send(self._pid(server), signal.SIGCONT)
-
     def start(self, server: int | str) -> None:
         """Start a stopped or killed server again and wait until it answers; nothing if it runs."""
         if not self.is_running(server):
@@ -134,11 +100,6 @@ class Cluster:
                 self._start_zookeeper()
             else:
                 self._start_brokers([found])
-
-    def restart(self, server: int | str) -> None:
-        """Stop a server and start it again."""
-        self.stop(server)
-        self.start(server)
 
     def is_running(self, server: int | str) -> bool:
         """Whether the server's process runs (a paused one does)."""
@@ -175,28 +136,30 @@ class Cluster:
     def _start_zookeeper(self) -> None:
         server = self._server(ZOOKEEPER)
         self._launch(server)
-        answers = partial(zookeeper_answers, server.port)
-        wait_until_up(server.name, self.pids[server.name], server.log, answers, within_s=_UP_WITHIN_S)
+        answers = partial(readiness.zookeeper_answers, server.port)
+        self._wait_until_up(server, answers)
 
     def _start_brokers(self, servers: list[Server]) -> None:
         """Start brokers at the same time; wait until all answer, and know each other and their topics."""
         # A KRaft node answers nobody before it has caught up with its topics.
         topics: set[str] = set()
         if self.has_zookeeper:
-            with connected(self.zookeeper_connect) as zookeeper:
+            with readiness.connected(self.zookeeper_connect) as zookeeper:
                 for server in servers:
-                    wait_until_forgotten(zookeeper, server.broker_id, within_s=_FORGOTTEN_WITHIN_S)
-                topics = existing_topics(zookeeper)
+                    readiness.wait_until_forgotten(zookeeper, server.broker_id, within_s=_FORGOTTEN_WITHIN_S)
+                topics = readiness.existing_topics(zookeeper)
         for server in servers:
-            format_data(server, self.group)
+            server.format_data(self.group)
             self._launch(server)
         ids = {server.broker_id for server in servers}
         for server in servers:
-            answers = partial(broker_knows, server.port, self.client_settings(), ids, topics)
-            wait_until_up(server.name, self.pids[server.name], server.log, answers, within_s=_UP_WITHIN_S)
+            answers = partial(readiness.broker_knows, server.port, self.client_settings(), ids, topics)
+            self._wait_until_up(server, answers)
 
-    def _pid(self, server: int | str) -> ProcessId:
-        return self.pids[self._server(server).name]
+    def _wait_until_up(self, server: Server, answers: Callable[[], bool]) -> None:
+        readiness.wait_until_up(
+            server.name, self.pids[server.name], server.log, answers, within_s=_UP_WITHIN_S
+        )
 
     def _server(self, server: int | str) -> Server:
         name = f"broker-{server}" if isinstance(server, int) else server
@@ -219,7 +182,7 @@ def embedded_cluster(
         UserError: no jars, no Java, or a server that does not start, with what it said last.
     """
     with processes.watchdog() as group:
-        cluster = start_cluster(directory, brokers, settings=settings, jars=jars, group=group)
+        cluster = start_cluster(directory, brokers, group, settings, jars)
         try:
             yield cluster
         finally:
@@ -231,21 +194,11 @@ def embedded_cluster(
 
 
 def start_cluster(
-    directory: Path,
-    brokers: int = 1,
-    *,
-    settings: BrokerSettings | None = None,
-    jars: Jars | None = None,
-    group: int | None = None,
+    directory: Path, brokers: int, group: int, settings: BrokerSettings | None, jars: Jars | None = None
 ) -> Cluster:
     """Start a cluster that nobody stops but the caller; nothing is left running if it fails.
 
-    Args:
-        directory: where everything is kept; made if it is not there.
-        brokers: how many.
-        settings: what to choose about them.
-        jars: the class path; None takes the fetched ones.
-        group: the process group of a watchdog; None lets the servers outlive this process.
+    Its servers are in the process group of a watchdog. For the rest see `embedded_cluster`.
     """
     chosen, root = settings or BrokerSettings(), directory.resolve()
     class_path = jars or find_jars()
@@ -256,7 +209,7 @@ def start_cluster(
         )
         try:
             cluster.start_all()
-        except PortTakenError:
+        except readiness.PortTakenError:
             cluster.kill_all()
             if attempt == _PORT_ATTEMPTS:
                 raise
@@ -266,3 +219,8 @@ def start_cluster(
         else:
             return cluster
     raise AssertionError
+
+
+def logged_lines(log: Path) -> list[bytes]:
+    """All whole lines of a request log, old to new: what follows the last line end is still being written."""
+    return log.read_bytes().rpartition(b"\n")[0].splitlines()

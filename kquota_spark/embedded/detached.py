@@ -19,6 +19,7 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
 from kquota_spark.process import processes
 from kquota_spark.process.processes import ProcessId
+from kquota_spark.process.replaced_file import write_whole
 
 STATE_FILE = "cluster.json"
 
@@ -28,10 +29,7 @@ def up(
 ) -> tuple[Cluster, bool]:
     """Start a cluster, or what has died of it; the second value says whether anything had to be started.
 
-    Args:
-        directory: where everything is kept.
-        brokers: how many; None is as many as are there already, at least one.
-        settings: what to choose about them.
+    Without a number of brokers they are as many as are there already, at least one.
 
     Raises:
         UserError: it is up with another number of brokers, or a server does not start.
@@ -42,7 +40,7 @@ def up(
         cluster = read_cluster(directory)
         if cluster is None or not any(map(cluster.is_running, cluster.pids)):
             count = brokers or max(1, len(list(directory.glob("broker-*"))))
-            cluster = start_cluster(directory, count, settings=settings, group=group)
+            cluster = start_cluster(directory, count, group, settings)
         elif brokers not in (None, len(cluster.brokers)):
             msg = f"{directory}: a cluster of {len(cluster.brokers)} brokers is up: kquota cluster down first"
             raise UserError(msg)
@@ -109,12 +107,8 @@ def _write(cluster: Cluster) -> None:
         "servers": servers,
         "users": dict(cluster.users),
     }
-    path = cluster.directory / STATE_FILE
-    partial = path.with_suffix(".partial")
     # With users it holds their passwords.
-    partial.touch(mode=0o600)
-    partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_whole(cluster.directory / STATE_FILE, (json.dumps(state, indent=1) + "\n").encode(), 0o600)
 
 
 @contextlib.contextmanager

@@ -1,13 +1,15 @@
-"""Whether a server answers; waiting for that is bounded, and a failure shows what the server said last."""
+"""Whether a server answers, and what ZooKeeper knows; waiting is bounded, and a failure shows what was said last."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota_spark.config.settings import Duration, Quotas
 from kquota_spark.errors import UserError
 from kquota_spark.kafka import clients as kafka_clients
 from kquota_spark.process.processes import ProcessId, is_running, wait_for
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 
 _LAST_LINES = 12
 _PORT_TAKEN = "Address already in use"
+# An attempt that a busy machine lets time out takes ten seconds: there is time for some.
+_CONNECTED_WITHIN_S = 60.0
+_SESSION_TIMEOUT_MS = 10_000
+_quiet = logging.getLogger(__name__)
+_quiet.setLevel(logging.CRITICAL)
 
 
 class PortTakenError(UserError):
@@ -57,29 +64,49 @@ def broker_knows(
 
     A broker that comes back answers some time before the controller has told it of its topics.
     """
-    # An open port first: librdkafka would keep a thread busy with one that is closed.
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
-        brokers, known = _metadata(f"127.0.0.1:{port}", client_settings)
-        return broker_ids <= brokers and topics <= known
-    return False
-
-
-def _metadata(address: str, client_settings: Mapping[str, str]) -> tuple[set[int], set[str]]:
     from confluent_kafka import KafkaException
 
+    address = f"127.0.0.1:{port}"
     config = {**client_settings, "bootstrap.servers": address, "client.id": "kquota-readiness"}
     try:
-        answer = kafka_clients.admin(config).list_topics(timeout=5)
-    except KafkaException:
-        return set(), set()
-    return set(answer.brokers), set(answer.topics)
+        # An open port first: librdkafka would keep a thread busy with one that is closed.
+        with socket.create_connection(("127.0.0.1", port), timeout=2):
+            answer = kafka_clients.admin(config).list_topics(timeout=5)
+    except (OSError, KafkaException):
+        return False
+    return broker_ids <= set(answer.brokers) and topics <= set(answer.topics)
+
+
+@contextlib.contextmanager
+def connected(zookeeper_connect: str) -> Iterator[KazooClient]:
+    """A client connected to the embedded ZooKeeper for as long as the block runs.
+
+    Raises:
+        UserError: ZooKeeper does not answer.
+    """
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    from kquota_spark.zookeeper.client import zookeeper_client
+
+    client = zookeeper_client(
+        Quotas(zookeeper_connect=zookeeper_connect, session_timeout=Duration(_SESSION_TIMEOUT_MS)), _quiet
+    )
+    try:
+        client.start(timeout=_CONNECTED_WITHIN_S)
+        yield client
+    except KazooTimeoutError as error:
+        raise UserError(f"ZooKeeper at {zookeeper_connect} does not answer: start it first") from error
+    finally:
+        client.stop()
+        client.close()
 
 
 def wait_until_forgotten(client: KazooClient, broker_id: int, *, within_s: float) -> None:
     """Wait until ZooKeeper has forgotten a killed broker: Kafka does not start while it is registered."""
     if not wait_for(lambda: client.exists(f"/brokers/ids/{broker_id}") is None, within_s=within_s):
-        msg = f"broker {broker_id} is still registered in ZooKeeper: another process runs it, stop that first"
-        raise UserError(msg)
+        raise UserError(
+            f"broker {broker_id} is still registered in ZooKeeper: another process runs it, stop that first"
+        )
 
 
 def existing_topics(client: KazooClient) -> set[str]:

@@ -1,25 +1,41 @@
-"""What has to be on disk before a server starts: its directory, its configuration, its command line."""
+"""What a server needs before it starts: its directory, its configuration, its ports, its command line."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
+import random
 import secrets
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kquota_spark.embedded.ports import free_ports
-from kquota_spark.embedded.request_logging import plain_logging, request_logging
-from kquota_spark.embedded.settings import BrokerSettings, broker_properties, zookeeper_properties
+from kquota_spark.embedded.settings import (
+    BrokerSettings,
+    broker_properties,
+    plain_logging,
+    request_logging,
+    zookeeper_properties,
+)
 from kquota_spark.embedded.setup.jars import Jars, find_jars
 from kquota_spark.embedded.setup.java import find_java
+from kquota_spark.errors import UserError
+from kquota_spark.process.processes import is_running, kill, spawn, wait_for
 
 ZOOKEEPER = "zookeeper"
 _PROPERTIES = "server.properties"
 # The request log has local time without a zone: UTC makes it mean one thing.
 _UTC = ("-Duser.timezone=UTC",)
 _AGENT = "-javaagent:"
+_FORMATTED_WITHIN_S = 180.0
+_FIRST, _END = 10_000, 32_768
+"""Below the ports that Linux (from 32768 on) and others (from 49152 on) give to connections that go out.
+
+One of those would be free when it is chosen, and some client's by the time the server binds it; and whoever connects
+again and again to a dead server on such a port is connected to itself one day (TCP's simultaneous open), and holds it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +57,11 @@ class Server:
         return self.directory / "server.log"
 
     @property
+    def request_log(self) -> Path:
+        """Of a broker."""
+        return self.directory / "kafka-request.log"
+
+    @property
     def broker_id(self) -> int:
         """The id of the broker."""
         return int(self.name.removeprefix("broker-"))
@@ -56,6 +77,23 @@ class Server:
         """Whether a KRaft node finds its data directory made."""
         return (self.directory / "data" / "meta.properties").is_file()
 
+    def format_data(self, group: int | None) -> None:
+        """Make the data directory of a KRaft node that never ran; nothing to do for any other server.
+
+        Args:
+            group: the process group of a watchdog, as of the server itself.
+
+        Raises:
+            UserError: it was not formatted, with the log that says why.
+        """
+        if not self.format_command or self.is_formatted:
+            return
+        process = spawn(self.format_command, directory=self.directory, log=self.log, group=group)
+        if not wait_for(lambda: not is_running(process), within_s=_FORMATTED_WITHIN_S):
+            kill([process])
+        if not self.is_formatted:
+            raise UserError(f"{self.name}: its data directory was not formatted: {self.log} says why")
+
 
 def prepare(
     root: Path, brokers: int, settings: BrokerSettings, broker_password: str, jars: Jars
@@ -67,8 +105,7 @@ def prepare(
         ValueError: more than one node with KRaft.
     """
     if settings.kraft and brokers != 1:
-        msg = "with KRaft the cluster is one node, broker and controller in one"
-        raise ValueError(msg)
+        raise ValueError("with KRaft the cluster is one node, broker and controller in one")
     java = str(find_java().path)
     other_port, *ports = free_ports(1 + 2 * brokers)
     servers = [] if settings.kraft else [_zookeeper(root / ZOOKEEPER, java, other_port, jars)]
@@ -128,3 +165,17 @@ def _write(directory: Path, files: Mapping[str, str]) -> None:
 def _all_of(jars: Jars) -> str:
     # A wildcard instead of a hundred paths: the command line can be read in ps.
     return str(jars.broker[0].parent / "*")
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports of 127.0.0.1 that nobody listens on, and no connection of others will take."""
+    with contextlib.ExitStack() as stack:
+        # All are held until the last is known, so that none is given twice.
+        found: list[int] = []
+        while len(found) < count:
+            port = random.randrange(_FIRST, _END)  # noqa: S311 - no secret
+            one = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                found.append(port)
+        return found

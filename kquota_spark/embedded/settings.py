@@ -2,6 +2,10 @@
 
 Every path in them is relative to the server's own directory, which is its working directory: a path with a
 comma or a blank cannot break a property.
+
+Servers log through log4j 1 up to Kafka 3.9, through log4j2 from 4.0 on. The request logger is Kafka's own of
+`config/log4j.properties` and `config/log4j2.yaml`, at DEBUG. Its file does not roll by the hour as theirs does: who
+reads it while the clock strikes would find it nearly empty.
 """
 
 from __future__ import annotations
@@ -22,8 +26,6 @@ class BrokerSettings:
 
     Attributes:
         users: passwords by name; with any, clients log in with SASL/PLAIN, without, everyone is ANONYMOUS.
-        quota_window_num: Kafka's quota.window.num, for controller mutations too.
-        quota_window_size_s: Kafka's quota.window.size.seconds, for controller mutations too.
         request_log_bytes: roll the request log at this size; None keeps it in one file.
         request_log_files: how many rolled files are kept; only with `request_log_bytes`.
         properties: anything else for server.properties; wins over what is set here.
@@ -33,8 +35,6 @@ class BrokerSettings:
     """
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    quota_window_num: int = 11
-    quota_window_size_s: int = 1
     request_log_bytes: int | None = None
     request_log_files: int = 10
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -72,20 +72,11 @@ _INTERNAL_TOPICS = {
 def broker_properties(
     broker_id: int, port: int, other_port: int, settings: BrokerSettings, broker_password: str
 ) -> str:
-    """The text of server.properties.
-
-    Args:
-        broker_id: the id of the broker.
-        port: for clients.
-        other_port: where ZooKeeper listens, or with KRaft the controller in the same process.
-        settings: what to choose about it.
-        broker_password: of the brokers' own user.
-    """
+    """The text of server.properties; on the other port ZooKeeper listens, or with KRaft the controller beside it."""
     protocol = "SASL_PLAINTEXT" if settings.users else "PLAINTEXT"
     listeners = [f"{protocol}://127.0.0.1:{port}"]
     if settings.kraft:
         listeners.append(f"CONTROLLER://127.0.0.1:{other_port}")
-    windows = {"num": settings.quota_window_num, "size.seconds": settings.quota_window_size_s}
     properties = {
         "listeners": ",".join(listeners),
         "security.inter.broker.protocol": protocol,
@@ -100,14 +91,11 @@ def broker_properties(
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
-        # Brokers that stop together cannot hand over to each other: one try, or stopping takes fifteen
-        # seconds.
+        # Brokers that stop together cannot hand over to each other: one try, or it takes fifteen seconds.
         "controlled.shutdown.max.retries": "1",
         "controlled.shutdown.retry.backoff.ms": "200",
     }
     properties |= (_with_kraft if settings.kraft else _with_zookeeper)(broker_id, other_port)
-    for owner in ("quota", "controller.quota"):
-        properties |= {f"{owner}.window.{name}": str(value) for name, value in windows.items()}
     if settings.users:
         properties |= {
             "sasl.enabled.mechanisms": "PLAIN",
@@ -155,3 +143,78 @@ def java_properties(properties: Mapping[str, str]) -> str:
     import javaproperties
 
     return javaproperties.dumps(properties, timestamp=False)
+
+
+_OUTPUT = """\
+log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+_REQUESTS = """\
+log4j.logger.kafka.request.logger=DEBUG, requestAppender
+log4j.additivity.kafka.request.logger=false
+log4j.appender.requestAppender.File=kafka-request.log
+log4j.appender.requestAppender.layout=org.apache.log4j.PatternLayout
+log4j.appender.requestAppender.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+_ONE_FILE = "log4j.appender.requestAppender=org.apache.log4j.FileAppender\n"
+_BY_SIZE = """\
+log4j.appender.requestAppender=org.apache.log4j.RollingFileAppender
+log4j.appender.requestAppender.MaxFileSize={bytes}
+log4j.appender.requestAppender.MaxBackupIndex={files}
+"""
+_YAML = """\
+Configuration:
+  Appenders:
+    Console:
+      name: stdout
+      PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}
+    {kind}:
+      name: requestAppender
+      fileName: kafka-request.log
+      PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}
+{rolling}\
+  Loggers:
+    Root: {{level: INFO, AppenderRef: {{ref: stdout}}}}
+    Logger:
+      name: kafka.request.logger
+      level: DEBUG
+      additivity: false
+      AppenderRef: {{ref: requestAppender}}
+"""
+_YAML_BY_SIZE = """\
+      filePattern: "kafka-request.log.%i"
+      SizeBasedTriggeringPolicy: {{size: {bytes}}}
+      # As log4j 1 does it: .1 is the youngest of the rolled ones.
+      DefaultRolloverStrategy: {{max: {files}, fileIndex: min}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingFile:
+    """A configuration file and the option of Java that names it."""
+
+    name: str
+    text: str
+    java_option: str
+
+
+def plain_logging() -> LoggingFile:
+    """What ZooKeeper has: everything on stdout."""
+    return _log4j(_OUTPUT)
+
+
+def request_logging(settings: BrokerSettings, class_path: Sequence[Path]) -> LoggingFile:
+    """What a broker has, for the log4j that is on its class path."""
+    is_rolled = settings.request_log_bytes is not None
+    sizes = {"bytes": settings.request_log_bytes, "files": settings.request_log_files}
+    if any(jar.name.startswith("log4j-core-2") for jar in class_path):
+        kind, rolling = ("RollingFile", _YAML_BY_SIZE.format(**sizes)) if is_rolled else ("File", "")
+        text = _YAML.format(kind=kind, rolling=rolling)
+        return LoggingFile("log4j2.yaml", text, "-Dlog4j2.configurationFile=log4j2.yaml")
+    return _log4j(_OUTPUT + _REQUESTS + (_BY_SIZE.format(**sizes) if is_rolled else _ONE_FILE))
+
+
+def _log4j(text: str) -> LoggingFile:
+    return LoggingFile("log4j.properties", text, "-Dlog4j.configuration=file:log4j.properties")

@@ -29,8 +29,8 @@ from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
 from kquota_spark.enforcement.known_names import unknown_exemptions
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.errors import UserError, one_line
+from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms
-from kquota_spark.process.java_check import require_java
 from kquota_spark.process.notices import say
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table, file_system

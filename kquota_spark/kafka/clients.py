@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.client_properties import connection_options, java_options
-from kquota_spark.process.quiet_logs import without_debug
+from kquota_spark.process.notices import without_debug
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer

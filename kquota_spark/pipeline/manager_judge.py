@@ -10,7 +10,7 @@ import msgspec
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
 from kquota_spark.pipeline.sent import Sent
-from kquota_spark.schema.version import STATE_FORM
+from kquota_spark.schema.columns import STATE_FORM
 
 
 class _Kept(NamedTuple):

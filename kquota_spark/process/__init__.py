@@ -1,5 +1,4 @@
 """The edge to the process itself: `clock` reads the time, `notices` prints to the terminal what the process does.
 
-In reading order: check, clock, notices, graceful_stop, java_check, metrics, polling, processes, quiet_logs,
-replaced_file, stop_signals.
+In reading order: check, clock, notices, graceful_stop, metrics, polling, processes, replaced_file.
 """

@@ -1,9 +1,10 @@
-"""The end of the job in bounded time: SIGTERM or Ctrl-C, to the Python driver or to spark-submit's JVM.
+"""SIGTERM and Ctrl-C: an event for programs without a JVM, and the end of the job in bounded time.
 
-A signal to spark-submit, which is what systemd and Kubernetes send, starts the JVM's shutdown hooks. Left alone they
-would tear the Spark context down under the running queries: a stack trace, exit code 143. Hadoop runs its hooks one
-after the other, highest priority first, and Spark's are among them; ours comes before and waits there, in a JVM that
-still works, until the queries have been stopped from here.
+The job is told by its Python driver, or by spark-submit's JVM. A signal to spark-submit, which is what systemd and
+Kubernetes send, starts the JVM's shutdown hooks. Left alone they would tear the Spark context down under the running
+queries: a stack trace, exit code 143. Hadoop runs its hooks one after the other, highest priority first, and Spark's
+are among them; ours comes before and waits there, in a JVM that still works, until the queries have been stopped from
+here.
 """
 
 from __future__ import annotations
@@ -27,12 +28,33 @@ _HOOK_PRIORITY = 1_000  # Spark's hooks have at most 50
 _POLL_S = 0.2
 
 
-class StopRequest:
-    """Whether the job was asked to end, and the care that it does.
+def stop_event() -> threading.Event:
+    """An event that SIGTERM and SIGINT set from now on; for the main thread.
 
-    Args:
-        say: takes one line for the operator.
+    The handler only writes a byte. Set in the handler itself, the event could wait for its own lock for ever: a signal
+    may come while the main thread holds it, on its way into or out of `wait`.
     """
+    stop = threading.Event()
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+
+    def told() -> None:
+        os.read(ours, 1)
+        stop.set()
+
+    def tell(*_: object) -> None:
+        # One byte is enough: a pipe that is full says no less.
+        with contextlib.suppress(BlockingIOError):
+            os.write(theirs, b"\0")
+
+    threading.Thread(target=told, name="stop-signals", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, tell)
+    return stop
+
+
+class StopRequest:
+    """Whether the job was asked to end, and the care that it does; the operator is told in a line."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -95,7 +117,7 @@ class StopRequest:
         self._ended.wait(STOP_S)
         time.sleep(
             _POLL_S
-        )  # the other thread halts the JVM; a hook that returned first would let it exit with 143
+        )  # the other thread halts the JVM; after a hook that returned first it exits with 143
 
     def _abandon_in_time(self) -> None:
         while not self.is_asked:

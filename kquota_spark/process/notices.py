@@ -1,7 +1,11 @@
-"""Lines for the person who runs a program. They go to standard error, because standard output is for results."""
+"""Lines for the person who runs a program. They go to standard error, because standard output is for results.
+
+Logs of libraries are no such lines, and some show secrets at DEBUG.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 
@@ -14,12 +18,12 @@ def say(text: str) -> None:
 
 
 def said_by(command: str) -> Callable[[str], None]:
-    """`say` for a command that runs beside others.
-
-    Args:
-        command: printed before each line.
-
-    Returns:
-        A function that prints a line. Control characters of the line are escaped.
-    """
+    """`say` for a command that runs beside others: with its name before each line, control characters escaped."""
     return lambda text: say(f"{command}: {terminal_text(text)}")
+
+
+def without_debug(name: str) -> None:
+    """Keep a library's logger at INFO or above; who embeds this package may have turned DEBUG on for all logs."""
+    log = logging.getLogger(name)
+    if log.getEffectiveLevel() < logging.INFO:
+        log.setLevel(logging.INFO)

@@ -11,12 +11,9 @@ _STOP_S = 30.0
 
 
 class Polling:
-    """Calls a function at an interval, in a thread of its own.
+    """Calls a function in a thread of its own, at an interval between the end of a call and the next.
 
-    Args:
-        name: of the thread, and of what does not happen any more once it has failed.
-        interval_ms: between the end of a call and the next.
-        poll: what to call.
+    The name is that of the thread, and of what does not happen any more once it has failed.
     """
 
     def __init__(self, name: str, interval_ms: int, poll: Callable[[], None]) -> None:

@@ -46,11 +46,7 @@ class ProcessId:
 def spawn(command: Sequence[str], *, directory: Path, log: Path, group: int | None) -> ProcessId:
     """Start a process without a terminal, its output appended to `log`.
 
-    Args:
-        command: the executable and its arguments.
-        directory: its working directory.
-        log: where what it prints goes.
-        group: the process group of a watchdog; None for a process that has to outlive us.
+    It is in the process group of a watchdog. Without one it outlives us.
     """
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -126,8 +122,7 @@ def kill(processes: Sequence[ProcessId]) -> None:
         send(process, signal.SIGKILL)
     if not wait_for(lambda: not any(map(is_running, processes)), within_s=30):
         left = [process.pid for process in processes if is_running(process)]
-        msg = f"processes {left} do not end, not even when killed: look at them with ps"
-        raise UserError(msg)
+        raise UserError(f"processes {left} do not end, not even when killed: look at them with ps")
 
 
 def kill_group(group: int) -> None:
@@ -160,10 +155,7 @@ def _reap(pid: int) -> None:
 def _started(pid: int) -> str | None:
     """When the process started, in the system's own words; None if it is gone or a zombie."""
     try:
-        # pid (name) state ppid ... starttime is field 22; the name may hold blanks and brackets.
-        fields = (
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        )
+        fields = _stat_fields(Path(f"/proc/{pid}/stat"))
     except FileNotFoundError:
         return None if Path("/proc/self/stat").exists() else _started_by_ps(pid)
     except OSError:
@@ -172,7 +164,12 @@ def _started(pid: int) -> str | None:
         return None
     # Ticks since the machine started: the number of the boot keeps them apart from those of an earlier one.
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{boot} {fields[19]}"
+    return f"{boot} {fields[19]}"  # starttime, field 22
+
+
+def _stat_fields(stat: Path) -> list[str]:
+    """From the third one on: pid (name) state ppid ...; the name may hold blanks and brackets."""
+    return stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
 def _thread_states(pid: int) -> set[str]:
@@ -180,7 +177,7 @@ def _thread_states(pid: int) -> set[str]:
     states = set()
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
-            states.add(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0])
+            states.add(_stat_fields(stat)[0])
     return states
 
 

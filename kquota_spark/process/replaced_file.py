@@ -11,15 +11,10 @@ _FOR_GROUP = 0o640
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file beside the one of that name and put it in its place.
+    """Write a file beside the one of that name and put it in its place; the umask takes away of its rights.
 
     It is still there after the machine has stopped. Until it is whole its name begins with a dot, which Spark takes for
     no input.
-
-    Args:
-        path: its name.
-        data: what it holds.
-        mode: its rights, of which the umask takes away.
 
     Raises:
         OSError: it cannot be written; the one of that name is as it was.

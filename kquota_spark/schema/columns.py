@@ -1,4 +1,4 @@
-"""How a table is declared, and its two renderings: a Spark DDL string and an Arrow schema.
+"""How a table is declared, and its two renderings: a Spark DDL string and an Arrow schema; the version of them all.
 
 Types are written in Spark's DDL because the job is the main writer; readers and the watcher, which run
 without a JVM, get the same declaration as Arrow. Neither pyspark nor a JVM is needed to import this.
@@ -7,11 +7,27 @@ without a JVM, get the same declaration as Arrow. Neither pyspark nor a JVM is n
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+SCHEMA_VERSION = 2
+"""Raised by a release that adds columns. Tables of 0.1 carry no version and count as 1."""
+
+STATE_FORM = 8
+"""Form of the state of the query of the log: another form cannot be read. Releases with a query for each table had 1
+to 5."""
+
+VERSION_PROPERTY = "kquota.schema.version"
+"""The property of a table that carries the version.
+
+A release adds columns, nullable ones. It never renames or retypes one. So tables of an older release are extended when
+the job starts, and those of a newer one are refused.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +66,15 @@ class Table:
 
         return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in self.columns])
 
+
+def _of_type(ddl: str) -> Callable[[str, str], Column]:
+    return lambda name, about: Column(name, ddl, about)
+
+
+string, strings, boolean, integer, bigint, double, timestamp = map(
+    _of_type, ("string", "array<string>", "boolean", "int", "bigint", "double", "timestamp")
+)
+"""Each makes a column of this type from its name and what it means."""
 
 _FIELD = re.compile(r"\s*(\w+)\s*:\s*")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.schema.columns import Column, Table
+from kquota_spark.schema.columns import Table, string, timestamp
 from kquota_spark.schema.key_columns import BROKER_ID, CLUSTER_ID
 
 LOG_GAPS = Table(
@@ -11,11 +11,10 @@ LOG_GAPS = Table(
     (
         CLUSTER_ID,
         BROKER_ID,
-        Column("from_time", "timestamp", "the last line before it, as far as is known"),
-        Column("to_time", "timestamp", "the first line after it, or a later time"),
-        Column(
+        timestamp("from_time", "the last line before it, as far as is known"),
+        timestamp("to_time", "the first line after it, or a later time"),
+        string(
             "reason",
-            "string",
             "the shipper lost lines; lines expired in Kafka before they were read; the log topic was deleted and made "
             "anew; the audit began in mid-stream; or the log begins with the broker's start, which makes nothing "
             "uncertain",

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from kquota_spark.schema.columns import Column
+from kquota_spark.schema.columns import Column, integer, string
 
-CLUSTER_ID = Column("cluster_id", "string", "name of the Kafka cluster, from the configuration")
+CLUSTER_ID = string("cluster_id", "name of the Kafka cluster, from the configuration")
 EVENT_DATE = Column("event_date", "date", "UTC date of the row's time; partition, and the unit of retention")
-BROKER_ID = Column(
-    "broker_id", "int", "broker that handled the request; quotas are per broker. -1: the active controller"
+BROKER_ID = integer(
+    "broker_id", "broker that handled the request; quotas are per broker. -1: the active controller"
 )
-QUOTA_TYPE = Column(
+QUOTA_TYPE = string(
     "quota_type",
-    "string",
     "produce or fetch (bytes, bytes per second), request (microseconds of handler threads, percent of one thread), "
     "controller_mutation (partitions that requests name, partitions per second), or connection (connections per "
     "second; from JMX)",
 )
-PRINCIPAL_TYPE = Column(
-    "principal_type", "string", "type of the principal; Kafka's own quotas ignore it, a callback may not"
+PRINCIPAL_TYPE = string(
+    "principal_type", "type of the principal; Kafka's own quotas ignore it, a callback may not"
 )
 BUCKET = (
-    Column("bucket_user", "string", "user tag of the bucket; empty when the bucket is a client id's"),
-    Column("bucket_client_id", "string", "client-id tag of the bucket; empty when it is a user's"),
-    Column("bucket_tags", "string", "tags of a quota callback as a JSON object; null without a callback"),
+    string("bucket_user", "user tag of the bucket; empty when the bucket is a client id's"),
+    string("bucket_client_id", "client-id tag of the bucket; empty when it is a user's"),
+    string("bucket_tags", "tags of a quota callback as a JSON object; null without a callback"),
 )
-USER = Column("user", "string", "principal name without its type, as Kafka matches it; not sanitised")
-CLIENT_ID = Column("client_id", "string", "client.id as sent; may be empty")
+USER = string("user", "principal name without its type, as Kafka matches it; not sanitised")
+CLIENT_ID = string("client_id", "client.id as sent; may be empty")
 CLIENT = (BROKER_ID, QUOTA_TYPE, PRINCIPAL_TYPE, USER, CLIENT_ID)
 """Whose requests a broker counts, and for which type of quota."""
-SOURCE = Column(
-    "source",
-    "string",
-    "log: replayed from the request log; jmx: the broker's own rate, at the time of a sample",
+SOURCE = string(
+    "source", "log: replayed from the request log; jmx: the broker's own rate, at the time of a sample"
 )
 
 FROM_LOG = "coalesce(source, 'log') = 'log'"

@@ -1,23 +1,21 @@
-"""Tables of the watch: what the quotas were at every moment, and who led the partitions."""
+"""What the quotas were at every moment, who led the partitions, and what enforcement planned, did and took back."""
 
 from __future__ import annotations
 
-from kquota_spark.schema.columns import Column, Table
-from kquota_spark.schema.key_columns import CLUSTER_ID
+from kquota_spark.schema.columns import Table, bigint, boolean, double, integer, string, timestamp
+from kquota_spark.schema.key_columns import CLUSTER_ID, EVENT_DATE
 
 ENTITY = (
-    Column(
+    string(
         "entity",
-        "string",
         "canonical name, e.g. users/alice/clients/<default> (sanitised like a znode path) or ips/10.0.0.1",
     ),
-    Column(
+    integer(
         "level",
-        "int",
         "1 to 8, place in Kafka's precedence; null for ips; 0 for the source's own row in quota_rules",
     ),
-    Column("user", "string", "user part; null where it is absent or the default (see level)"),
-    Column("client_id", "string", "client-id part; null where it is absent or the default (see level)"),
+    string("user", "user part; null where it is absent or the default (see level)"),
+    string("client_id", "client-id part; null where it is absent or the default (see level)"),
 )
 
 QUOTA_CHANGES = Table(
@@ -26,19 +24,18 @@ QUOTA_CHANGES = Table(
     (
         CLUSTER_ID,
         *ENTITY,
-        Column("key", "string", "producer_byte_rate, consumer_byte_rate, request_percentage, ..."),
-        Column("value", "double", "new value; null when the key was removed"),
-        Column("previous_value", "double", "value before; null when the key was not set"),
-        Column(
+        string("key", "producer_byte_rate, consumer_byte_rate, request_percentage, ..."),
+        double("value", "new value; null when the key was removed"),
+        double("previous_value", "value before; null when the key was not set"),
+        timestamp(
             "changed_at",
-            "timestamp",
             "when it changed: the node's own mtime, UTC; a polled source: after this (1970: before it began)",
         ),
-        Column("version", "bigint", "the node's mzxid; a polled source: epoch ms of the poll that found it"),
-        Column("source", "string", "zookeeper, admin or file"),
-        Column("observed_at", "timestamp", "when the watcher saw it, UTC"),
-        Column("problem", "string", "why the payload could not be read; null normally"),
-        Column("changed_before", "timestamp", "a polled source: it changed before this, UTC; null if exact"),
+        bigint("version", "the node's mzxid; a polled source: epoch ms of the poll that found it"),
+        string("source", "zookeeper, admin or file"),
+        timestamp("observed_at", "when the watcher saw it, UTC"),
+        string("problem", "why the payload could not be read; null normally"),
+        timestamp("changed_before", "a polled source: it changed before this, UTC; null if exact"),
     ),
 )
 
@@ -49,23 +46,20 @@ QUOTA_RULES = Table(
     (
         CLUSTER_ID,
         *ENTITY,
-        Column("producer_byte_rate", "double", "bytes per second per broker; null if not set"),
-        Column("consumer_byte_rate", "double", "bytes per second per broker; null if not set"),
-        Column("request_percentage", "double", "percent of one thread per broker; null if not set"),
-        Column("controller_mutation_rate", "double", "mutations per second; null if not set"),
-        Column(
-            "connection_creation_rate", "double", "ips: connections per second per broker; null if not set"
-        ),
-        Column("valid_from", "timestamp", "brokers enforce it from here on (edit plus the apply lag), UTC"),
-        Column("valid_to", "timestamp", "until here, exclusive; null for the last stretch"),
-        Column(
+        double("producer_byte_rate", "bytes per second per broker; null if not set"),
+        double("consumer_byte_rate", "bytes per second per broker; null if not set"),
+        double("request_percentage", "percent of one thread per broker; null if not set"),
+        double("controller_mutation_rate", "mutations per second; null if not set"),
+        double("connection_creation_rate", "ips: connections per second per broker; null if not set"),
+        timestamp("valid_from", "brokers enforce it from here on (edit plus the apply lag), UTC"),
+        timestamp("valid_to", "until here, exclusive; null for the last stretch"),
+        timestamp(
             "certain_from",
-            "timestamp",
             "until here the stretch before may have been in force (polled), UTC; null if exact",
         ),
-        Column("version", "bigint", "the node's mzxid at valid_from; null before the first edit"),
-        Column("known_through", "timestamp", "level 0 only: all edits up to here have been seen, UTC"),
-        Column("source", "string", "zookeeper, admin or file"),
+        bigint("version", "the node's mzxid at valid_from; null before the first edit"),
+        timestamp("known_through", "level 0 only: all edits up to here have been seen, UTC"),
+        string("source", "zookeeper, admin or file"),
     ),
     partition_by=("level",),
 )
@@ -75,10 +69,43 @@ PARTITION_LEADERS = Table(
     "one change of the leader of one partition, as polled; only kept for a quota callback",
     (
         CLUSTER_ID,
-        Column("topic", "string", "topic"),
-        Column("partition", "int", "its partition"),
-        Column("leader", "int", "broker that leads it from then on; null while nobody does"),
-        Column("is_deleted", "boolean", "the partition is gone"),
-        Column("observed_at", "timestamp", "when the watcher saw it, UTC"),
+        string("topic", "topic"),
+        integer("partition", "its partition"),
+        integer("leader", "broker that leads it from then on; null while nobody does"),
+        boolean("is_deleted", "the partition is gone"),
+        timestamp("observed_at", "when the watcher saw it, UTC"),
     ),
+)
+
+ENFORCEMENT_LOG = Table(
+    "enforcement_log",
+    "one event of one step of one plan; append-only, and all that a later enforcer has to know",
+    (
+        CLUSTER_ID,
+        EVENT_DATE,
+        string("plan_id", "the plan; a person approves it by this"),
+        integer("step", "number of the change in its plan, from 1 on"),
+        bigint("sequence", "order of the rows of the cluster, from 1 on"),
+        string(
+            "event", "planned, approved, refused, sending, applied, failed, restoring, restored, superseded"
+        ),
+        timestamp("at", "when, UTC"),
+        *ENTITY,
+        string("key", "producer_byte_rate, consumer_byte_rate, request_percentage, ..."),
+        double("value_before", "what the decision was based on; null when the key was not set"),
+        double("value_after", "what the policy wants; null for a removal"),
+        string("policy", "name of the policy in policy.yaml, or override"),
+        string("reason", "why, in one sentence"),
+        string("would_have", "what it would have done yesterday; empty if nothing is known of it"),
+        timestamp("expires_at", "when what was before is restored, UTC; null for a change that stays"),
+        boolean("is_penalty", "meant to cut clients that are throttled already, for a time"),
+        string("evidence", "the decisions that it rests on, as JSON: see enforce.changes.Evidence"),
+        string("mode", "observe, approve or enforce: how far it may go"),
+        string("actor", "who: enforcer, or the person at the command line"),
+        string("guard", "refused: the guard that did; null otherwise"),
+        bigint("fencing", "number of the lease under which it was sent; null if nothing was"),
+        string("note", "how to restore what was there, absence included; holds no secret"),
+        string("detail", "the cluster's answer, or what was found instead"),
+    ),
+    partition_by=("event_date",),
 )

@@ -4,5 +4,5 @@
 sources from rules. `failures` turns errors of Delta into ours.
 
 In reading order: failures, places, storage, parts, commits, files, quota_rows, reading, rows, rules_tables, creation,
-following, replacing.
+following.
 """

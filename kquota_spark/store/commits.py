@@ -1,15 +1,18 @@
-"""Commits of micro-batches, each once: Delta keeps the number of the newest one of each query with the table."""
+"""Commits of files that workers wrote: of micro-batches, each once, and of rows that take the place of others.
+
+Delta keeps the number of the newest micro-batch of each query with the table.
+"""
 
 from __future__ import annotations
 
-import json
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
@@ -19,7 +22,7 @@ from kquota_spark.schema.columns import Table
 from kquota_spark.store.failures import committed
 from kquota_spark.store.parts import Part, dataset_of
 from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import delta_table, file_system
+from kquota_spark.store.storage import delta_table, file_system, log_actions
 
 _ATTEMPTS = 5
 
@@ -37,12 +40,7 @@ class MicroBatch(NamedTuple):
 
 
 class BatchCommits:
-    """The commits of micro-batches into one table.
-
-    Args:
-        settings: where the tables are.
-        table: its declaration.
-    """
+    """The commits of micro-batches into one table."""
 
     def __init__(self, settings: Settings, table: Table) -> None:
         self._settings, self._declared = settings, table
@@ -67,10 +65,7 @@ class BatchCommits:
         deltalake takes an append for a reader of the whole table: it fails where a restatement or a compaction
         has replaced rows since. The files of this micro-batch do not depend on those rows, so it is tried again.
 
-        Args:
-            parts: written and not committed.
-            batch: whose.
-            is_news: followers of the table take the rows for new ones.
+        Followers of the table take the rows for new ones, if they are news.
 
         Raises:
             CommitFailedError: other writers were faster each time.
@@ -106,22 +101,24 @@ class BatchCommits:
 
     def rows_of(self, batch: MicroBatch) -> pa.Table | None:
         """The rows of a micro-batch, from its own commit; None if the table's log does not tell of one."""
-        version = self.version_of(batch)
+        version = self._version_of(batch)
         if version is None:
             return None
-        paths = [action["add"]["path"] for action in self._actions(version) if "add" in action]
+        actions = log_actions(self._settings, self._declared.name, version)
+        paths = [action["add"]["path"] for action in actions if "add" in action]
         return dataset_of(self._settings, self._declared, paths).to_table()
 
-    def version_of(self, batch: MicroBatch) -> int | None:
+    def _version_of(self, batch: MicroBatch) -> int | None:
         """The version of the table that a micro-batch made; None if its log does not tell."""
-        files, root = self._place()
         from pyarrow import fs
 
+        files, root = self._place()
         infos = files.get_file_info(fs.FileSelector(f"{root}/_delta_log"))
         names = (info.base_name.removesuffix(".json") for info in infos if info.extension == "json")
         wanted = {"appId": batch.query_id, "version": batch.number}
         for version in sorted((int(name) for name in names if name.isdigit()), reverse=True):
-            told = [action["txn"] for action in self._actions(version) if "txn" in action]
+            actions = log_actions(self._settings, self._declared.name, version)
+            told = [action["txn"] for action in actions if "txn" in action]
             if any(wanted.items() <= txn.items() for txn in told):
                 return version
             if any(txn["appId"] == batch.query_id and txn["version"] < batch.number for txn in told):
@@ -131,20 +128,12 @@ class BatchCommits:
     def _place(self) -> tuple[Any, str]:
         return file_system(self._settings, place_of(self._settings.tables, self._declared.name))
 
-    def _actions(self, version: int) -> list[dict[str, Any]]:
-        files, root = self._place()
-        with files.open_input_stream(f"{root}/_delta_log/{version:020}.json") as stream:
-            return [json.loads(line) for line in stream.read().splitlines()]
-
 
 def retried(commit: Callable[[], None]) -> None:
     """Run a write that replaces rows; it reads what it replaces anew each time.
 
     What conflicts with it: the fold into `violations`, a restatement and a compaction that touch the same files, and
     appends to them.
-
-    Args:
-        commit: the write.
 
     Raises:
         UserError: another writer was faster five times in a row.
@@ -156,3 +145,39 @@ def retried(commit: Callable[[], None]) -> None:
             "another writer changed the same rows of a table five times in a row: is a second kquota maintain "
             "or restate running?"
         ) from error
+
+
+def replace_rows(settings: Settings, declared: Table, parts: Sequence[Part], condition: str) -> None:
+    """Put the rows of files, which workers wrote, in the place of those for which a condition holds, in one commit.
+
+    Delta's own writer for Spark asks whether there is a commit of that version, and then renames. That is safe within
+    one JVM only: on a local file system it replaces a commit that another process has made in between. deltalake puts a
+    file of the log in place only where there is none, so of two writers the second one is told so.
+
+    Args:
+        settings: where the tables are.
+        declared: the table.
+        parts: not committed; they are gone afterwards.
+        condition: SQL of deltalake. It has to hold for the new rows too.
+
+    Raises:
+        UserError: other writers changed the same rows five times in a row.
+    """
+    paths = [part.path for part in parts]
+
+    def replace() -> None:
+        batches = dataset_of(settings, declared, paths).to_batches() if paths else ()
+        rows = pa.RecordBatchReader.from_batches(declared.arrow_schema(), batches)
+        write_deltalake(delta_table(settings, declared.name), rows, mode="overwrite", predicate=condition)
+
+    try:
+        retried(replace)
+    finally:
+        BatchCommits(settings, declared).discard(parts)
+
+
+def add_rows(settings: Settings, declared: Table, parts: Sequence[Part]) -> None:
+    """Commit files, written and not committed, as rows that no follower of the table takes for new ones."""
+    if parts:
+        once = MicroBatch(uuid.uuid4().hex, 0)
+        BatchCommits(settings, declared).add(parts, once, is_news=False)

@@ -8,13 +8,11 @@ from deltalake import DeltaTable, Schema, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.schema.broker_tables import BROKER_CONFIGS
-from kquota_spark.schema.columns import Table
+from kquota_spark.schema.broker_tables import BROKER_CONFIGS, JMX_SAMPLES
+from kquota_spark.schema.columns import SCHEMA_VERSION, VERSION_PROPERTY, Table
 from kquota_spark.schema.gap_tables import LOG_GAPS
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
-from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import query
@@ -113,10 +111,7 @@ _FROM_KAFKA = "select 1 from requests where topic not like 'file:%' limit 1"
 def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
     """Whether a table holds anything that the job could write again; archived files are nothing of that.
 
-    Args:
-        settings: where the tables are.
-        name: of the table.
-        source: what only counts, `log` or `jmx`, in a table that two queries write; None for all.
+    In a table that two queries write only a source may count, `log` or `jmx`.
     """
     table = delta_table(settings, name)
     if pa.table(table.get_add_actions()).num_rows == 0:

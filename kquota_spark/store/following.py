@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.store.failures import MissingTableError, delta_errors
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import file_system, storage_options
+from kquota_spark.store.storage import delta_table, log_actions
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -41,19 +40,12 @@ class NewCommits:
 
 
 class DeltaCommits:
-    """The log of one table, from its newest version on.
-
-    Args:
-        settings: where the tables are.
-        name: of the table.
-        time_column: whose maximum the statistics may tell; empty for none.
-    """
+    """The log of one table, from its newest version on; the statistics may tell the maximum of a column of time."""
 
     def __init__(self, settings: Settings, name: str, time_column: str = "") -> None:
         self._settings = settings
         self._name = name
         self._time_column = time_column
-        self._where = place_of(settings.tables, name)
         self._table: DeltaTable | None = None
         self._read_through: int | None = None
 
@@ -77,7 +69,7 @@ class DeltaCommits:
         except UserError:
             self._table = None
             raise
-        times = [time for add in added if (time := newest_ms_of(add, self._time_column)) is not None]
+        times = [time for add in added if (time := _newest_ms_of(add, self._time_column)) is not None]
         paths = tuple(str(add["path"]) for add in added)
         return NewCommits(paths, max(times, default=None), is_fresh=False, version=through)
 
@@ -91,8 +83,6 @@ class DeltaCommits:
         return self._read_through
 
     def _version(self) -> int:
-        from deltalake import DeltaTable
-
         if self._table is not None:
             # One that was made anew is older than what is known of it.
             try:
@@ -101,19 +91,17 @@ class DeltaCommits:
             except UserError:
                 self._table = None
         if self._table is None:
-            self._table = DeltaTable(self._where, storage_options=storage_options(self._settings))
+            self._table = delta_table(self._settings, self._name)
         return self._table.version()
 
     def _added(self, version: int) -> list[dict[str, Any]]:
-        files, path = file_system(self._settings, f"{self._where}/_delta_log/{version:020}.json")
-        with files.open_input_stream(path) as stream:
-            actions = [json.loads(line) for line in stream.read().splitlines()]
+        actions = log_actions(self._settings, self._name, version)
         if any(action["remove"].get("dataChange", True) for action in actions if "remove" in action):
             return []
         return [action["add"] for action in actions if "add" in action and action["add"]["dataChange"]]
 
 
-def newest_ms_of(add: dict[str, Any], column: str) -> int | None:
+def _newest_ms_of(add: dict[str, Any], column: str) -> int | None:
     """The largest time of a file, epoch ms, from the statistics of its `add` action; None if they do not tell."""
     newest = json.loads(add.get("stats") or "{}").get("maxValues", {}).get(column)
     if isinstance(newest, str):

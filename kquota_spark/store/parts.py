@@ -41,13 +41,7 @@ class Part(NamedTuple):
 
 
 def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dataset:
-    """The rows of files of a table, committed or not.
-
-    Args:
-        settings: where the tables are.
-        table: partitioned by event_date.
-        paths: below the table; one at least.
-    """
+    """The rows of files, one at least, of a table that is partitioned by event_date; committed or not."""
     files, root = file_system(settings, place_of(settings.tables, table.name))
     return ds.dataset(
         [f"{root}/{path}" for path in paths],
@@ -59,12 +53,7 @@ def dataset_of(settings: Settings, table: Table, paths: Sequence[str]) -> ds.Dat
 
 
 class PartWriter:
-    """Takes batches of rows and writes a file for each date.
-
-    Args:
-        settings: where the tables are.
-        table: partitioned by event_date.
-    """
+    """Takes batches of rows of a table that is partitioned by event_date, and writes a file for each date."""
 
     def __init__(self, settings: Settings, table: Table) -> None:
         self._table = table
@@ -91,7 +80,9 @@ class PartWriter:
         for day in list(self._waiting):
             self._flush(day)
         for day, part in self._open.items():
-            yield part.close(day)
+            stats = part.close()
+            size = int(self._files.get_file_info(f"{self._root}/{part.path}").size)
+            yield Part(part.path, size, day.isoformat(), part.rows, stats, now_ms())
 
     def _flush(self, day: date) -> None:
         table = pa.Table.from_batches(self._waiting.pop(day)).cast(self._schema)
@@ -100,24 +91,21 @@ class PartWriter:
             self._files.create_dir(f"{self._root}/{directory}", recursive=True)
             path = f"{directory}/part-{uuid.uuid4()}.snappy.parquet"
             writer = pq.ParquetWriter(f"{self._root}/{path}", self._schema, filesystem=self._files)
-            self._open[day] = _OpenPart(path, writer, _Stats(self._table.skip_by), self)
+            self._open[day] = _OpenPart(path, writer, self._table.skip_by)
         self._open[day].write(table)
 
-    def size_of(self, path: str) -> int:
-        """Bytes of a file below the table."""
-        return int(self._files.get_file_info(f"{self._root}/{path}").size)
 
+class _OpenPart:
+    """A file that is being written, and what Delta may leave it out by."""
 
-class _Stats:
-    """What Delta may leave a file out by."""
-
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self._columns = columns
-        self.rows = 0
+    def __init__(self, path: str, writer: pq.ParquetWriter, columns: tuple[str, ...]) -> None:
+        self.path, self.rows = path, 0
+        self._writer, self._columns = writer, columns
         self._bounds: dict[str, tuple[Any, Any]] = {}
         self._nulls = dict.fromkeys(columns, 0)
 
-    def add(self, table: pa.Table) -> None:
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
         self.rows += table.num_rows
         for name in self._columns:
             column = table.column(name)
@@ -127,7 +115,9 @@ class _Stats:
                 low, high = self._bounds.get(name, (found["min"], found["max"]))
                 self._bounds[name] = min(low, found["min"]), max(high, found["max"])
 
-    def text(self) -> str:
+    def close(self) -> str:
+        """Its statistics, when it is complete."""
+        self._writer.close()
         lows = {name: _as_stat(low) for name, (low, _) in self._bounds.items()}
         highs = {name: _as_stat(high) for name, (_, high) in self._bounds.items()}
         return json.dumps(
@@ -140,20 +130,3 @@ def _as_stat(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1_000:03}Z"
     return value
-
-
-class _OpenPart(NamedTuple):
-    path: str
-    writer: Any
-    stats: _Stats
-    parts: PartWriter
-
-    def write(self, table: pa.Table) -> None:
-        self.stats.add(table)
-        self.writer.write_table(table)
-
-    def close(self, day: date) -> Part:
-        self.writer.close()
-        size = self.parts.size_of(self.path)
-        written_ms = now_ms()
-        return Part(self.path, size, day.isoformat(), self.stats.rows, self.stats.text(), written_ms)

@@ -19,12 +19,7 @@ def trimmed(root: str) -> str:
 
 
 def place_of(root: str, name: str) -> str:
-    """The path or URI of a table, a checkpoint or a file beside them.
-
-    Args:
-        root: `tables:` or `checkpoints:` of the settings.
-        name: of the table, or of the query whose checkpoint it is.
-    """
+    """The path or URI of a table, the checkpoint of a query, or a file beside them, by its name."""
     return f"{root.rstrip('/')}/{name}"
 
 

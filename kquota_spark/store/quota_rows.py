@@ -29,18 +29,16 @@ KNOWN_THROUGH = "select epoch_ms(max(known_through)) from quota_sources where cl
 """SQL: all edits of a cluster up to here have been seen, epoch ms; null if no source ever said so."""
 OF_SOURCES = f"level = {SOURCE_LEVEL}"
 """The rows of sources, as a predicate of deltalake's writer."""
-_SOURCE_FILTER = ("level", "=", SOURCE_LEVEL)
-_SOURCE_PARTITION = f"level={SOURCE_LEVEL}/"
 
 
 def source_filter() -> list[tuple[str, str, Any]]:
     """The rows of sources, as a filter of deltalake's reader."""
-    return [_SOURCE_FILTER]
+    return [("level", "=", SOURCE_LEVEL)]
 
 
 def is_of_sources(path: str) -> bool:
     """Whether a file of the table holds rows of sources; they are written every second, the others with an edit."""
-    return path.startswith(_SOURCE_PARTITION)
+    return path.startswith(f"level={SOURCE_LEVEL}/")
 
 
 def only_rules() -> pc.Expression:
@@ -53,8 +51,7 @@ def only_rules() -> pc.Expression:
 
 def known_through_ms(rows: Iterable[Mapping[str, Any]]) -> int | None:
     """Through when a cluster's sources are known, from its rows, epoch ms; None if no source ever said so."""
-    known_ms = (row["known_through"] for row in rows)
-    return max((time_ms for time_ms in known_ms if time_ms is not None), default=None)
+    return max((row["known_through"] for row in rows if row["known_through"] is not None), default=None)
 
 
 def rules_of_clients(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
@@ -66,7 +63,7 @@ def stretch_of(row: Mapping[str, Any]) -> RuleStretch:
     """The stretch in a row of `quota_rules`, times in epoch ms."""
     values: dict[AnyKey, float] = {key: row[key.value] for key in QuotaKey if row[key.value] is not None}
     entity = Entity.parse(row["entity"])
-    times_ms = row["valid_from"], row["valid_to"]
+    times_ms = (row["valid_from"], row["valid_to"])
     return RuleStretch(entity, values, *times_ms, row["version"], row["certain_from"])
 
 

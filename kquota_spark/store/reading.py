@@ -27,7 +27,6 @@ from kquota_spark.store.quota_rows import VIEWS
 from kquota_spark.store.storage import storage_options
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from deltalake import DeltaTable
@@ -216,11 +215,10 @@ class Tables:
             reason = one_line(error)
             if _NOT_UTF8 in reason:
                 raise UserError("a filter is not UTF-8 text") from error
-            msg = (
+            raise UserError(
                 f"tables under {self._root} cannot be read ({reason}): if kquota maintain or VACUUM has just "
                 "removed old files, run the command again"
-            )
-            raise UserError(msg) from error
+            ) from error
 
     def newest_ms(self, name: str) -> int | None:
         """Newest event time of an opened table that is append-only in time, epoch ms; None if it holds nothing."""
@@ -241,9 +239,7 @@ class Tables:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def location(self, name: str) -> str | None:

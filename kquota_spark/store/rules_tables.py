@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, Literal
 
-import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
 
 from kquota_spark.errors import UserError
@@ -24,7 +23,7 @@ from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
 from kquota_spark.store.failures import committed, delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
-from kquota_spark.store.rows import arrow_rows, entity_columns
+from kquota_spark.store.rows import arrow_rows, entity_columns, rows_in_ms
 from kquota_spark.store.storage import arrow_files
 
 _log = logging.getLogger(__name__)
@@ -64,13 +63,8 @@ class NodeProblem:
 class RulesTables:
     """The two tables as far as one cluster goes, with the history that they hold in memory.
 
-    Args:
-        root: of the tables.
-        cluster_id: whose rows.
-        source: of the quotas.
-        apply_lag_ms: brokers act on an edit this long after it.
-        storage: options of deltalake.
-        now_ms: this clock, epoch ms. A stored `known_through` after it was written by a wrong clock and says nothing.
+    Brokers act on an edit `apply_lag_ms` after it. A stored `known_through` after this clock's `now_ms`, epoch ms, was
+    written by a wrong clock and says nothing.
 
     Raises:
         UserError: the tables cannot be opened or created.
@@ -208,24 +202,13 @@ class RulesTables:
         return DeltaTable(table.table_uri, storage_options=self._storage)
 
     def _read_changes(self) -> tuple[list[QuotaChange], dict[str, tuple[int, str]]]:
-        mine = self._of_source
-        columns = [
-            "entity",
-            "key",
-            "value",
-            "previous_value",
-            "changed_at",
-            "version",
-            "changed_before",
-            "problem",
-        ]
+        of_edit = ["value", "previous_value", "changed_at", "version", "changed_before"]
         changes: list[QuotaChange] = []
         problems: dict[str, tuple[int, str]] = {}
-        for row in _rows(self._changes_table, columns, mine):
+        for row in _rows(self._changes_table, ["entity", "key", *of_edit, "problem"], self._of_source):
             if row["key"] is not None:
                 edited = parse_entity(row["entity"]), parse_key(row["key"])
-                columns_of_edit = (row[name] for name in columns[2:7])
-                changes.append(QuotaChange(*edited, *columns_of_edit))
+                changes.append(QuotaChange(*edited, *(row[name] for name in of_edit)))
             elif row["version"] >= problems.get(row["entity"], (0, ""))[0]:
                 problems[row["entity"]] = (row["version"], row["problem"])
         return changes, problems
@@ -317,13 +300,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
 
 def _rows(table: DeltaTable, columns: list[str], filters: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
     """Rows as Python values, times in epoch milliseconds."""
-    found = table.to_pyarrow_table(columns=columns, filters=filters, filesystem=arrow_files(table))
-    for index, column in enumerate(found.schema):
-        if pa.types.is_timestamp(column.type):
-            micros = found.column(index).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-            millis = [None if time_us is None else time_us // 1_000 for time_us in micros]
-            found = found.set_column(index, column.name, pa.array(millis, pa.int64()))
-    return found.to_pylist()
+    return rows_in_ms(table.to_pyarrow_table(columns=columns, filters=filters, filesystem=arrow_files(table)))
 
 
 def _quoted(text: str) -> str:

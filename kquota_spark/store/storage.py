@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.store.places import local_path, place_of
@@ -45,8 +46,15 @@ def delta_table_if_there(settings: Settings, name: str) -> DeltaTable | None:
     return None
 
 
-def s3_file_system(settings: Settings) -> fs.FileSystem:
-    """S3 as Arrow reads it, for checkpoints; what is not set comes from the environment."""
+def log_actions(settings: Settings, name: str, version: int) -> list[dict[str, Any]]:
+    """What a commit of a table did, from its log."""
+    files, path = file_system(settings, place_of(settings.tables, f"{name}/_delta_log/{version:020}.json"))
+    with files.open_input_stream(path) as stream:
+        return [json.loads(line) for line in stream.read().splitlines()]
+
+
+def _s3_file_system(settings: Settings) -> fs.FileSystem:
+    """S3 as Arrow reads it; what is not set comes from the environment."""
     from pyarrow import fs
 
     options = {name.lower(): value for name, value in settings.storage_options.items()}
@@ -71,7 +79,7 @@ def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), str(Path(place).absolute())
     scheme, _, path = place.partition("://")
     if scheme in ("s3", "s3a"):
-        return s3_file_system(settings), path
+        return _s3_file_system(settings), path
     try:
         files, path = fs.FileSystem.from_uri(place)
     except (ValueError, NotImplementedError, ImportError) as error:

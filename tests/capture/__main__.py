@@ -15,16 +15,15 @@ from typing import NamedTuple
 
 import yaml
 
-from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.admin import alter_quota, create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import run_load
-from kquota_spark.embedded.quotas import set_quota
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.setup.jars import ensure_jars
-from kquota_spark.embedded.topics import create_topics
-from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.model.quotas.entities import Default, Entity, Name
 from tests.capture.plan import EDIT, EDIT_AFTER_S, QUOTAS, TOPICS, USERS, Quota, clients, history
+from tests.support.clusters.zookeeper_edits import set_quota
 
 
 class Version(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kquota_spark.embedded.demo.load import Burst, ClientPlan
-from kquota_spark.embedded.quotas import DEFAULT, Name
+from kquota_spark.model.quotas.entities import DEFAULT, Name
 
 WRITER = "setup"
 USERS = {name: f"{name}-login" for name in (WRITER, "alice", "bob", "carol", "dave", "erin", "frank")}

@@ -8,8 +8,8 @@ import duckdb
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.topics import create_topics
 from tests.bench.lines import START_MS, Population, lines
 from tests.bench.processes import PeakMemory
 from tests.support.clusters.audited_topic import RUN_S, started

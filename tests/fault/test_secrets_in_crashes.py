@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.checkpoints.driver_lock import driver_pid
-from kquota_spark.embedded.ports import free_ports
+from kquota_spark.embedded.servers import free_ports
 from tests.integration.test_log_topics import pages
 from tests.support.places import ROOT
 from tests.support.programs.canaries import AT_DEBUG, SECRETS, Planted, Way, hits

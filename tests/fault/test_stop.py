@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kquota_spark.checkpoints.driver_lock import driver_pid
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.ports import free_ports
+from kquota_spark.embedded.servers import free_ports
 from kquota_spark.process.graceful_stop import STOP_S
 from kquota_spark.process.processes import wait_for
 from tests.fault.conftest import Run

@@ -13,8 +13,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD
 from tests.bench.lines import QUOTAS, START_MS, Line, lines
 from tests.support.clusters.audited_topic import finish

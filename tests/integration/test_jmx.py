@@ -14,14 +14,14 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kquota_spark.collect.collector import PATTERNS
 from kquota_spark.config.loader import load_settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan
-from kquota_spark.embedded.quotas import set_quota
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.store.reading import query
 from tests.support.clusters.pressing import sending
 from tests.support.clusters.waiting import until
+from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.places import ROOT
 from tests.support.spark.quick import QUICK
 

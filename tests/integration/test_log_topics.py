@@ -22,9 +22,9 @@ from deltalake import DeltaTable
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.doctor.preflight import before_checks
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.ports import free_ports
-from kquota_spark.embedded.topics import create_topics
+from kquota_spark.embedded.servers import free_ports
 from tests.support.clusters.shared import CANARY
 from tests.support.logs.envelope_samples import LINES, sample
 from tests.support.logs.log_lines import T0_MS

@@ -19,8 +19,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.topics import create_topics
 from tests.support.clusters.quota_nodes import put
 from tests.support.clusters.shared import CANARY
 from tests.support.places import CONF

@@ -19,11 +19,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kquota_spark.config.settings import Kafka, Settings, Ship
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
 from kquota_spark.ship.shipper import Shipper
+from tests.support.clusters.outages import kill
 from tests.support.clusters.waiting import WITHIN_S, until
 
 
@@ -193,7 +194,7 @@ def test_a_broker_that_is_away_for_a_while_costs_nothing(cluster: Cluster, tmp_p
     topic, log = "away", tmp_path / "kafka-request.log"
     with writing(cluster, log, topic) as writer, shipping(cluster, log, topic) as process:
         until(lambda: end_offset(cluster, topic) > 100)
-        cluster.kill(1)
+        kill(cluster, 1)
         count = len(writer.lines)
         until(lambda: len(writer.lines) > count + 2_000)
         assert process.poll() is None

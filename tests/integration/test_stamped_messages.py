@@ -9,8 +9,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.model.quotas.rules import END_MS
 from tests.bench.lines import QUOTAS, START_MS, lines
 from tests.support.clusters.audited_topic import RUN_S, finish, started

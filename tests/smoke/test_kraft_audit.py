@@ -14,15 +14,14 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kquota_spark.cli.judge.replay_summary import summary_of
 from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
-from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.admin import alter_quota, create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
-from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.kafka.broker_configs import BrokerConfigs, stored_configs
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.sources import from_tables
 from kquota_spark.quotas.watch import Watcher
@@ -38,7 +37,9 @@ WINDOWS = 5
 @contextmanager
 def kraft(root: Path) -> Iterator[Cluster]:
     settings = BrokerSettings(
-        kraft=True, users={"alice": "a", "bob": "b", "kquota": "k"}, quota_window_num=WINDOWS
+        kraft=True,
+        users={"alice": "a", "bob": "b", "kquota": "k"},
+        properties={f"{owner}.window.num": str(WINDOWS) for owner in ("quota", "controller.quota")},
     )
     with embedded_cluster(root, settings=settings) as running:
         create_topics(running, {"orders": 2, LOG_TOPIC: 1})

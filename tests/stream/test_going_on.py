@@ -14,7 +14,7 @@ from kquota_spark.audit.rebuilt_violations import rebuild_all_violations
 from kquota_spark.checkpoints.lineage import require_lineage, stored_lineage
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
-from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
+from kquota_spark.schema.columns import SCHEMA_VERSION, VERSION_PROPERTY
 from kquota_spark.store.creation import create_tables
 from tests.capture.tables_of_release import RULES, requests_within
 from tests.support.places import DATA

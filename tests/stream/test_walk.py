@@ -18,8 +18,8 @@ from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.audit.queries import start_query
 from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.config.settings import Kafka, Settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.store.creation import create_tables
 from tests.bench.lines import START_MS, lines
 from tests.support.chance import drawn

@@ -7,8 +7,7 @@ from datetime import date
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.schema.agreement_tables import AGREEMENT
-from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.schema.tables import AGREEMENT, DECISIONS
 from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.places import place_of
 from kquota_spark.store.storage import delta_table_if_there, storage_options

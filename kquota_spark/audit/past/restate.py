@@ -31,14 +31,14 @@ from kquota_spark.pipeline.govern import to_governed
 from kquota_spark.pipeline.judge import as_decisions
 from kquota_spark.pipeline.measure import to_seconds, to_usage
 from kquota_spark.pipeline.rejudge import KEPT, NEW, OLD, Reach, to_rejudged
-from kquota_spark.process.java_check import require_java
+from kquota_spark.process.check import require_java
 from kquota_spark.process.notices import say
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
+from kquota_spark.store.commits import add_rows, replace_rows
 from kquota_spark.store.parts import Part, PartWriter
 from kquota_spark.store.reading import query, utc_text
-from kquota_spark.store.replacing import add_rows, replace_rows
 from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:

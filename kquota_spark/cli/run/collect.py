@@ -33,7 +33,7 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
         UserError: a setting is missing, or the topic cannot be used.
     """
     from kquota_spark.collect.collector import Collector, agents_of
-    from kquota_spark.process.stop_signals import stop_event
+    from kquota_spark.process.graceful_stop import stop_event
     from kquota_spark.ship.topic import KafkaTopic
 
     settings = settings_of(options)

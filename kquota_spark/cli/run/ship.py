@@ -36,7 +36,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run_ship(options: argparse.Namespace) -> int:
     """Ship until told to stop, or once."""
-    from kquota_spark.process.stop_signals import stop_event
+    from kquota_spark.process.graceful_stop import stop_event
     from kquota_spark.ship.selection import log_files
     from kquota_spark.ship.shipper import Shipper
 

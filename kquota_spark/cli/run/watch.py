@@ -41,7 +41,7 @@ def watch(options: argparse.Namespace) -> int:
     """
     from kquota_spark.kafka.broker_configs import BrokerConfigs
     from kquota_spark.process.clock import now_ms
-    from kquota_spark.process.stop_signals import stop_event
+    from kquota_spark.process.graceful_stop import stop_event
     from kquota_spark.quotas.watch import Watcher
 
     settings = settings_of(options)

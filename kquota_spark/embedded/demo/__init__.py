@@ -1,4 +1,4 @@
 """`make demo`.
 
-In reading order: commands, enforcement, jmx, summary, live, load, plan.
+In reading order: enforcement, summary, load, plan.
 """

@@ -26,28 +26,16 @@ from kquota_spark.checkpoints.checkpoints import JMX, LOG
 from kquota_spark.checkpoints.driver_lock import driver_pid
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo import enforcement as demo_enforcement
-from kquota_spark.embedded.demo import jmx as demo_jmx
-from kquota_spark.embedded.demo.commands import shown
-from kquota_spark.embedded.demo.live import LiveTable
+from kquota_spark.embedded.demo import plan as demo_plan
+from kquota_spark.embedded.demo.enforcement import shown
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
-from kquota_spark.embedded.demo.plan import (
-    AUDITOR,
-    JMX_TOPIC,
-    LOG_TOPIC,
-    TOPICS,
-    USERS,
-    change_quota,
-    clients,
-    history,
-    set_quotas,
-)
-from kquota_spark.embedded.demo.summary import is_all_judged, summarise, summary_text
+from kquota_spark.embedded.demo.summary import LiveTable, is_all_judged, summarise
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.setup.jars import ensure_jars
 from kquota_spark.embedded.setup.java import find_java
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import time_of_day
 from kquota_spark.quotas.watch import Watcher
@@ -111,8 +99,7 @@ def _chosen(environment: Mapping[str, str]) -> Chosen:
         if not 10 <= seconds <= 3600:
             raise ValueError
     except ValueError:
-        msg = "DEMO_SECONDS: expected a number of seconds from 10 to 3600"
-        raise UserError(msg) from None
+        raise UserError("DEMO_SECONDS: expected a number of seconds from 10 to 3600") from None
     source = _one_of(environment, "SOURCE", *FEEDERS)
     kafka = _one_of(environment, "KAFKA", _DEFAULT_KAFKA, SHARING_KAFKA)
     # From 4.0 on Kafka has no ZooKeeper.
@@ -128,8 +115,7 @@ def _one_of(environment: Mapping[str, str], name: str, *values: str) -> str:
     """What a variable says; the first of the values where it is not set."""
     value = environment.get(name, values[0])
     if value not in values:
-        msg = f"{name}: {value!r}, expected {' or '.join(values)}"
-        raise UserError(msg)
+        raise UserError(f"{name}: {value!r}, expected {' or '.join(values)}")
     return value
 
 
@@ -141,10 +127,10 @@ def _run(chosen: Chosen) -> None:
     DIRECTORY.mkdir(parents=True)
     jars = ensure_jars(SHARING_JARS) if has_share_groups else None
     _log_step(f"starting {'a KRaft node of' if chosen.is_kraft else 'ZooKeeper and'} Kafka {chosen.kafka}")
-    brokers = BrokerSettings(users=USERS, jolokia=source == "jmx", kraft=chosen.is_kraft)
+    brokers = BrokerSettings(users=demo_plan.USERS, jolokia=source == "jmx", kraft=chosen.is_kraft)
     with embedded_cluster(DIRECTORY / "cluster", settings=brokers, jars=jars) as cluster:
-        create_topics(cluster, TOPICS, config={"message.timestamp.type": "LogAppendTime"})
-        set_quotas(cluster)
+        create_topics(cluster, demo_plan.TOPICS, config={"message.timestamp.type": "LogAppendTime"})
+        demo_plan.set_quotas(cluster)
         config = _write_config(cluster, source)
         settings = load_settings(config)
         demo_enforcement.write_policy(DIRECTORY / "policy.yaml", seconds, is_enforced=chosen.is_enforced)
@@ -158,10 +144,10 @@ def _run(chosen: Chosen) -> None:
         _log_step(f"quotas are set on six levels; starting spark-submit jobs/audit.py (logs in {DIRECTORY})")
         with _process(_audit(config), "audit.log") as audit:
             _log_step("writing what the consumers will read")
-            run_load(cluster, history())
+            run_load(cluster, demo_plan.history())
             _log_step(f"starting kquota {feeder} and the clients")
             with _process(_kquota(feeder, config), f"{feeder.partition(' ')[0]}.log") as feeding:
-                plans = clients(seconds, has_share_groups=has_share_groups)
+                plans = demo_plan.clients(seconds, has_share_groups=has_share_groups)
                 _load_and_show(cluster, settings, plans, [audit, feeding], act)
                 if act is not None:
                     act.finish()
@@ -174,12 +160,7 @@ def _run(chosen: Chosen) -> None:
             _wait_until_judged(settings, audit)
             _stop_driver(settings, audit)
         plan = shown("enforce", "plan", config=config)
-    if source == "jmx":
-        print(demo_jmx.summary(settings, seconds, config, DIRECTORY / "summary.json"))
-    else:
-        summary = summarise(settings, seconds)
-        (DIRECTORY / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        print(summary_text(summary, config))
+    print(summarise(settings, seconds, config, DIRECTORY / "summary.json"))
     print(plan)
     print(shown("report", "--period", "last:1h", "--to", str(DIRECTORY / "report.html"), config=config))
 
@@ -189,16 +170,15 @@ def _log_step(text: str) -> None:
 
 
 def _write_config(cluster: Cluster, source: str) -> Path:
-    login = {
-        name: value for name, value in cluster.client_settings(AUDITOR).items() if name != "bootstrap.servers"
-    }
+    login = cluster.client_settings(demo_plan.AUDITOR)
+    bootstrap = login.pop("bootstrap.servers")
     config = DIRECTORY / "kquota.yaml"
     config.touch(mode=0o600)
     text = _CONFIG.format(
         directory=DIRECTORY,
-        bootstrap=cluster.bootstrap_servers,
-        topic=LOG_TOPIC if source == "log" else "",
-        jmx_topic=JMX_TOPIC if source == "jmx" else "",
+        bootstrap=bootstrap,
+        topic=demo_plan.LOG_TOPIC if source == "log" else "",
+        jmx_topic=demo_plan.JMX_TOPIC if source == "jmx" else "",
         agents=json.dumps(
             {broker.id: broker.jolokia_url for broker in cluster.brokers if broker.jolokia_url}
         ),
@@ -275,7 +255,7 @@ def _load_and_show(
             load.join(1.0)
             passed_s = time.monotonic() - started_s
             if not is_changed and passed_s > seconds / 2:
-                live.note(f"changed in mid-run: {change_quota(cluster)}")
+                live.note(f"changed in mid-run: {demo_plan.change_quota(cluster)}")
                 is_changed = True
             for line in act.step(passed_s) if act else ():
                 live.note(line)
@@ -286,7 +266,6 @@ def _load_and_show(
         stop.set()
         running.close()
         load.join()
-        live.close()
 
 
 def _require_running(process: subprocess.Popen[bytes]) -> None:
@@ -310,8 +289,7 @@ def _name(process: subprocess.Popen[bytes]) -> str:
 
 def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _JUDGED_WITHIN_S
-    is_judged = is_all_judged if settings.kafka.has_log else demo_jmx.is_all_judged
-    while not is_judged(settings):
+    while not is_all_judged(settings):
         _require_running(audit)
         if time.monotonic() > deadline:
             raise UserError(

@@ -6,6 +6,7 @@ throttle ever holds it back; it is there with ENFORCE=1 only.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
@@ -13,10 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.demo.commands import kquota_output, output_of
-from kquota_spark.embedded.request_logs import logged_lines
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.cluster import Cluster, logged_lines
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log.line import RequestLogParser
 from kquota_spark.kafka import clients as kafka_clients
@@ -32,6 +31,7 @@ _SEEN_MS = 10_000
 _PRODUCE = 0
 _PARSER = RequestLogParser("UTC")
 _AGAIN_S = 5.0
+_COMMAND_WITHIN_S = 180.0
 _POLICY = """\
 # Written by the demo; conf/policy.yaml has every key, commented.
 mode: {mode}
@@ -139,16 +139,13 @@ class Act:
             f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
         ]
         lines += ["$ python jobs/enforce.py --once"]
-        lines += [line for line in output_of(command).splitlines() if OFFENDER in line]
+        lines += [line for line in _output(command).splitlines() if OFFENDER in line]
         with connected(self._cluster.zookeeper_connect) as client:
             there = "is still there" if client.exists(NODE) else "is gone again, as before the penalty"
         return [*lines, f"ZooKeeper: {NODE} {there}"]
 
     def _kquota(self, *words: str) -> list[str]:
-        return [
-            f"$ kquota {' '.join(words)}",
-            *kquota_output(*words, config=self._config).splitlines(),
-        ]
+        return [f"$ kquota {' '.join(words)}", *_kquota(*words, config=self._config).splitlines()]
 
     def _throttle(self, to_ms: int) -> str:
         """Of the ten seconds before, from the log itself: the tables are some seconds behind."""
@@ -162,6 +159,29 @@ class Act:
         ]
         mean_s = sum(throttles_ms) / max(len(throttles_ms), 1) / 1_000
         return f"{mean_s:.1f} s a record ({len(throttles_ms)} records)"
+
+
+def _kquota(*words: str, config: Path) -> str:
+    """What `kquota` prints, run as its user would, in a process of its own."""
+    return _output([sys.executable, "-m", "kquota_spark.cli.main", *words, "--config", str(config)])
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMMAND_WITHIN_S)
+    if done.returncode != 0:
+        raise UserError(
+            f"{' '.join(command[1:])} ended with {done.returncode}: {done.stderr.strip() or done.stdout}"
+        )
+    return done.stdout
+
+
+def shown(*words: str, config: Path) -> str:
+    """A command line of `kquota`, and below it what it prints.
+
+    Raises:
+        UserError: it fails.
+    """
+    return f"\n$ kquota {' '.join(words)} --config {config}\n{_kquota(*words, config=config)}"
 
 
 def _crawl(cluster: Cluster, stop: threading.Event) -> None:

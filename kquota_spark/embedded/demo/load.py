@@ -41,18 +41,13 @@ class ClientPlan:
     """What one client does.
 
     Attributes:
-        role: what it is.
-        client_id: what it calls itself; not empty, because librdkafka would say `rdkafka` instead.
-        topic: where it writes or reads; has to exist.
+        client_id: not empty, because librdkafka would say `rdkafka` instead.
+        topic: has to exist.
         bytes_per_s: the rate of record bytes that it tries to reach.
         user: who it logs in as; None is ANONYMOUS, or the brokers' own user if there are users.
         partitions: those that it uses; a producer fills a batch of each in turn, as the Java client does.
-        record_bytes: the size of each record that it writes.
-        start_s: when it starts, counted from the start of the load.
-        stop_s: when it stops.
-        acks: -1, 0 or 1; for a producer.
+        start_s: counted from the start of the load.
         batch_bytes: the most that a produce or fetch request carries for a partition.
-        linger_ms: how long a producer waits for a batch to fill.
         burst: None is steady.
         from_the_start: a consumer reads what is there, and again from the start when it has read it all;
             otherwise it reads what is new. A share consumer (Kafka 4.2) always reads what is new.
@@ -74,25 +69,22 @@ class ClientPlan:
     from_the_start: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClientResult:
     """What one client did, by its own count.
 
     Attributes:
-        plan: what it was to do.
         records: acknowledged, or read.
-        bytes: of those records' values.
         errors: failed records and failed requests; what was still queued at the end is not one.
-        last_error: the last of them in words.
-        longest_throttle_ms: the longest throttle that a broker told it.
+        longest_throttle_ms: that a broker told it.
     """
 
     plan: ClientPlan
-    records: int
-    bytes: int
-    errors: int
-    last_error: str | None
-    longest_throttle_ms: float
+    records: int = 0
+    bytes: int = 0
+    errors: int = 0
+    last_error: str | None = None
+    longest_throttle_ms: float = 0.0
 
 
 def run_load(
@@ -121,18 +113,18 @@ class _Client:
         self.plan = plan
         self.started = started
         self.stop = stop
-        self.records = self.bytes = self.errors = 0
-        self.last_error: str | None = None
-        self.longest_throttle_ms = 0.0
-        self.settings = _settings(cluster, plan.user, plan.client_id)
-        self.settings |= {"error_cb": self.on_error, "throttle_cb": self.on_throttle}
+        self.result = ClientResult(plan)
+        self.settings: dict[str, Any] = {
+            **cluster.client_settings(plan.user),
+            "client.id": plan.client_id,
+            "error_cb": self.on_error,
+            "throttle_cb": self.on_throttle,
+        }
 
     def run(self) -> ClientResult:
         if not self.stop.wait(max(0.0, self.started + self.plan.start_s - time.monotonic())):
             {"produce": self.produce, "consume": self.consume, "share": self.share}[self.plan.role]()
-        return ClientResult(
-            self.plan, self.records, self.bytes, self.errors, self.last_error, self.longest_throttle_ms
-        )
+        return self.result
 
     def produce(self) -> None:
         plan, pool = self.plan, os.urandom(_POOL_BYTES + self.plan.record_bytes)
@@ -146,12 +138,8 @@ class _Client:
             batch = sent * plan.record_bytes // plan.batch_bytes
             partition = plan.partitions[batch % len(plan.partitions)]
             try:
-                producer.produce(
-                    plan.topic,
-                    pool[offset : offset + plan.record_bytes],
-                    partition=partition,
-                    on_delivery=self.on_delivery,
-                )
+                record = pool[offset : offset + plan.record_bytes]
+                producer.produce(plan.topic, record, partition=partition, on_delivery=self.on_delivery)
             except BufferError:
                 producer.poll(_IDLE_S)
             else:
@@ -174,8 +162,7 @@ class _Client:
         try:
             consumer.assign([TopicPartition(plan.topic, partition, start) for partition in plan.partitions])
             while not self.over():
-                if not pace.may_go(plan.record_bytes):
-                    self.stop.wait(min(_IDLE_S, pace.wait_s(plan.record_bytes)))
+                if self.waits(pace):
                     continue
                 message = consumer.poll(_IDLE_S)
                 error = message.error() if message is not None else None
@@ -193,13 +180,11 @@ class _Client:
 
     def share(self) -> None:
         plan, pace = self.plan, _Pace(self.plan, self.started)
-        with kafka_clients.share_consumer(
-            self.settings | {"group.id": f"kquota-share-{plan.client_id}"}
-        ) as consumer:
+        group = {"group.id": f"kquota-share-{plan.client_id}"}
+        with kafka_clients.share_consumer(self.settings | group) as consumer:
             consumer.subscribe([plan.topic])
             while not self.over():
-                if not pace.may_go(plan.record_bytes):
-                    self.stop.wait(min(_IDLE_S, pace.wait_s(plan.record_bytes)))
+                if self.waits(pace):
                     continue
                 for message in consumer.poll(_IDLE_S):
                     error = message.error()
@@ -209,12 +194,19 @@ class _Client:
                     self.took(message)
                     pace.went(len(message.value() or b""))
 
+    def waits(self, pace: _Pace) -> bool:
+        """Whether a record more would be too fast; if so, some time has passed since."""
+        if pace.may_go(self.plan.record_bytes):
+            return False
+        self.stop.wait(min(_IDLE_S, pace.wait_s(self.plan.record_bytes)))
+        return True
+
     def over(self) -> bool:
         return self.stop.is_set() or time.monotonic() - self.started >= self.plan.stop_s
 
     def took(self, message: Message) -> None:
-        self.records += 1
-        self.bytes += len(message)
+        self.result.records += 1
+        self.result.bytes += len(message)
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         from confluent_kafka import KafkaError as Code
@@ -225,11 +217,12 @@ class _Client:
             self.on_error(error)
 
     def on_error(self, error: KafkaError) -> None:
-        self.errors += 1
-        self.last_error = error.str()
+        self.result.errors += 1
+        self.result.last_error = error.str()
 
     def on_throttle(self, event: Any) -> None:
-        self.longest_throttle_ms = max(self.longest_throttle_ms, event.throttle_time * 1000)
+        throttle_ms = event.throttle_time * 1000
+        self.result.longest_throttle_ms = max(self.result.longest_throttle_ms, throttle_ms)
 
 
 class _Pace:
@@ -261,10 +254,6 @@ def sending_s(elapsed_s: float, burst: Burst | None) -> float:
         return elapsed_s
     cycles, rest = divmod(elapsed_s, burst.idle_s + burst.send_s)
     return cycles * burst.send_s + max(0.0, rest - burst.idle_s)
-
-
-def _settings(cluster: Cluster, user: str | None, client_id: str) -> dict[str, Any]:
-    return {**cluster.client_settings(user), "client.id": client_id}
 
 
 def _producer_settings(plan: ClientPlan) -> dict[str, Any]:

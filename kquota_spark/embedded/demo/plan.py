@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.admin import alter_quota
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.demo.load import Burst, ClientPlan
-from kquota_spark.embedded.quotas import DEFAULT, Name, set_quota
+from kquota_spark.model.quotas.entities import DEFAULT
 
 AUDITOR = "kquota"
 USERS = {
@@ -20,41 +20,19 @@ _CONNECTION_S = 3.0
 
 def set_quotas(cluster: Cluster) -> None:
     """Quotas on levels 1, 2, 3, 6, 7 and 8. One key a default, so that both defaults get traffic."""
-    _set(cluster, user=AUDITOR, producer_byte_rate=100_000_000, consumer_byte_rate=100_000_000)
-    _set(cluster, user="alice", client_id="etl", producer_byte_rate=300_000)
-    _set(cluster, user="alice", client_id=DEFAULT, producer_byte_rate=200_000)
-    _set(cluster, user="bob", producer_byte_rate=250_000, consumer_byte_rate=300_000)
-    _set(cluster, user=DEFAULT, consumer_byte_rate=350_000)
-    _set(cluster, client_id="dashboard", producer_byte_rate=220_000)
-    _set(cluster, client_id=DEFAULT, producer_byte_rate=150_000)
-
-
-def _set(
-    cluster: Cluster,
-    *,
-    user: Name | None = None,
-    client_id: Name | None = None,
-    producer_byte_rate: int | None = None,
-    consumer_byte_rate: int | None = None,
-) -> None:
-    """As an administrator of this kind of cluster does: in ZooKeeper, or by AlterClientQuotas."""
-    if cluster.has_zookeeper:
-        set_quota(
-            cluster.zookeeper_connect,
-            user=user,
-            client_id=client_id,
-            producer_byte_rate=producer_byte_rate,
-            consumer_byte_rate=consumer_byte_rate,
-        )
-        return
-    given = {"producer_byte_rate": producer_byte_rate, "consumer_byte_rate": consumer_byte_rate}
-    limits = {key: value for key, value in given.items() if value is not None}
-    alter_quota(cluster, limits, user=user, client_id=client_id)
+    produce, consume = "producer_byte_rate", "consumer_byte_rate"
+    alter_quota(cluster, {produce: 100_000_000, consume: 100_000_000}, user=AUDITOR)
+    alter_quota(cluster, {produce: 300_000}, user="alice", client_id="etl")
+    alter_quota(cluster, {produce: 200_000}, user="alice", client_id=DEFAULT)
+    alter_quota(cluster, {produce: 250_000, consume: 300_000}, user="bob")
+    alter_quota(cluster, {consume: 350_000}, user=DEFAULT)
+    alter_quota(cluster, {produce: 220_000}, client_id="dashboard")
+    alter_quota(cluster, {produce: 150_000}, client_id=DEFAULT)
 
 
 def change_quota(cluster: Cluster) -> str:
     """The edit in mid-run; says what it was."""
-    _set(cluster, user="bob", producer_byte_rate=120_000)
+    alter_quota(cluster, {"producer_byte_rate": 120_000}, user="bob")
     return "users/bob: producer_byte_rate 250,000 -> 120,000 B/s"
 
 

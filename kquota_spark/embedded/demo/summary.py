@@ -1,11 +1,17 @@
-"""What the demo found: read from the tables, printed, and kept as `summary.json`."""
+"""What the audit of the demo shows: who is near or above a limit right now, and at the end what was found.
+
+The end is printed, and kept as `summary.json`. With SOURCE=jmx there is no request log to agree with.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
 from kquota_spark.model.replay.agreement import error_summary
 from kquota_spark.schema.harm import DELAY_MS, IS_VIOLATED
 from kquota_spark.schema.tables import LEFT_OUT
@@ -22,6 +28,13 @@ _OPEN_COUNTS = f"""
       (SELECT count(*) FROM decisions WHERE {IS_VIOLATED}) AS violated,
       (SELECT coalesce(sum(violated_seconds), 0)::BIGINT FROM violations) AS in_episodes
 """  # noqa: S608 - a condition of ours
+_OPEN_SAMPLES = """
+    SELECT
+      (SELECT count(*) FROM jmx_samples WHERE byte_rate IS NOT NULL) AS rates,
+      (SELECT count(*) FROM decisions WHERE quota_type IN ('produce', 'fetch')) AS judged,
+      (SELECT count(*) FROM decisions WHERE quota_used_percent > 100) AS violated,
+      (SELECT coalesce(sum(violated_seconds), 0)::BIGINT FROM violations) AS in_episodes
+"""
 _AGREEMENT = """
     SELECT quota_type, sum(requests_judged)::BIGINT AS requests_judged,
       sum(requests_agreeing)::BIGINT AS agreeing, sum(judged_throttled)::BIGINT AS throttled_by_broker,
@@ -33,7 +46,29 @@ _AGREEMENT = """
       flatten(list(throttle_errors_ms)) AS errors
     FROM decisions GROUP BY quota_type ORDER BY quota_type DESC
 """
-LIVE = f"""
+_VERDICTS = """
+      (SELECT count(*) FROM decisions) AS decisions,
+      (SELECT count(*) FROM violations) AS violations,
+      (SELECT count(*) FROM violations WHERE end_time IS NULL) AS open_violations,
+      (SELECT coalesce(list(DISTINCT level ORDER BY level), []) FROM decisions WHERE level IS NOT NULL) AS levels_seen
+"""
+_LOG_TOTALS = f"""
+    WITH kinds AS (SELECT kind, sum(coalesce(lines, 1))::BIGINT AS count FROM requests GROUP BY kind)
+    SELECT coalesce(sum(count) FILTER (kind IN ('request', '{LEFT_OUT}')), 0)::BIGINT AS requests,
+      coalesce(sum(count) FILTER (kind = 'unreadable'), 0)::BIGINT AS unreadable,
+      coalesce(sum(count) FILTER (kind = 'heartbeat'), 0)::BIGINT AS heartbeats, {_VERDICTS} FROM kinds
+"""  # noqa: S608 - names of ours
+_JMX_TOTALS = f"""
+    SELECT count(*) FILTER (kind = 'sample') AS samples, count(*) FILTER (kind = 'unreadable') AS unreadable,
+      {_VERDICTS} FROM jmx_samples
+"""  # noqa: S608 - names of ours
+_JMX_BUCKETS = """
+    SELECT quota_type, bucket_user, bucket_client_id, rule, count(*) AS samples,
+      count(*) FILTER (quota_used_percent > 100) AS violated, max(rate_per_s) AS peak_rate_per_s,
+      max(quota_used_percent) AS peak_percent, max(observed_throttle_ms) AS throttle_ms
+    FROM decisions WHERE limit_per_s IS NOT NULL GROUP BY ALL ORDER BY peak_percent DESC, 1, 2, 3, 4
+"""
+_LIVE = f"""
     SELECT broker_id, quota_type, bucket_user, bucket_client_id, max_by(limit_per_s, second) AS limit_per_s,
       max_by(rate_per_s, second) AS rate_per_s, max_by(quota_used_percent, second) AS quota_used_percent,
       coalesce(sum({DELAY_MS}), max(observed_throttle_ms), 0)::BIGINT AS throttled_ms
@@ -41,10 +76,87 @@ LIVE = f"""
       AND epoch_ms(second) > (SELECT max(epoch_ms(second)) FROM decisions) - 10000
     GROUP BY ALL ORDER BY quota_used_percent DESC NULLS LAST
 """  # noqa: S608 - names of ours
+_SHOWN = (
+    ("requests judged", "requests_judged"),
+    ("throttled by the broker", "throttled_by_broker"),
+    ("throttled by the replay", "throttled_by_model"),
+    ("false: only the replay did", "false_positive"),
+    ("false: only the broker did", "false_negative"),
+    ("judged within 5 % of the limit", "near_limit"),
+    ("uncertain, counted apart", "uncertain"),
+    ("inferred", "inferred"),
+)
+_LIVE_TITLES = f"{'who':32}{'type':9}{'limit kB/s':>11}{'rate kB/s':>11}{'% of quota':>11}{'throttled':>11}"
+_LIVE_ROWS, _BUCKET_ROWS = 14, 12
+_LIVE_EVERY_S = 3.0
+_PLAIN_EVERY_S = 15.0
+
+
+class LiveTable:
+    """Redraws in place on a terminal; elsewhere prints the first rows at once, then a table now and then."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._is_terminal = sys.stdout.isatty()
+        self._looked_s = -_PLAIN_EVERY_S
+        self._has_rows = False
+        self._height = 0
+        self._notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Say once what happened in mid-run."""
+        self._notes.append(text)
+
+    def show(self, passed_s: float, of_s: float) -> None:
+        """Show the table if it is time to."""
+        due_s = _PLAIN_EVERY_S if self._has_rows and not self._is_terminal else _LIVE_EVERY_S
+        if passed_s - self._looked_s < due_s and not self._notes:
+            return
+        is_said = self._looked_s >= 0 and not self._has_rows
+        self._looked_s = passed_s
+        rows = self._rows()[:_LIVE_ROWS]
+        self._has_rows = bool(rows)
+        if is_said and not rows and not self._notes and not self._is_terminal:
+            return
+        if self._is_terminal and self._height:
+            sys.stdout.write(f"\x1b[{self._height}F\x1b[J")
+        for note in self._notes:
+            print(f"  * {note}")
+        self._notes.clear()
+        lines = [f"{passed_s:5.0f} of {of_s:.0f} s   {_LIVE_TITLES}", *map(_live_line, rows)]
+        if len(lines) == 1:
+            lines.append("              (the audit is starting)")
+        print("\n".join(lines), flush=True)
+        self._height = len(lines)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        try:
+            with open_tables(self._settings, "decisions") as tables:
+                return tables.query(_LIVE).dicts()
+        except UserError:
+            return []  # the job has not made its tables yet
+
+
+def _who(row: dict[str, Any]) -> str:
+    """A bucket, as the tables of the demo name it."""
+    names = " / ".join(name for name in (row["bucket_user"], row["bucket_client_id"]) if name)
+    return names if row["bucket_user"] else f"client {names}"
+
+
+def _live_line(row: dict[str, Any]) -> str:
+    mark = "!" if row["quota_used_percent"] > 100 else " "
+    return (
+        f"            {mark}   {_who(row):32.32}{row['quota_type']:9}{row['limit_per_s'] / 1e3:>11,.0f}"
+        f"{row['rate_per_s'] / 1e3:>11,.1f}{row['quota_used_percent']:>11.1f}{row['throttled_ms']:>8,} ms"
+    )
 
 
 def is_all_judged(settings: Settings) -> bool:
-    """Whether every counted line has gone through all hops."""
+    """Whether every counted line, or every sampled rate, has gone through all hops."""
+    if not settings.kafka.has_log:
+        with open_tables(settings, "jmx_samples", "decisions", "violations") as tables:
+            found = tables.query(_OPEN_SAMPLES).dicts()[0]
+        return bool(found["rates"] == found["judged"] > 0 and found["violated"] == found["in_episodes"])
     with open_tables(settings, "requests", "usage", "decisions", "violations") as tables:
         found = tables.query(_OPEN_COUNTS).dicts()[0]
     return bool(
@@ -54,33 +166,29 @@ def is_all_judged(settings: Settings) -> bool:
     )
 
 
-def summarise(settings: Settings, demo_seconds: float) -> dict[str, Any]:
-    """The summary as it goes into summary.json."""
-    with open_tables(settings, "requests", "decisions", "violations") as tables:
-        kinds = dict(
-            tables.query("SELECT kind, sum(coalesce(lines, 1))::BIGINT FROM requests GROUP BY kind").rows
-        )
-        episodes = tables.query("SELECT count(*), count(*) FILTER (end_time IS NULL) FROM violations").rows[0]
-        decisions = tables.query("SELECT count(*) FROM decisions").rows[0][0]
-        levels = [
-            row[0]
-            for row in tables.query(
-                "SELECT DISTINCT level FROM decisions WHERE level IS NOT NULL ORDER BY level"
-            ).rows
-        ]
-        by_type = _agreement(tables)
-    return {
-        "demo_seconds": demo_seconds,
-        "requests": kinds.get("request", 0) + kinds.get(LEFT_OUT, 0),
-        "unreadable": kinds.get("unreadable", 0),
-        "heartbeats": kinds.get("heartbeat", 0),
-        "decisions": decisions,
-        "violations": episodes[0],
-        "open_violations": episodes[1],
-        "levels_seen": levels,
-        "agreement": by_type,
-        "tables": str(Path(settings.tables).absolute()),
-    }
+def summarise(settings: Settings, demo_seconds: float, config: Path, path: Path) -> str:
+    """Write `summary.json` and return it for people; types of quotas that judged nothing are left out."""
+    if settings.kafka.has_log:
+        with open_tables(settings, "requests", "decisions", "violations") as tables:
+            found = {**tables.query(_LOG_TOTALS).dicts()[0], "agreement": _agreement(tables)}
+        kept = {"demo_seconds": demo_seconds, **found, "tables": str(Path(settings.tables).absolute())}
+        lines, more = _log_lines(found), "--throttled "
+    else:
+        with open_tables(settings, "jmx_samples", "decisions", "violations") as tables:
+            found = {**tables.query(_JMX_TOTALS).dicts()[0], "buckets": tables.query(_JMX_BUCKETS).dicts()}
+        kept = {"demo_seconds": demo_seconds, "source": "jmx", **found}
+        lines, more = _jmx_lines(found), ""
+    path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    lines += [
+        "",
+        f"tables: {Path(settings.tables).absolute()}",
+        "try next:",
+        f"  .venv/bin/kquota top --config {config}",
+        f"  .venv/bin/kquota violations --config {config}",
+        f"  .venv/bin/kquota decisions --config {config} {more}--user alice",
+        f"  .venv/bin/kquota doctor --config {config}",
+    ]
+    return "\n".join(lines)
 
 
 def _agreement(tables: Tables) -> dict[str, Any]:
@@ -91,8 +199,7 @@ def _agreement(tables: Tables) -> dict[str, Any]:
     return found
 
 
-def summary_text(summary: dict[str, Any], config: Path) -> str:
-    """The summary for people; types of quotas that judged nothing are left out."""
+def _log_lines(summary: dict[str, Any]) -> list[str]:
     judged = {name: tally for name, tally in summary["agreement"].items() if tally["requests_judged"]}
     lines = [
         "",
@@ -112,26 +219,33 @@ def summary_text(summary: dict[str, Any], config: Path) -> str:
         values = [tally["throttle_error_ms"][part] for tally in judged.values()]
         shown = "".join(f"{'-' if value is None else format(value, ','):>12}" for value in values)
         lines.append(f"  {f'throttle error {part}, ms':31}{shown}")
-    lines += [
-        "  (inferred: a throttled fetch comes back empty, its size is not in the log; it is not judged)",
+    lines.append(
+        "  (inferred: a throttled fetch comes back empty, its size is not in the log; it is not judged)"
+    )
+    return lines
+
+
+def _jmx_lines(summary: dict[str, Any]) -> list[str]:
+    titles = (
+        f"{'by the brokers themselves':32}{'type':9}{'samples':>8}{'violated':>9}{'peak':>11}{'throttle':>10}"
+    )
+    return [
         "",
-        f"tables: {summary['tables']}",
-        "try next:",
-        f"  .venv/bin/kquota top --config {config}",
-        f"  .venv/bin/kquota violations --config {config}",
-        f"  .venv/bin/kquota decisions --config {config} --throttled --user alice",
-        f"  .venv/bin/kquota doctor --config {config}",
+        (
+            f"samples {summary['samples']:,}   unreadable messages {summary['unreadable']:,}   decisions "
+            f"{summary['decisions']:,}   violations {summary['violations']:,} ({summary['open_violations']} open)   "
+            f"levels {', '.join(map(str, summary['levels_seen']))}"
+        ),
+        "",
+        titles,
+        *map(_bucket_line, summary["buckets"][:_BUCKET_ROWS]),
+        "  (peak: percent of the limit in force; throttle: the longest mean of a minute)",
     ]
-    return "\n".join(lines)
 
 
-_SHOWN = (
-    ("requests judged", "requests_judged"),
-    ("throttled by the broker", "throttled_by_broker"),
-    ("throttled by the replay", "throttled_by_model"),
-    ("false: only the replay did", "false_positive"),
-    ("false: only the broker did", "false_negative"),
-    ("judged within 5 % of the limit", "near_limit"),
-    ("uncertain, counted apart", "uncertain"),
-    ("inferred", "inferred"),
-)
+def _bucket_line(row: dict[str, Any]) -> str:
+    throttle = "-" if row["throttle_ms"] is None else f"{row['throttle_ms']:,} ms"
+    return (
+        f"  {_who(row):30.30}{row['quota_type']:9}{row['samples']:>8,}{row['violated']:>9,}"
+        f"{row['peak_percent']:>9.1f} %{throttle:>10}"
+    )

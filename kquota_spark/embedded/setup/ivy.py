@@ -16,23 +16,16 @@ from kquota_spark.errors import UserError
 from kquota_spark.process.processes import watchdog
 
 _REPORT_EVERY_S = 5.0
-# Ivy waits for a silent server without end. The largest jar takes seconds, so this much silence is a dead
-# line.
+# Ivy waits for a silent server without end. The largest jar takes seconds: this much silence is a dead line.
 _STALLED_AFTER_S = 180.0
 
 
 def retrieve(
     java: Path, class_path: Path, ivy_xml: Path, *, confs: Sequence[str], into: Path, downloads: Path
 ) -> None:
-    """Resolve `ivy_xml` and copy each configuration's jars to `into/<conf>/`.
+    """Resolve `ivy_xml` and copy each configuration's jars to `into/<conf>/`, with the Ivy of a class path's directory.
 
-    Args:
-        java: the executable.
-        class_path: the directory with Ivy's jar.
-        ivy_xml: the declaration.
-        confs: its configurations.
-        into: where the jars go.
-        downloads: Ivy's own cache, from which an interrupted download is resumed.
+    An interrupted download is resumed from `downloads`, Ivy's own cache.
 
     Raises:
         UserError: with the reason that Ivy gave.
@@ -73,10 +66,10 @@ def retrieve(
 
 
 def _failure(why: str) -> str:
-    advice = (
-        "check the network, or name a mirror's ivysettings.xml in KQUOTA_IVY_SETTINGS, and run make setup"
+    return (
+        f"the jars could not be fetched: {why}: check the network, or name a mirror's ivysettings.xml in "
+        "KQUOTA_IVY_SETTINGS, and run make setup"
     )
-    return f"the jars could not be fetched: {why}: {advice}"
 
 
 def _collect(stream: IO[str], lines: list[str]) -> None:

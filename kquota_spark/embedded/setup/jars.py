@@ -29,6 +29,7 @@ from kquota_spark.errors import UserError
 
 _IVY_XML = "ivy.xml"
 _MANIFEST = "manifest.json"
+_ARTIFACT = re.compile(r"(.+?)-\d[\w.\-]*\.jar")
 _CONF = re.compile(rb'<conf name="(spark|broker|agent)"')
 
 
@@ -67,8 +68,7 @@ def find_jars(ivy_xml: Path | None = None) -> Jars:
     path = ivy_xml or default_ivy_xml()
     found = _complete(cache_dir(path), _read(path))
     if found is None:
-        msg = "jars are missing: run make setup"
-        raise UserError(msg)
+        raise UserError("jars are missing: run make setup")
     return found
 
 
@@ -157,8 +157,7 @@ def _write_manifest(directory: Path, declaration: _Declaration) -> None:
     for conf in declaration.confs:
         jars = sorted((directory / conf).glob("*.jar"))
         if not jars:
-            msg = f"Ivy fetched no jar for the configuration {conf}: check the declaration"
-            raise UserError(msg)
+            raise UserError(f"Ivy fetched no jar for the configuration {conf}: check the declaration")
         manifest[conf] = {jar.name: jar.stat().st_size for jar in jars}
     (directory / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
@@ -190,8 +189,7 @@ def pyspark_jars() -> Path:
     # find_spec of a top-level package does not import it: importing pyspark takes seconds.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        msg = "PySpark is needed to fetch the jars and is not installed: run make setup"
-        raise UserError(msg)
+        raise UserError("PySpark is needed to fetch the jars and is not installed: run make setup")
     return Path(next(iter(spec.submodule_search_locations))) / "jars"
 
 
@@ -207,17 +205,47 @@ def _only_one(target: Path) -> Iterator[None]:
         yield
 
 
+def link_into_pyspark(jars: Sequence[Path], directory: Path) -> None:
+    """Link jars into PySpark's own directory, and drop the links of an earlier set.
+
+    An artifact that PySpark ships is left as it is: a second version would shadow what Spark was built with.
+    """
+    wanted = {jar.name: jar for jar in jars}
+    present = list(directory.glob("*.jar"))
+    shipped = {_artifact(jar.name) for jar in present if not jar.is_symlink()}
+    for jar in present:
+        is_kept = jar.name in wanted and jar.resolve() == wanted[jar.name].resolve()
+        if jar.is_symlink() and not is_kept:
+            jar.unlink()
+    for name, jar in wanted.items():
+        if _artifact(name) not in shipped:
+            with contextlib.suppress(FileExistsError):
+                (directory / name).symlink_to(jar.resolve())
+
+
+def _artifact(name: str) -> str:
+    match = _ARTIFACT.fullmatch(name)
+    return match.group(1) if match else name
+
+
 def main(arguments: list[str]) -> int:
-    """Fetch the jars of the declaration named on the command line."""
-    ivy_xml = Path(arguments[0]) if arguments else default_ivy_xml()
+    """Fetch the jars of the declaration named on the command line.
+
+    With `--link` the PySpark of this environment gets those of Spark's job, so that a plain `spark-submit` has them.
+    """
+    is_linked = "--link" in arguments
+    ivy_xml = next((Path(name) for name in arguments if name != "--link"), default_ivy_xml())
     try:
         jars = ensure_jars(ivy_xml)
-    except UserError as error:
+        counts = f"{len(jars.spark)} for Spark, {len(jars.broker)} for the brokers"
+        print(f"jars: {counts} in {cache_dir(ivy_xml)}")
+        if is_linked:
+            link_into_pyspark(jars.spark, pyspark_jars())
+    except (UserError, OSError) as error:
         print(f"kquota: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    print(f"jars: {len(jars.spark)} for Spark, {len(jars.broker)} for the brokers in {cache_dir(ivy_xml)}")
     return 0
 
 

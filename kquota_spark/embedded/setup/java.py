@@ -33,16 +33,13 @@ def find_java() -> Java:
     """
     path, origin = _candidate()
     if path is None:
-        msg = f"Java 17 or 21 is needed and was not found{origin}: {_HOW_TO_GET_IT}"
-        raise UserError(msg)
+        raise UserError(f"Java 17 or 21 is needed and was not found{origin}: {_HOW_TO_GET_IT}")
     version = _version(path)
     if version is None:
         # macOS has a `java` that only says that there is none.
-        msg = f"Java 17 or 21 is needed and {path} does not run{origin}: {_HOW_TO_GET_IT}"
-        raise UserError(msg)
+        raise UserError(f"Java 17 or 21 is needed and {path} does not run{origin}: {_HOW_TO_GET_IT}")
     if not _OLDEST <= _major(version) <= _NEWEST:
-        msg = f"Java 17 or 21 is needed and {path} is Java {version}{origin}: {_HOW_TO_GET_IT}"
-        raise UserError(msg)
+        raise UserError(f"Java 17 or 21 is needed and {path} is Java {version}{origin}: {_HOW_TO_GET_IT}")
     return Java(path, version)
 
 

@@ -22,7 +22,7 @@ from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Propos
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.schema.enforcement_tables import ENFORCEMENT_LOG
+from kquota_spark.schema.quota_tables import ENFORCEMENT_LOG
 from kquota_spark.store.failures import committed, delta_errors
 from kquota_spark.store.places import local_place_of, place_of
 from kquota_spark.store.reading import Tables

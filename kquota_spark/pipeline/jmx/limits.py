@@ -15,8 +15,8 @@ from kquota_spark.model.quotas.entities import DEFAULT, IpEntity
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.pipeline.known import Limits
+from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.schema.columns import Column, Table
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,9 +14,9 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.schema.agreement_tables import AGREEMENT, AGREEMENT_COUNTS
 from kquota_spark.schema.harm import CERTAIN_BROKER_MS, CERTAIN_REPLAY_MS
 from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.schema.tables import AGREEMENT, AGREEMENT_COUNTS
 from kquota_spark.store.reading import Result, Tables
 
 DAY_MS = 86_400_000

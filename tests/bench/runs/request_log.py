@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
 
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Broker, Cluster
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.kafka.clients import python_admin
 from tests.bench.job import bench_place
 from tests.bench.processes import process_cpu_s

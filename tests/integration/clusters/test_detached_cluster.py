@@ -11,8 +11,9 @@ import pytest
 
 from kquota_spark.cli.run import cluster as cluster_command
 from kquota_spark.embedded import detached
-from kquota_spark.embedded.topics import create_topics
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.errors import UserError
+from tests.support.clusters.outages import kill
 
 
 def test_detached_up_repair_down_and_topics_that_stay(
@@ -30,7 +31,7 @@ def test_detached_up_repair_down_and_topics_that_stay(
         assert again == detached.read_cluster(tmp_path)
         with pytest.raises(UserError, match="a cluster of 1 brokers is up"):
             detached.up(tmp_path, 2)
-        cluster.kill(1)
+        kill(cluster, 1)
         assert status(tmp_path, capsys) == (1, "degraded")
         repaired, started = detached.up(tmp_path)
         assert started

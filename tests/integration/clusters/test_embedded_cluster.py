@@ -14,18 +14,19 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
+from kquota_spark.embedded.admin import create_topics
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster, logged_lines
 from kquota_spark.embedded.demo.load import ClientPlan, ClientResult, run_load
-from kquota_spark.embedded.quotas import DEFAULT, remove_quota, set_quota
-from kquota_spark.embedded.request_logs import logged_lines
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.embedded.servers import ZOOKEEPER
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.topics import create_topics
-from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.process.processes import wait_for
+from tests.support.clusters.outages import kill, pause, restart, resume
 from tests.support.clusters.pressing import sending
 from tests.support.clusters.waiting import until_brokers_act
+from tests.support.clusters.zookeeper_edits import remove_quota, set_quota
 
 # Names and a password that break a JAAS line or a properties file if they are not quoted and escaped.
 USERS = {"alice": "a", "team:pay+ments@corp": 'p"w\\2 ü', "CN=app-1,OU=x": "it's; =#!"}
@@ -105,7 +106,7 @@ def test_a_wrong_password_is_refused(cluster: Cluster) -> None:
 
 def test_a_killed_broker_comes_back_on_its_port(cluster: Cluster) -> None:
     before = cluster.brokers[0]
-    cluster.kill(1)
+    kill(cluster, 1)
     assert not cluster.is_running(1)
     assert cluster.is_running(2)
     cluster.start(1)
@@ -117,11 +118,11 @@ def test_a_killed_broker_comes_back_on_its_port(cluster: Cluster) -> None:
 
 def test_zookeeper_and_a_broker_can_be_restarted_from_a_thread_that_ends(cluster: Cluster) -> None:
     # PR_SET_PDEATHSIG would kill the servers at the end of the thread.
-    def restart() -> None:
-        cluster.restart(ZOOKEEPER)
-        cluster.restart(2)
+    def restart_both() -> None:
+        restart(cluster, ZOOKEEPER)
+        restart(cluster, 2)
 
-    thread = threading.Thread(target=restart)
+    thread = threading.Thread(target=restart_both)
     thread.start()
     thread.join()
     produce(cluster, "alice", "after-restart")
@@ -129,11 +130,11 @@ def test_zookeeper_and_a_broker_can_be_restarted_from_a_thread_that_ends(cluster
 
 
 def test_a_paused_broker_is_running_and_answers_again_after_it(cluster: Cluster) -> None:
-    cluster.pause(1)
+    pause(cluster, 1)
     try:
         assert cluster.is_running(1)
     finally:
-        cluster.resume(1)
+        resume(cluster, 1)
     produce(cluster, "alice", "after-pause")
 
 

@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kquota_spark.embedded import detached
-from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.admin import alter_quota, create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.process.processes import wait_for
+from tests.support.clusters.outages import kill
 from tests.support.clusters.pressing import throttle_ms
 
 
@@ -69,7 +69,7 @@ def test_there_is_no_zookeeper(cluster: Cluster) -> None:
 
 def test_it_has_its_topics_after_a_crash(cluster: Cluster) -> None:
     before = cluster.brokers[0]
-    cluster.kill(1)
+    kill(cluster, 1)
     cluster.start(1)
     assert cluster.brokers[0].pid != before.pid
     assert "orders" in AdminClient({**cluster.client_settings()}).list_topics(timeout=60).topics

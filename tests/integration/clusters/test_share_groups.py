@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.admin import alter_quota, create_topics
 from kquota_spark.embedded.cluster import embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.setup.jars import find_jars
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig

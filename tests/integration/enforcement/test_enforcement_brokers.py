@@ -9,8 +9,7 @@ from confluent_kafka import KafkaException
 
 from kquota_spark.config.settings import Duration, Enforcement, Kafka, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.quotas import set_quota
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Outcome
 from kquota_spark.enforcement.edges.opened import enforcement_edges
@@ -20,6 +19,7 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.processes import wait_for
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.scram_users import broker_client, set_credential
+from tests.support.clusters.zookeeper_edits import set_quota
 
 PRODUCER, PERCENT = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
 PASSWORD = "scram-canary"

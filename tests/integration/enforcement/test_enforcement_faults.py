@@ -10,7 +10,7 @@ from kazoo.client import KazooClient, TransactionRequest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Outcome
 from kquota_spark.enforcement.edges.opened import Edges
@@ -19,6 +19,7 @@ from kquota_spark.enforcement.edges.zookeeper_target import ZooKeeperTarget
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.zookeeper.client import ZooKeeperCalls
+from tests.support.clusters.outages import pause, resume
 from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 
 QUOTA = Quota(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE)
@@ -48,7 +49,7 @@ def test_a_change_whose_answer_is_lost_was_done_as_a_whole_or_not_at_all(
     class CutCalls(ZooKeeperCalls):
         def commit(self, transaction: TransactionRequest) -> Sequence[Any]:
             self._within_s = 0.5
-            zookeeper.pause("zookeeper")
+            pause(zookeeper, "zookeeper")
             return super().commit(transaction)
 
     nodes = EnforcementNodes.of(enforced)
@@ -59,7 +60,7 @@ def test_a_change_whose_answer_is_lost_was_done_as_a_whole_or_not_at_all(
         try:
             written = target.write(QUOTA, 5e6, found, fencing)
         finally:
-            zookeeper.resume("zookeeper")
+            resume(zookeeper, "zookeeper")
     assert written.outcome is Outcome.UNKNOWN
     # It may have been done or not, but as a whole, and who writes on the grounds of before is told.
     fencing = edges.lease.acquire()

@@ -13,8 +13,8 @@ import pytest
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Enforcement, Settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Lease, Outcome
 from kquota_spark.enforcement.edges.admin_target import AdminTarget
@@ -27,6 +27,7 @@ from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.processes import wait_for
+from tests.support.clusters.outages import pause, resume
 from tests.support.clusters.paused_enforcer import LATE, NEXT, VALUE, taken_over_while_stopped
 from tests.support.clusters.scram_users import credentials, set_credential
 from tests.support.enforcement.enforcement_ports_contract import (
@@ -160,7 +161,7 @@ class CutAdmin(QuotaAdmin):
         # Of all that is asked, this alone has little time: a busy machine may be slow with the rest.
         with closing(QuotaAdmin(self.cluster.bootstrap_servers, {}, timeout_ms=1_000)) as hurried:
             assert wait_for(lambda: _answers(hurried), within_s=60)
-            self.cluster.pause(1)
+            pause(self.cluster, 1)
             return hurried.alter(entity, values, validate_only=validate_only)
 
 
@@ -184,7 +185,7 @@ def test_a_lost_answer_is_unknown_and_the_cluster_tells_what_became_of_it(
         try:
             written = target.write(quota, 5e6, held, fencing)
         finally:
-            cluster.resume(1)
+            resume(cluster, 1)
         assert written.outcome is Outcome.UNKNOWN
         assert written.detail.startswith(f"Kafka {cluster.bootstrap_servers} did not answer within 1 s")
         assert wait_for(lambda: edges.target.read([quota])[quota].value == 5e6, within_s=60)

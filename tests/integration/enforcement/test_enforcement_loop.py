@@ -17,11 +17,9 @@ from kquota_spark.cli.enforce.plan_page import event_line
 from kquota_spark.cli.main import main as kquota
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.quotas import set_quota
-from kquota_spark.embedded.request_logs import logged_lines
-from kquota_spark.embedded.topics import create_topics
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.admin import create_topics
+from kquota_spark.embedded.cluster import Cluster, embedded_cluster, logged_lines
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforce.changes import Event
 from kquota_spark.enforcement.assembly import enforcing
 from kquota_spark.model.quotas.entities import Entity
@@ -32,6 +30,7 @@ from kquota_spark.process.processes import wait_for
 from kquota_spark.store.reading import query
 from kquota_spark.store.rules_tables import RulesTables
 from tests.support.clusters.audited_topic import finish, started
+from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.tables.capture_tables import write_requests
 
 pytestmark = pytest.mark.alone  # the times that a broker logs are judged

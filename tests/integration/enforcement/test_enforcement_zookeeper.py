@@ -15,7 +15,6 @@ from kazoo.security import make_digest_acl
 
 from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.quotas import remove_quota, set_quota
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Held, Lease, Outcome
 from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
@@ -26,6 +25,7 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
 from tests.support.clusters.config_tree import config_tree
 from tests.support.clusters.quota_nodes import payload, put
+from tests.support.clusters.zookeeper_edits import remove_quota, set_quota
 from tests.support.enforcement.enforcement_ports_contract import (
     LEASE_CLAIMS,
     TARGET_CLAIMS,

@@ -15,10 +15,9 @@ from confluent_kafka.admin._resource import ResourceType
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.quotas import DEFAULT, remove_quota, set_quota
-from kquota_spark.embedded.topics import create_topics
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforcement.decision_publisher import DecisionPublisher
 from kquota_spark.errors import UserError
 from kquota_spark.gateway.follower import FollowedGate
@@ -28,6 +27,7 @@ from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.measure.combining import Applied
 from kquota_spark.model.measure.sampled_rate import RateConfig
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.model.simulation.quota_manager import QuotaManager, Request, governed_limits
@@ -37,6 +37,7 @@ from tests.support.clusters.pressing import throttle_ms
 from tests.support.clusters.quota_nodes import until_in_force
 from tests.support.clusters.shared import without_quotas
 from tests.support.clusters.waiting import WITHIN_S, until, until_brokers_act
+from tests.support.clusters.zookeeper_edits import remove_quota, set_quota
 
 
 @pytest.fixture(scope="module")

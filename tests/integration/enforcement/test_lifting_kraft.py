@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.admin import alter_quota
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import DEFAULT

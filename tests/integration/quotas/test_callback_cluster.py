@@ -18,15 +18,15 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.loader import load_settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
-from kquota_spark.embedded.quotas import set_quota
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.setup.jars import ensure_jars
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.kafka.questions import admin_client, asked_topics
 from kquota_spark.process.processes import wait_for
 from kquota_spark.quotas.leaders import leaders_of
+from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.places import DATA, ROOT
 from tests.support.spark.quick import QUICK
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.quotas import DEFAULT, set_quota
-from kquota_spark.embedded.request_logs import logged_lines
+from kquota_spark.embedded.cluster import Cluster, logged_lines
 from kquota_spark.findings.findings import Kind
+from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.reports.clients.findings import findings
 from kquota_spark.store.reading import query
 from tests.support.clusters.waiting import until, until_brokers_act
+from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.tables.capture_tables import write_requests
 from tests.support.tables.table_rows import usage, write_table
 

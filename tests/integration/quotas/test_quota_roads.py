@@ -10,7 +10,7 @@ import pytest
 from kquota_spark.cli.chosen.cluster_choice import address_of_context, opened_cluster, saved_context
 from kquota_spark.config.contexts import Contexts, save_contexts
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.process.processes import wait_for

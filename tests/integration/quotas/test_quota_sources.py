@@ -13,11 +13,10 @@ import pytest
 
 from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.quotas import DEFAULT, set_quota
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.embedded.settings import java_properties
-from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.errors import UserError
-from kquota_spark.model.quotas.entities import Entity
+from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.model.quotas.rules import END_MS, RuleBook
@@ -33,6 +32,7 @@ from kquota_spark.quotas.sources import (
 from kquota_spark.quotas.watch import Watcher
 from tests.support.clusters.quota_nodes import until_in_force
 from tests.support.clusters.waiting import WITHIN_S
+from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.places import ROOT
 
 pytestmark = pytest.mark.alone  # seconds count: of an answer, and of a login until it is refused

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
-from kquota_spark.embedded.admin_quotas import alter_quota
+from kquota_spark.embedded.admin import alter_quota
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.quotas import DEFAULT
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
-from kquota_spark.model.quotas.entities import AnyEntity
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity
 from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.watch import Watcher
 from kquota_spark.quotas.watched_sources import AdminSource
+from tests.support.clusters.outages import pause, resume
 from tests.support.clusters.quota_nodes import known_through_ms, produce_rates, rows, until_known
 from tests.support.clusters.waiting import WITHIN_S, until
 
@@ -123,7 +123,7 @@ def test_silent_brokers_stop_the_knowledge_and_nothing_counts_as_deleted(
     settings = dataclasses.replace(admin, quotas=quick)
     watcher = watch(settings)
     polling = held_back(watcher, monkeypatch)
-    cluster.pause(1)
+    pause(cluster, 1)
     try:
         paused_ms = now_ms()
         until(lambda: "quotas are not known from here on" in caplog.text)
@@ -131,7 +131,7 @@ def test_silent_brokers_stop_the_knowledge_and_nothing_counts_as_deleted(
         watcher.check()
         assert polling.acquire(timeout=WITHIN_S)
     finally:
-        cluster.resume(1)
+        resume(cluster, 1)
     try:
         # No poll is answered between the pause and this edit.
         alter_quota(cluster, {"producer_byte_rate": 2.0}, user="dave")

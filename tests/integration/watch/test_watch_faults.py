@@ -14,10 +14,11 @@ from kazoo.client import KazooClient
 from kquota_spark.cli.main import main as kquota
 from kquota_spark.config.settings import Duration, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.watch import Watcher
 from kquota_spark.store.rules_tables import RulesTables
+from tests.support.clusters.outages import kill, pause, resume
 from tests.support.clusters.quota_nodes import (
     changes,
     known_through_ms,
@@ -39,14 +40,14 @@ def test_a_start_waits_for_a_server_that_comes_within_the_limit(
     zookeeper: Cluster, client: KazooClient, settings: Settings, watch: Callable[[Settings], Watcher]
 ) -> None:
     put(client, "users/alice", payload(producer_byte_rate="1"))
-    zookeeper.pause("zookeeper")
+    pause(zookeeper, "zookeeper")
     starting = threading.Thread(target=watch, args=(settings,))
     try:
         starting.start()
         starting.join(1.0)
         assert starting.is_alive()
     finally:
-        zookeeper.resume("zookeeper")
+        resume(zookeeper, "zookeeper")
     starting.join(WITHIN_S)
     assert not starting.is_alive()
     assert produce_rates(settings) == {"users/alice": 1.0}
@@ -108,13 +109,13 @@ def test_a_killed_server_comes_back_and_one_that_lost_its_data_is_not_believed(
             for path in rates:
                 put(client, path, payload(producer_byte_rate="7"))
         watcher = watch(settings)
-        own.kill("zookeeper")
+        kill(own, "zookeeper")
         killed_ms = now_ms()
         own.start("zookeeper")
         until_known(settings, now_ms())
         assert produce_rates(settings) == rates
 
-        own.kill("zookeeper")
+        kill(own, "zookeeper")
         killed_ms = now_ms()
         shutil.rmtree(own.servers[0].directory / "data")
         own.start("zookeeper")

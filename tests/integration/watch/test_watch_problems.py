@@ -20,6 +20,7 @@ from kquota_spark.model.quotas.rules import QuotaChange
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.watch import Watcher
 from kquota_spark.store.rules_tables import RulesTables
+from tests.support.clusters.outages import pause, resume
 from tests.support.clusters.quota_nodes import (
     known_through_ms,
     payload,
@@ -83,13 +84,13 @@ def test_nothing_is_known_while_the_server_is_silent(
 ) -> None:
     put(client, "users/alice", payload(producer_byte_rate="1"))
     watch(settings)
-    zookeeper.pause("zookeeper")
+    pause(zookeeper, "zookeeper")
     try:
         paused_ms = now_ms()
         until(lambda: "connection SUSPENDED" in caplog.text)
         assert (known_through_ms(settings) or 0) <= paused_ms
     finally:
-        zookeeper.resume("zookeeper")
+        resume(zookeeper, "zookeeper")
     resumed_ms = now_ms()
     until_known(settings, resumed_ms)
     # The client of this test may have lost its session as well; kazoo makes a new one.

@@ -21,6 +21,7 @@ from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 from kquota_spark.quotas.zookeeper_quotas import ZooKeeperQuotas, zookeeper_quotas
 from kquota_spark.zookeeper.client import ZooKeeperCalls
 from tests.support.clusters.config_tree import config_tree
+from tests.support.clusters.outages import pause, resume
 from tests.support.clusters.quota_nodes import payload, put
 from tests.support.quotas.cluster_quotas_contract import CLAIMS, CONNECTIONS, FETCH, PERCENT, PRODUCE
 
@@ -194,7 +195,7 @@ def test_a_lost_answer_says_that_it_is_not_known(
 
     def cut(calls: ZooKeeperCalls, transaction: Any) -> Any:
         monkeypatch.setattr(calls, "_within_s", 0.5)  # not earlier: a busy server has its time until then
-        zookeeper.pause("zookeeper")
+        pause(zookeeper, "zookeeper")
         return commit(calls, transaction)
 
     with zookeeper_quotas(settings.quotas, named=Named("--zookeeper"), on_problem=print) as opened:
@@ -203,7 +204,7 @@ def test_a_lost_answer_says_that_it_is_not_known(
             with pytest.raises(UnreachableError) as raised:
                 opened.alter(ALICE, {PRODUCE: 2e6, FETCH: 3e6})
         finally:
-            zookeeper.resume("zookeeper")
+            resume(zookeeper, "zookeeper")
     assert str(raised.value) == (
         f"{opened.origin} did not answer within 0.5 s: check --zookeeper and that the server runs; "
         "whether users/alice was altered is not known"

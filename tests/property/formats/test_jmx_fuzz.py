@@ -9,7 +9,7 @@ import random
 import pyarrow as pa
 
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, sampled_batch
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from tests.support.chance import drawn
 from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
 from tests.support.places import DATA

@@ -13,8 +13,8 @@ import duckdb
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.topics import create_topics
 from tests.bench.lines import START_MS, Line, lines
 from tests.support.chance import drawn
 from tests.support.logs.jmx_messages import telegraf

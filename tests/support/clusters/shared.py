@@ -12,9 +12,9 @@ from contextlib import closing
 import pytest
 
 from kquota_spark.config.settings import Quotas
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
 from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
 from tests.support.clusters.waiting import until, until_brokers_act

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.embedded.quotas import remove_quota
 from kquota_spark.process.processes import wait_for
+from tests.support.clusters.zookeeper_edits import remove_quota
 
 WITHIN_S = 120.0
 """Of a busy machine, too: nothing that comes takes longer."""

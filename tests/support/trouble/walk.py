@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kquota_spark.embedded.quotas import set_quota
+from tests.support.clusters.outages import kill, pause, resume
+from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.trouble.world import EDITED, QUOTA, World
 
 _LOOK_S = 0.5
@@ -34,18 +35,18 @@ def _paused(name: str) -> Trouble:
 
 def _paused_server(name: int | str) -> Trouble:
     def trouble(world: World, chance: random.Random) -> None:
-        world.cluster.pause(name)
+        pause(world.cluster, name)
         try:
             _pass(world, chance.uniform(*_LASTS_S))
         finally:
-            world.cluster.resume(name)
+            resume(world.cluster, name)
 
     return trouble
 
 
 def _killed_server(name: int | str) -> Trouble:
     def trouble(world: World, _: random.Random) -> None:
-        world.cluster.kill(name)
+        kill(world.cluster, name)
         world.cluster.start(name)
 
     return trouble

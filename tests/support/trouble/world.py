@@ -19,13 +19,13 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.demo.load import ClientPlan
-from kquota_spark.embedded.ports import free_ports
-from kquota_spark.embedded.quotas import set_quota
+from kquota_spark.embedded.servers import free_ports
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.topics import create_topics
 from kquota_spark.formats.messages.messages import HEARTBEAT
+from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.places import ROOT
 from tests.support.spark.quick import QUICK
 from tests.support.trouble.parts import Part

@@ -24,7 +24,7 @@ from kquota_spark.config.settings import (
     ZooKeeperLogin,
     ZooKeeperTls,
 )
-from kquota_spark.embedded.ports import free_ports
+from kquota_spark.embedded.servers import free_ports
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import asking
 from kquota_spark.kafka.decision_topic import Connection

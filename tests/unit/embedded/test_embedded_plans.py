@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kquota_spark.embedded.demo.load import Burst, sending_s
-from kquota_spark.embedded.quotas import set_quota
 from kquota_spark.embedded.settings import jaas_line, java_properties
+from tests.support.clusters.zookeeper_edits import set_quota
 
 
 @pytest.mark.parametrize(

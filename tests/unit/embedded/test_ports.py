@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from kquota_spark.embedded.ports import free_ports
+from kquota_spark.embedded.servers import free_ports
 
 
 def test_ports_are_different_and_below_those_of_connections_that_go_out() -> None:
@@ -20,5 +20,5 @@ def test_a_port_that_is_taken_or_drawn_twice_is_not_given(monkeypatch: pytest.Mo
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         drawn = iter([taken.getsockname()[1], first, first, second])
-        monkeypatch.setattr("kquota_spark.embedded.ports.random.randrange", lambda *_: next(drawn))
+        monkeypatch.setattr("kquota_spark.embedded.servers.random.randrange", lambda *_: next(drawn))
         assert free_ports(2) == [first, second]

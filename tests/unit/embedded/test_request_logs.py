@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kquota_spark.embedded.request_logs import logged_lines
+from kquota_spark.embedded.cluster import logged_lines
 
 
 def test_a_line_that_is_still_being_written_is_none(tmp_path: Path) -> None:

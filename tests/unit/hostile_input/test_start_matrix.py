@@ -14,7 +14,7 @@ import pytest
 
 from kquota_spark.cli.main import main
 from kquota_spark.errors import UserError
-from kquota_spark.process.java_check import require_java
+from kquota_spark.process.check import require_java
 from tests.support.logs.log_lines import PRODUCE_V9, changed
 from tests.support.places import ROOT
 from tests.support.tables.audited_tables import tables

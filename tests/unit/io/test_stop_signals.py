@@ -8,7 +8,7 @@ import sys
 # Each round ends by one signal. Set in the handler itself, the event hangs within a few rounds.
 _ROUNDS = """
 import os, signal, threading, time
-from kquota_spark.process.stop_signals import stop_event
+from kquota_spark.process.graceful_stop import stop_event
 def tell(wait_s):
     time.sleep(wait_s)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.embedded.ports import free_ports
+from kquota_spark.embedded.servers import free_ports
 from kquota_spark.errors import UserError
 from kquota_spark.process.metrics import CONTENT_TYPE, Family, exposition, metrics_endpoint
 from tests.support.programs.exposition_format import parsed_exposition

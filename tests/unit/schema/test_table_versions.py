@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.schema.columns import SCHEMA_VERSION, VERSION_PROPERTY
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
-from kquota_spark.schema.version import SCHEMA_VERSION, VERSION_PROPERTY
 from kquota_spark.store.creation import create_tables, has_rows
 from tests.support.tables.table_rows import usage, write_table
 

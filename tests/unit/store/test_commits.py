@@ -14,9 +14,8 @@ from deltalake.exceptions import CommitFailedError
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import DECISIONS
-from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
+from kquota_spark.store.commits import BatchCommits, MicroBatch, replace_rows, retried
 from kquota_spark.store.reading import query
-from kquota_spark.store.replacing import replace_rows
 from tests.support.spark.queries import only, rows_of
 from tests.support.tables.table_rows import DAY, T0_MS, decision
 from tests.support.tables.written_parts import written

@@ -16,11 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import DECISIONS
-from kquota_spark.store import replacing
-from kquota_spark.store.commits import BatchCommits, MicroBatch
+from kquota_spark.store import commits
+from kquota_spark.store.commits import BatchCommits, MicroBatch, add_rows, replace_rows
 from kquota_spark.store.following import DeltaCommits
 from kquota_spark.store.parts import dataset_of
-from kquota_spark.store.replacing import add_rows, replace_rows
 from tests.support.places import ROOT
 from tests.support.spark.queries import only, rows_of
 from tests.support.tables.table_rows import T0_MS, decision
@@ -63,7 +62,7 @@ def held_before_the_commit(monkeypatch: pytest.MonkeyPatch, rival: Callable[[], 
 
         return Held()
 
-    monkeypatch.setattr(replacing, "dataset_of", dataset)
+    monkeypatch.setattr(commits, "dataset_of", dataset)
 
 
 def test_rows_of_the_period_are_replaced_and_no_file_is_left_over(settings: Settings) -> None:

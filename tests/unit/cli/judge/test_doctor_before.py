@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.config.settings import Broker
-from kquota_spark.embedded.ports import free_ports
+from kquota_spark.embedded.servers import free_ports
 from kquota_spark.formats.messages.messages import LogMessages, MessageFormat
 from kquota_spark.kafka.broker_checks import stamp_check
 from kquota_spark.kafka.client_properties import connection_options

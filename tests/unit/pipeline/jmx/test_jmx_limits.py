@@ -12,7 +12,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, stretches
 from kquota_spark.pipeline.jmx.limits import limited_batch
 from kquota_spark.pipeline.known import IpLimit, Limits
-from kquota_spark.schema.jmx_tables import JMX_SAMPLES
+from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from tests.support.pipeline.governed_requests import ALL_LEVELS as LEVELS
 from tests.support.spark.queries import change
 from tests.support.tables.table_rows import T0_MS

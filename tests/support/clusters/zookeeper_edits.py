@@ -8,9 +8,9 @@ keys); then a sequential node under `/config/changes`, because brokers watch not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from kquota_spark.embedded.zookeeper import connected
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.formats.znodes.payloads import read_config
 from kquota_spark.formats.znodes.writes import (
     CHANGE_NODE_PREFIX,
@@ -18,7 +18,7 @@ from kquota_spark.formats.znodes.writes import (
     change_notification,
     with_quotas,
 )
-from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity, IpEntity
+from kquota_spark.model.quotas.entities import Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, QuotaKey, parse_key
 
 if TYPE_CHECKING:
@@ -27,18 +27,12 @@ if TYPE_CHECKING:
 _ATTEMPTS = 20
 
 
-Name: TypeAlias = str | Default
-
-
-__all__ = ["DEFAULT", "Name", "remove_quota", "set_quota"]
-
-
 def set_quota(
     zookeeper_connect: str,
     *,
-    user: Name | None = None,
-    client_id: Name | None = None,
-    ip: Name | None = None,
+    user: Name = None,
+    client_id: Name = None,
+    ip: Name = None,
     producer_byte_rate: int | None = None,
     consumer_byte_rate: int | None = None,
     request_percentage: float | None = None,
@@ -75,9 +69,9 @@ def set_quota(
 def remove_quota(
     zookeeper_connect: str,
     *keys: str,
-    user: Name | None = None,
-    client_id: Name | None = None,
-    ip: Name | None = None,
+    user: Name = None,
+    client_id: Name = None,
+    ip: Name = None,
 ) -> int:
     """Remove some limits of one entity, all if no key is named; what is not a quota stays.
 
@@ -88,7 +82,7 @@ def remove_quota(
     return _change(zookeeper_connect, _entity(user, client_id, ip), dict.fromkeys(keys or all_keys))
 
 
-def _entity(user: Name | None, client_id: Name | None, ip: Name | None) -> Entity | IpEntity:
+def _entity(user: Name, client_id: Name, ip: Name) -> Entity | IpEntity:
     if ip is not None:
         if (user, client_id) != (None, None):
             msg = "an ip stands alone"

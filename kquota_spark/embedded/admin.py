@@ -1,4 +1,8 @@
-"""Topics of an embedded cluster."""
+"""Topics and quotas of an embedded cluster, set by Kafka's Admin API as an administrator does.
+
+Quotas go by AlterClientQuotas (KIP-546). With KRaft there is no other way. A broker in ZooKeeper mode takes it too,
+from 2.6 on.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +15,26 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.kafka.quota_admin import QuotaAdmin
+from kquota_spark.model.quotas.entities import Entity, IpEntity, Name
+from kquota_spark.model.quotas.quota_types import parse_key
+from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _POLL_S = 0.05
 _WITHIN_S = 60.0
+_QUOTAS_TIMEOUT_MS = 30_000
 
 
 def create_topics(
     cluster: Cluster,
     partitions: Mapping[str, int],
     *,
-    replicas: int = 1,
     config: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Create topics with so many partitions each and wait until they have leaders; existing ones stay.
-
-    Args:
-        cluster: where.
-        partitions: of each topic, by its name.
-        replicas: of each partition.
-        config: settings of the topics.
 
     Raises:
         UserError: the broker refused, or leaders did not come in time.
@@ -41,7 +43,7 @@ def create_topics(
     from confluent_kafka.cimpl import NewTopic
 
     admin = kafka_clients.admin({**cluster.client_settings(), "client.id": "kquota-admin"})
-    topics = [NewTopic(name, count, replicas, config=dict(config)) for name, count in partitions.items()]
+    topics = [NewTopic(name, count, 1, config=dict(config)) for name, count in partitions.items()]
     for name, answer in admin.create_topics(topics, operation_timeout=_WITHIN_S).items():
         with kafka_clients.kafka_errors(partial(_not_created, name), unless=KafkaError.TOPIC_ALREADY_EXISTS):
             answer.result(2 * _WITHIN_S)
@@ -66,3 +68,36 @@ def _have_leaders(topics: Mapping[str, Any], partitions: Mapping[str, int]) -> b
         and all(partition.leader >= 0 for partition in topics[name].partitions.values())
         for name, count in partitions.items()
     )
+
+
+def alter_quota(
+    cluster: Cluster,
+    limits: Mapping[str, float | None],
+    *,
+    user: Name = None,
+    client_id: Name = None,
+    ip: Name = None,
+) -> int:
+    """Set limits of one entity, and wait until a broker tells them; those that are not named stay as they are.
+
+    Keys are Kafka's own, e.g. `producer_byte_rate`, and None removes one. Names are raw, or DEFAULT. A user with a
+    client id is the pair, and an ip stands alone.
+
+    Returns:
+        When the answer came, in epoch ms. A KRaft broker acts on it at about the same moment.
+
+    Raises:
+        UserError: the broker refused, with its words.
+    """
+    entity = Entity(user, client_id) if ip is None else IpEntity(ip)
+    admin = QuotaAdmin(cluster.bootstrap_servers, cluster.client_settings(), timeout_ms=_QUOTAS_TIMEOUT_MS)
+    try:
+        refusal = admin.alter(entity, limits)
+        answered_ms = now_ms()
+        if refusal is None:
+            admin.wait_for(entity, {parse_key(key): value for key, value in limits.items()})
+    finally:
+        admin.close()
+    if refusal is not None:
+        raise UserError(f"quota {dict(limits)} of {entity} refused: {refusal.words}")
+    return answered_ms
