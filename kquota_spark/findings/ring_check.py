@@ -32,10 +32,7 @@ LEAST_FACTOR = 10
 broker's, the other ring came out better by 4.8 times at most, mostly by less than 2."""
 
 OTHER_VARIANT = {RingVariant.UP_TO_3_7: RingVariant.FROM_3_8, RingVariant.FROM_3_8: RingVariant.UP_TO_3_7}
-_BROKER = {
-    RingVariant.UP_TO_3_7: "a broker before 3.8",
-    RingVariant.FROM_3_8: "a broker of 3.8 or later",
-}
+_BROKER = {RingVariant.UP_TO_3_7: "a broker before 3.8", RingVariant.FROM_3_8: "a broker of 3.8 or later"}
 _COMPARED = {Outcome.AGREES, Outcome.FALSE_POSITIVE, Outcome.FALSE_NEGATIVE}
 
 

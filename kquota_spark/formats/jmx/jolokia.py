@@ -11,14 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kquota_spark.formats.jmx.sample import (
-    JmxSample,
-    Origin,
-    attributes_of,
-    broker_of,
-    epoch_ms,
-    sample_of,
-)
+from kquota_spark.formats.jmx.sample import JmxSample, Origin, attributes_of, broker_of, epoch_ms, sample_of
 from kquota_spark.formats.request_log.request import Unreadable
 from kquota_spark.model.quotas.mbean_names import DOMAIN, parse_mbean_name
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
