@@ -12,7 +12,7 @@ from kquota_spark.cli.quotas.diff_page import Found, print_diff
 from kquota_spark.cli.quotas.quota_sides import chosen_side, has_cluster_option, named_side
 from kquota_spark.cli.text.render import Report, Row, show
 from kquota_spark.errors import UserError
-from kquota_spark.findings.mangled_names import mangled_names
+from kquota_spark.findings.idle_rules import mangled_names
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.compare.observed_clients import ANY_NAME
 from kquota_spark.model.compare.quota_diff import (

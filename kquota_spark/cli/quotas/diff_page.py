@@ -10,7 +10,7 @@ from kquota_spark.cli.quotas.quota_edits import exact_text
 from kquota_spark.cli.quotas.quota_sides import Side
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, show
-from kquota_spark.findings.mangled_names import Mangled
+from kquota_spark.findings.idle_rules import Mangled
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import amount_text, iso_time, person_name, rate_text, type_text
 from kquota_spark.model.compare.quota_diff import EffectChange, Governs, Identity
