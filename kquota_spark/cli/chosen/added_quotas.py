@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
+from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number
 from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 

@@ -148,7 +148,7 @@ def _key(entity: AnyEntity, text: str) -> AnyKey:
 
 def _value(entity: AnyEntity, key: str, text: str) -> float:
     """A value that every cluster takes: KRaft refuses the others, and ZooKeeper's brokers would misread them."""
-    from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
+    from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number
 
     number = finite_number(text)
     expected = expected_value(key, number)

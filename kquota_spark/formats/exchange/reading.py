@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
+from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number
 from kquota_spark.model.quotas.entities import AnyEntity, Default, Entity, IpEntity, Name
 from kquota_spark.model.quotas.entity_filter import EntityType
 from kquota_spark.model.quotas.quota_set import QuotaSet

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from kquota_spark.formats.exchange.reading import name_problem, shown
-from kquota_spark.formats.quota_files.quota_values import expected_value
+from kquota_spark.formats.quota_files.quota_file import expected_value
 from kquota_spark.model.quotas import entity_filter
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
