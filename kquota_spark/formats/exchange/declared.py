@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.exchange.reading import checked_text
-from kquota_spark.formats.exchange.writing import writable
+from kquota_spark.formats.exchange.checks import checked_text, writable
 from kquota_spark.formats.quota_files.quota_file import IpLimit, parse_quotas
 from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity

@@ -136,8 +136,7 @@ class _Parser:
         while (token := self.next()).kind in ("string", "name"):
             labels.append(self._text(token) if token.kind == "string" else token.text)
         if first.kind != "name" or token.text != "{":
-            msg = f"{(token if first.kind == 'name' else first).text[:60]!r}, expected a block"
-            raise _Broken(msg)
+            raise _Broken(f"{(token if first.kind == 'name' else first).text[:60]!r}, expected a block")
         return tuple(labels)
 
     def _body(self, block: Block, *, may_nest: bool) -> Block:
@@ -210,8 +209,7 @@ class _Parser:
 
     def _unexpected(self, token: _Token, expected: str) -> Never:
         found = "the end of the file" if token.kind == "end" else repr(token.text[:60])
-        msg = f"{found}, expected {expected}"
-        raise _Broken(msg)
+        raise _Broken(f"{found}, expected {expected}")
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -11,9 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kquota_spark.formats.exchange.checks import Reading, checked_text, parts_of, shown, writable
 from kquota_spark.formats.exchange.documents import read_json
-from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
-from kquota_spark.formats.exchange.writing import parts_of, writable
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
@@ -57,8 +56,7 @@ def read(text: str) -> QuotaSet:
     """
     entries = read_json(checked_text(text))
     if not isinstance(entries, list):
-        msg = f"{shown(entries)}, expected an array of entities with constraints"
-        raise ValueError(msg)
+        raise ValueError(f"{shown(entries)}, expected an array of entities with constraints")
     reading = Reading()
     for index, entry in enumerate(entries):
         _take(entry, f"[{index}]", reading)
@@ -75,8 +73,7 @@ def _entity_json(entity: AnyEntity) -> dict[str, Any]:
 def _constraints(entity: AnyEntity, values: Mapping[AnyKey, float]) -> dict[str, float]:
     for key, value in values.items():
         if not math.isfinite(value):
-            msg = f"{entity}: {key.value} {value}: JSON has no such number"
-            raise ValueError(msg)
+            raise ValueError(f"{entity}: {key.value} {value}: JSON has no such number")
     return {key.value: float(values[key]) for key in _KEYS if key in values}
 
 
@@ -102,8 +99,7 @@ def _take(entry: Any, where: str, reading: Reading) -> None:
 
 def _parts(found: Any) -> list[tuple[str, str | Default]]:
     if not isinstance(found, dict) or not found or not found.keys() <= _PARTS.keys():
-        msg = f"{shown(found)}, expected {', '.join(_PARTS)}"
-        raise ValueError(msg)
+        raise ValueError(f"{shown(found)}, expected {', '.join(_PARTS)}")
     return [(_PARTS[part], _name(part, value)) for part, value in found.items()]
 
 
@@ -114,5 +110,4 @@ def _name(part: str, found: Any) -> str | Default:
             return DEFAULT
         case {**rest} if rest.keys() == {kind} and isinstance(rest[kind], str):
             return str(rest[kind])
-    msg = f'{part}: expected {{"{kind}": NAME}} or {{"default": true}}'
-    raise ValueError(msg)
+    raise ValueError(f'{part}: expected {{"{kind}": NAME}} or {{"default": true}}')

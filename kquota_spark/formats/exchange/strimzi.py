@@ -16,9 +16,8 @@ from typing import Any
 
 import msgspec
 
-from kquota_spark.formats.exchange.documents import read_json, read_yaml
-from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
-from kquota_spark.formats.exchange.writing import number_text, refuse, writable
+from kquota_spark.formats.exchange.checks import Reading, checked_text, number_text, refuse, shown, writable
+from kquota_spark.formats.exchange.documents import read_documents
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
@@ -86,17 +85,13 @@ def read(text: str) -> QuotaSet:
         ValueError: one line a problem.
     """
     reading = Reading()
-    resources = list(_resources(_documents(checked_text(text))))
+    resources = list(_resources(read_documents(checked_text(text))))
     users = [(where, resource) for where, resource in resources if _is_user(where, resource, reading)]
     if resources and not users and all(isinstance(resource, dict) for _, resource in resources):
         reading.problem("documents", f"no KafkaUser of {_API}* among them")
     for where, resource in users:
         _read_user(where, resource, reading)
     return reading.quotas()
-
-
-def _documents(text: str) -> list[Any]:
-    return [read_json(text)] if text.lstrip().startswith("{") else read_yaml(text)
 
 
 def _resources(documents: list[Any]) -> Iterator[tuple[str, Any]]:

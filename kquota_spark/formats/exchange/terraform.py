@@ -22,9 +22,15 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
+from kquota_spark.formats.exchange.checks import (
+    Reading,
+    checked_text,
+    number_text,
+    parts_of,
+    refuse,
+    writable,
+)
 from kquota_spark.formats.exchange.hcl import Attribute, Block, Number, quoted, read_blocks
-from kquota_spark.formats.exchange.reading import Reading, checked_text
-from kquota_spark.formats.exchange.writing import number_text, parts_of, refuse, writable
 from kquota_spark.model.quotas.entities import DEFAULT, Name
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey

@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kquota_spark.formats.exchange.checks import Reading, checked_text, writable
 from kquota_spark.formats.exchange.documents import read_json
-from kquota_spark.formats.exchange.reading import Reading, checked_text
-from kquota_spark.formats.exchange.writing import writable
 from kquota_spark.formats.znodes.nodes import ROOTS, decode_node, has_data, name_nodes
 from kquota_spark.formats.znodes.writes import with_quotas
 from kquota_spark.model.quotas.quota_set import QuotaSet

@@ -135,13 +135,11 @@ def _entries(text: str) -> list[yaml.Node]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
-        msg = f"{where}{problem}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{where}{problem}") from error
     if root is None:
         return []
     if not isinstance(root, yaml.SequenceNode):
-        msg = "not a list, expected a list of quotas such as - {user: alice, ...}"
-        raise ValueError(msg)
+        raise ValueError("not a list, expected a list of quotas such as - {user: alice, ...}")
     return list(root.value)
 
 

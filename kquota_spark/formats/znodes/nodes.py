@@ -152,13 +152,11 @@ def first_json(data: bytes) -> Any:
     try:
         return decoder.raw_decode(text.lstrip(" \t\r\n"))[0]
     except RecursionError:
-        msg = "nested too deeply"
-        raise ValueError(msg) from None
+        raise ValueError("nested too deeply") from None
 
 
 def _no_constant(name: str) -> Never:
-    msg = f"{name} is not JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not JSON")
 
 
 def decode_node(path: str, data: bytes | None) -> QuotaPayload:

@@ -120,8 +120,7 @@ def _text(entity: AnyEntity, key: AnyKey, value: float) -> str:
         if math.isfinite(value):
             return repr(float(value))
         expected = "a finite number"
-    msg = f"{entity}: {key.value} {value}, expected {expected}"
-    raise ValueError(msg)
+    raise ValueError(f"{entity}: {key.value} {value}, expected {expected}")
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:
@@ -168,8 +167,7 @@ class NodeNote:
                     return cls(Form(form), tuple(map(str, keys)), value)
         except ValueError:
             pass
-        msg = "not the note of a ZooKeeper node"
-        raise ValueError(msg)
+        raise ValueError("not the note of a ZooKeeper node")
 
     @property
     def emptied(self) -> bytes | None:
