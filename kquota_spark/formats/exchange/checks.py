@@ -24,11 +24,7 @@ _TYPES = tuple(kind.value for kind in EntityType)
 
 
 def checked_text(text: str) -> str:
-    """The text of a file, if it can be one of quotas.
-
-    Raises:
-        ValueError: it is too long, or binary.
-    """
+    """The text of a file; ValueError if it is too long, or binary, to be one of quotas."""
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"longer than {MOST_CHARACTERS:,} characters, expected quotas")
     if "\0" in text:
@@ -77,11 +73,7 @@ class Reading:
         values[parse_key(key)] = number
 
     def quotas(self) -> QuotaSet:
-        """All that was read.
-
-        Raises:
-            ValueError: there were problems, one a line.
-        """
+        """All that was read; ValueError with the problems, one a line."""
         if self._count > _MOST_PROBLEMS:
             self._problems[_MOST_PROBLEMS:] = [f"... and {self._count - _MOST_PROBLEMS:,} more problems"]
         if self._problems:

@@ -17,20 +17,12 @@ _IP_KEY = IpQuotaKey.CONNECTION_CREATION_RATE
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas in force once all that is written down has happened.
-
-    Raises:
-        ValueError: one line a problem.
-    """
+    """The quotas in force once all that is written down has happened; ValueError with one line a problem."""
     return read_at(text, END_MS - 1)
 
 
 def read_at(text: str, time_ms: int) -> QuotaSet:
-    """The quotas in force at a moment.
-
-    Raises:
-        ValueError: one line a problem.
-    """
+    """The quotas in force at a moment; ValueError with one line a problem."""
     found = parse_quotas(checked_text(text))
     quotas: dict[AnyEntity, dict[AnyKey, float]] = {
         rule.entity: dict(rule.values)

@@ -18,20 +18,12 @@ _MOST_DEPTH = 50
 
 
 def read_documents(text: str) -> list[Any]:
-    """The one value of a text that begins as a JSON object, or the documents of a text in YAML.
-
-    Raises:
-        ValueError: see `read_json` and `read_yaml`.
-    """
+    """The one value of a text that begins as a JSON object, or the documents of a text in YAML; ValueError as these."""
     return [read_json(text)] if text.lstrip().startswith("{") else read_yaml(text)
 
 
 def read_json(text: str) -> Any:
-    """The one JSON value of a text.
-
-    Raises:
-        ValueError: it is none, with the line, or has a key twice.
-    """
+    """The one JSON value of a text; ValueError, with the line, if it is none or has a key twice."""
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_integer)
     except json.JSONDecodeError as error:

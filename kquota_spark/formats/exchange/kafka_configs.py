@@ -53,11 +53,7 @@ _BEFORE_CLIENT = re.compile(
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of such sentences.
-
-    Raises:
-        ValueError: one line a problem, with the number of the line.
-    """
+    """The quotas of such sentences; ValueError with one line a problem, each with the number of the line."""
     reading = Reading()
     for number, line in enumerate(checked_text(text).split("\n"), start=1):
         sentence = line.removesuffix("\r")
@@ -168,11 +164,7 @@ def _java_double(value: float) -> str:
 
 
 def refuse_commands(_text: str) -> Never:
-    """Refuse: nothing runs a stranger's script to see what it would set.
-
-    Raises:
-        ValueError: always.
-    """
+    """Always a ValueError: nothing runs a stranger's script to see what it would set."""
     raise ValueError("commands are only written, never read: import what kafka-configs.sh --describe prints")
 
 

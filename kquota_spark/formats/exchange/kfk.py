@@ -27,20 +27,12 @@ _KEYS: tuple[AnyKey, ...] = (*QuotaKey, *IpQuotaKey)
 
 
 def write(quotas: QuotaSet) -> str:
-    """The array on one line, with a line feed; entities by level and name.
-
-    Raises:
-        ValueError: a name or value that nothing can hold.
-    """
+    """The array on one line, entities by level and name; ValueError for a name or value that nothing can hold."""
     return as_line(quotas, [entity for entity, _ in writable(quotas)])
 
 
 def as_line(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> str:
-    """These entities of a set in this order, with whatever values a cluster holds.
-
-    Raises:
-        ValueError: a value that JSON has no number for.
-    """
+    """These entities in this order, whatever values a cluster holds; ValueError for one that JSON has no number for."""
     entries = [
         {"clientEntity": _entity_json(entity), "constraints": _constraints(entity, quotas[entity])}
         for entity in entities

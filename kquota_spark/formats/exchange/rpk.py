@@ -46,11 +46,7 @@ class _Quota(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of a document, JSON or YAML.
-
-    Raises:
-        ValueError: one line a problem.
-    """
+    """The quotas of a document, JSON or YAML; ValueError with one line a problem."""
     reading = Reading()
     for index, item in enumerate(_items(checked_text(text))):
         where = f"quotas[{index}]"

@@ -79,11 +79,7 @@ class _User(msgspec.Struct):
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of all `KafkaUser` resources of a text, YAML or JSON.
-
-    Raises:
-        ValueError: one line a problem.
-    """
+    """The quotas of all `KafkaUser` resources of a text, YAML or JSON; ValueError with one line a problem."""
     reading = Reading()
     resources = list(_resources(read_documents(checked_text(text))))
     users = [(where, resource) for where, resource in resources if _is_user(where, resource, reading)]
@@ -132,11 +128,7 @@ def _read_user(where: str, resource: Any, reading: Reading) -> None:
 
 
 def write(quotas: QuotaSet) -> str:
-    """A resource for each user.
-
-    Raises:
-        ValueError: entities that are no users by name, or whose names no resource can have.
-    """
+    """A resource for each user; ValueError for other entities, and for users whose names no resource can have."""
     problems: list[str] = []
     documents: dict[str, str] = {}
     for entity, values in writable(quotas):

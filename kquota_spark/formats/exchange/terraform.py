@@ -41,11 +41,7 @@ _MOST_LABEL_CHARACTERS = 60
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of all such resources.
-
-    Raises:
-        ValueError: one line a problem, with the number of the line.
-    """
+    """The quotas of all such resources; ValueError with one line a problem, each with the number of the line."""
     reading = Reading()
     blocks, problems = read_blocks(checked_text(text), frozenset({_ONE, _PAIR}))
     for line, problem in problems:

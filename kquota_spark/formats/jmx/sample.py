@@ -130,11 +130,7 @@ def plain(name: str) -> str:
 
 
 def attributes_of(values: Mapping[str, object]) -> dict[str, float | None]:
-    """The attributes that are kept, by column; with a prefix in front of a dot, too.
-
-    Raises:
-        Unreadable: one is no number.
-    """
+    """The attributes that are kept, by column, a prefix with a dot left out; Unreadable if one is no number."""
     found: dict[str, float | None] = {}
     for key, value in values.items():
         column = _ATTRIBUTES.get(plain(key.rpartition(".")[2]))
@@ -144,11 +140,7 @@ def attributes_of(values: Mapping[str, object]) -> dict[str, float | None]:
 
 
 def number(value: object, name: str) -> float | None:
-    """A value of an attribute; None where the sensor has none.
-
-    Raises:
-        Unreadable: it is no number.
-    """
+    """A value of an attribute; None where the sensor has none, Unreadable where it is no number."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NO_NUMBER):
         return None
     try:

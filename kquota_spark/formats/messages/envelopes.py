@@ -194,11 +194,7 @@ def _bytes(value: str | int | float | None) -> bytes | None:
 
 
 def _one_line(text: bytes) -> bytes:
-    """A line without its end: Docker's log driver leaves that on, and syslog puts a blank before.
-
-    Raises:
-        Unreadable: there are several.
-    """
+    """A line without its end: Docker's log driver leaves that on, and syslog puts a blank before."""
     line = text.strip()
     if b"\n" in line:
         raise Unreadable("envelope: several lines in one message")

@@ -156,11 +156,7 @@ class NodeNote:
 
     @classmethod
     def from_json(cls, text: str) -> NodeNote:
-        """The way back.
-
-        Raises:
-            ValueError: the text is no note of a node.
-        """
+        """The way back; ValueError if the text is no note of a node."""
         try:
             match json.loads(text):
                 case {"form": str(form), "keys": list(keys), "text": str() | None as value}:
