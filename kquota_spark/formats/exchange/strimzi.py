@@ -26,7 +26,7 @@ _NAMED_USER_LEVEL = 3
 _API = "kafka.strimzi.io/"
 _CN = "CN="
 _BY_CERTIFICATE = ("tls", "tls-external")
-_FIELDS = {
+_FIELDS: Mapping[AnyKey, str] = {
     QuotaKey.PRODUCER_BYTE_RATE: "producerByteRate",
     QuotaKey.CONSUMER_BYTE_RATE: "consumerByteRate",
     QuotaKey.REQUEST_PERCENTAGE: "requestPercentage",
@@ -132,14 +132,19 @@ def write(quotas: QuotaSet) -> str:
     problems: list[str] = []
     documents: dict[str, str] = {}
     for entity, values in writable(quotas):
+        user = str(entity.user) if isinstance(entity, Entity) else ""
+        name = user.removeprefix(_CN)
         problem = _entity_problem(entity, values)
-        name = str(entity.user).removeprefix(_CN) if isinstance(entity, Entity) else ""
         if problem is None and name in documents:
             problem = f"{name} and {_CN}{name} would be one KafkaUser"
         if problem is not None:
             problems.append(f"{entity}: {problem}")
-        elif isinstance(entity, Entity):
-            documents[name] = _document(str(entity.user), values)
+            continue
+        documents[name] = _DOCUMENT.format(
+            name=name,
+            authentication=_AUTHENTICATION if user.startswith(_CN) else "",
+            quotas="".join(f"    {_FIELDS[key]}: {number_text(value)}\n" for key, value in values.items()),
+        )
     refuse(problems)
     return _HEAD + "".join(documents.values()) if documents else ""
 
@@ -159,16 +164,3 @@ def _name_problem(name: str) -> str | None:
     if _NAME.fullmatch(name) and len(name) <= _MOST_NAME_CHARACTERS:
         return None
     return "no name of a Kubernetes resource: lower-case letters, digits, - and . only"
-
-
-def _document(user: str, values: Mapping[AnyKey, float]) -> str:
-    quotas = [
-        f"    {_FIELDS[key]}: {number_text(value)}\n"
-        for key, value in values.items()
-        if isinstance(key, QuotaKey)
-    ]
-    return _DOCUMENT.format(
-        name=user.removeprefix(_CN),
-        authentication=_AUTHENTICATION if user.startswith(_CN) else "",
-        quotas="".join(quotas),
-    )

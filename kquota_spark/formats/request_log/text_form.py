@@ -84,15 +84,8 @@ _FIRST_THROTTLE = re.compile(r"\{(?:error_code=-?\d+,)?throttle_time_ms=(\d{1,10
 _LAST_THROTTLE = re.compile(r",throttle_time_ms=(\d{1,10})(?:,_tagged_fields=\{\})?\}$", re.ASCII)
 
 
-class _Charge(NamedTuple):
-    """What a request adds to a bucket of a bandwidth quota; None where it adds nothing."""
-
-    quota_type: QuotaType | None = None
-    point_kind: PointKind | None = None
-    charged_bytes: int | None = None
-
-
-_NO_CHARGE = _Charge()
+_Charge = tuple[QuotaType | None, PointKind | None, int | None]
+"""What a request adds to a bucket of a bandwidth quota, and how; Nones where it adds nothing."""
 
 
 class _Line(NamedTuple):
@@ -203,7 +196,7 @@ def _of_produce(line: _Line) -> Request:
         _throttle_ms(line, line.version >= 1),
         has_produce_waited(int(found["acks"]), line.time_ms("remote")),
         [str(topic.name) for topic in topics],
-        _Charge(QuotaType.PRODUCE, PointKind.PRODUCE, amount),
+        (QuotaType.PRODUCE, PointKind.PRODUCE, amount),
         is_exempt=int(found["acks"]) == 0,
     )
 
@@ -224,12 +217,12 @@ def _of_fetch(line: _Line) -> Request:
     names = [str(topic.topic) for topic in topics]
     # From 2.0 on a throttled fetch is un-recorded and comes back empty; before, it was charged and held back.
     if not line.response or (throttle_ms and not topics):
-        charge = _Charge(QuotaType.FETCH, PointKind.THROTTLED_FETCH, 0)
+        amount, kind = 0, PointKind.THROTTLED_FETCH
     elif line.tail["conversions"]:
         raise Unreadable(DOWN_CONVERTED)
     else:
-        charge = _Charge(QuotaType.FETCH, PointKind.FETCH, charged.fetch_bytes(line.version, topics))
-    return _request(line, throttle_ms, has_waited, names, charge)
+        amount, kind = charged.fetch_bytes(line.version, topics), PointKind.FETCH
+    return _request(line, throttle_ms, has_waited, names, (QuotaType.FETCH, kind, amount))
 
 
 def _request(
@@ -237,7 +230,7 @@ def _request(
     in_response_ms: int | None,
     has_waited: bool,
     topics: list[str],
-    charge: _Charge = _NO_CHARGE,
+    charge: _Charge = (None, None, None),
     *,
     is_from_follower: bool = False,
     is_exempt: bool = False,
@@ -247,7 +240,8 @@ def _request(
     Up to 2.5 the log's own throttle time is not the throttle: 2.0 to 2.5 always say about 0, and older brokers
     say how long they held the response, some ms more. That counts where there is no response to ask.
     """
-    if charge.charged_bytes is not None and charge.charged_bytes > INT32_MAX:
+    quota_type, point_kind, charged_bytes = charge
+    if charged_bytes is not None and charged_bytes > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
     tail = line.tail
     at_top_ms = _at_top_ms(line, in_response_ms)
@@ -266,9 +260,9 @@ def _request(
         api_key=line.key,
         api_version=line.version,
         api_name=_API_NAMES[line.key],
-        quota_type=charge.quota_type,
-        point_kind=charge.point_kind,
-        charged_bytes=charge.charged_bytes,
+        quota_type=quota_type,
+        point_kind=point_kind,
+        charged_bytes=charged_bytes,
         request_time_percent=line.time_ms("local") / 10.0,
         observed_throttle_ms=throttle_ms,
         is_from_follower=is_from_follower,

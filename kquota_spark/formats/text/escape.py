@@ -94,7 +94,9 @@ def cut(text: str, columns: int) -> str:
         if marks > _MOST_MARKS:
             continue
         if used + of_char > columns:
-            return _with_ellipsis(shown, used, columns)
+            while shown and used > columns - 1:
+                used -= character_width(shown.pop())
+            return "".join(shown) + "…"
         shown.append(char)
         used += of_char
     return "".join(shown)
@@ -122,9 +124,3 @@ def cut_inside(text: str, columns: int, of_end: int | None = None) -> str:
         end.pop()
     tail = "".join(reversed(end))
     return cut(whole, columns - width(tail)) + tail
-
-
-def _with_ellipsis(shown: list[str], used: int, columns: int) -> str:
-    while shown and used > columns - 1:
-        used -= character_width(shown.pop())
-    return "".join(shown) + "…"

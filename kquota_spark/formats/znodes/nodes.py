@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Never
 
 from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
-from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 REQUIRED_ROOTS = ("users", "clients")
 """Below /config, as all paths here; every Kafka makes them at its start."""
@@ -51,19 +51,6 @@ class QuotaPayload:
 
     values: Mapping[AnyKey, float] = field(default_factory=dict)
     left_alone: frozenset[AnyKey] = frozenset()
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IpPayload:
-    """What brokers make of the data of an ip node.
-
-    `limit` is in connections per second, None for none. `is_left_alone`: a running broker refuses the node and
-    goes on with what it had.
-    """
-
-    limit: int | None = None
-    is_left_alone: bool = False
     problem: str | None = None
 
 
@@ -163,10 +150,14 @@ def decode_node(path: str, data: bytes | None) -> QuotaPayload:
     """Decode the data of any node that holds quotas."""
     if not path.startswith("ips/"):
         return decode_quota_node(data)
-    found = decode_ip_node(data)
-    key = IpQuotaKey.CONNECTION_CREATION_RATE
-    values: dict[AnyKey, float] = {} if found.limit is None else {key: float(found.limit)}
-    return QuotaPayload(values, frozenset([key] if found.is_left_alone else ()), found.problem)
+    node, key = read_config(data), IpQuotaKey.CONNECTION_CREATION_RATE
+    if key.value not in node.config:
+        return QuotaPayload(left_alone=frozenset([key] if node.is_refused else ()), problem=node.problem)
+    limit = _integer(node.config[key.value], bits=32)
+    if limit is None:
+        refusal = f"{key.value} is not a whole number of 32 bits: brokers keep what they had"
+        return QuotaPayload(left_alone=frozenset([key]), problem=refusal)
+    return QuotaPayload({key: float(limit)})
 
 
 def decode_quota_node(data: bytes | None) -> QuotaPayload:
@@ -179,19 +170,6 @@ def decode_quota_node(data: bytes | None) -> QuotaPayload:
     if node.is_refused:
         return QuotaPayload(left_alone=frozenset(QuotaKey), problem=node.problem)
     return _read_values(node.config) if node.problem is None else QuotaPayload(problem=node.problem)
-
-
-def decode_ip_node(data: bytes | None) -> IpPayload:
-    """Decode the data of a node under /config/ips."""
-    node = read_config(data)
-    text = node.config.get(IP_QUOTA_KEY)
-    if text is None:
-        return IpPayload(None, node.is_refused, node.problem)
-    limit = _integer(text, bits=32)
-    if limit is None:
-        refusal = f"{IP_QUOTA_KEY} is not a whole number of 32 bits: brokers keep what they had"
-        return IpPayload(None, True, refusal)
-    return IpPayload(limit)
 
 
 def _read_values(config: Mapping[str, str]) -> QuotaPayload:
