@@ -116,10 +116,7 @@ class BrokerEvidence:
 def likely_causes(evidence: BrokerEvidence, config: RateConfig, fit: Fit | None) -> list[LikelyCause]:
     """What explains a drop, the strongest evidence first; nothing if agreement has not dropped.
 
-    Args:
-        evidence: of one broker.
-        config: as configured.
-        fit: from `ring_check.likely_settings`: it has been tried out, so it leaves nothing else to explain.
+    A fit, from `ring_check.likely_settings`, has been tried out: it leaves nothing else to explain.
     """
     if not evidence.has_dropped:
         return []
@@ -245,13 +242,7 @@ def _of_times(evidence: BrokerEvidence) -> Iterator[LikelyCause]:
 
 
 def cause_of(verdicts: Sequence[Verdict], index: int, config: RateConfig) -> str:
-    """The likely cause of a wrong verdict, for the list that `kquota replay --show wrong` prints.
-
-    Args:
-        verdicts: all verdicts of the bucket, in order.
-        index: the wrong one.
-        config: sample ring of the broker.
-    """
+    """The likely cause of one wrong verdict among those of its bucket, as `kquota replay --show wrong` has it."""
     wrong = verdicts[index]
     if wrong.cause is not None:
         return wrong.cause.value

@@ -75,9 +75,7 @@ class RingEvidence:
 def likely_variant(buckets: Iterable[Sequence[Stretch]], config: RateConfig) -> RingEvidence | None:
     """The other ring, if the log fits it clearly better; None if it does not, or too little tells.
 
-    Args:
-        buckets: the stretches of each bucket; produce counts, what a fetch had read is not always known.
-        config: as configured.
+    Only produces count: what a fetch had read is not always known.
     """
     sample = sample_of(buckets)
     configured = verdicts_of(sample, config)
@@ -169,13 +167,9 @@ class Fit:
 def likely_settings(
     traffic: Sequence[Traffic], governor: Governor, config: RateConfig, clock_ahead_ms: int
 ) -> Fit | None:
-    """The ring, window or clock that the log fits clearly better than what is configured; None if none does.
+    """The ring, window or clock that a broker's log fits clearly better than what is configured; None if none does.
 
-    Args:
-        traffic: of one broker.
-        governor: the quotas over time.
-        config: as configured.
-        clock_ahead_ms: what the times of the lines say about the broker's clock; tried if it is a second or more.
+    `clock_ahead_ms` is what the times of the lines say about the broker's clock; tried if it is a second or more.
     """
     sample = _sample(stretches_of(traffic, governor))
     configured = verdicts_of(sample, config)

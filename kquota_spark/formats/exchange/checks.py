@@ -48,12 +48,7 @@ class Reading:
             self._problems.append(f"{where}: {problem}".replace("\n", " "))
 
     def entity(self, where: str, parts: Iterable[tuple[str, Name]]) -> AnyEntity | None:
-        """The entity of parts as the Admin API names them; None if they are none, which is noted.
-
-        Args:
-            where: its place.
-            parts: the type, `user`, `client-id` or `ip`, and the raw name or the default.
-        """
+        """The entity of parts, each a type of the Admin API with a raw name or the default; None, noted, if none."""
         try:
             return _entity(parts)
         except ValueError as error:
@@ -127,11 +122,7 @@ def shown(value: Any) -> str:
 
 
 def writable(quotas: QuotaSet) -> list[tuple[AnyEntity, Mapping[AnyKey, float]]]:
-    """The entities with their values, both in the order in which people read them.
-
-    Raises:
-        ValueError: names or values that no reader would take back, one a line.
-    """
+    """Entities and values, both in the order in which people read them; ValueError for what no reader takes back."""
     problems: list[str] = []
     found: list[tuple[AnyEntity, Mapping[AnyKey, float]]] = []
     for entity in in_order(quotas):

@@ -40,11 +40,7 @@ def _holds(time_ms: int, from_ms: int, to_ms: int | None) -> bool:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The text of a quota file.
-
-    Raises:
-        ValueError: somebody is really called `<default>`, or a name or value that nothing can hold.
-    """
+    """The text of a quota file; ValueError for what it cannot hold, as a user really called `<default>`."""
     entries = writable(quotas)
     rules = [
         RuleStretch(entity, values, BEGINNING_MS, None, None)

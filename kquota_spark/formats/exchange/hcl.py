@@ -67,12 +67,7 @@ class _Broken(Exception):
 
 
 def read_blocks(text: str, kinds: frozenset[tuple[str, str]]) -> tuple[list[Block], list[Problem]]:
-    """The blocks of a file, and what in it could not be read.
-
-    Args:
-        text: of the file.
-        kinds: kind and first label of the blocks that are wanted; others are problems and not looked into.
-    """
+    """The blocks of these kinds and first labels, and what could not be read: other blocks too are problems."""
     parser = _Parser(text)
     blocks: list[Block] = []
     try:

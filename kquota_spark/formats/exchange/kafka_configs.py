@@ -64,9 +64,7 @@ def read(text: str) -> QuotaSet:
 
 def _read_sentence(where: str, sentence: str, reading: Reading) -> None:
     head = next((head for head in _HEADS if sentence.startswith(head)), None)
-    who, verb, values = sentence.removesuffix(" are").rpartition(" are ")
-    if sentence.endswith(" are"):
-        who, verb, values = sentence.removesuffix(" are"), " are", ""
+    who, verb, values = f"{sentence} ".rpartition(" are ")  # there may be no values
     if head is None or not verb:
         reading.problem(where, "expected a sentence such as Quota configs for user-principal 'alice' are ...")
         return
@@ -122,11 +120,7 @@ def _part(text: str) -> tuple[str, Name] | None:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The sentences, as the tool prints them since 2.6.
-
-    Raises:
-        ValueError: a name whose sentence would read otherwise, or a name or value that nothing can hold.
-    """
+    """The sentences, as the tool prints them since 2.6; ValueError for names whose sentence would read otherwise."""
     problems: list[str] = []
     lines = []
     for entity, values in writable(quotas):

@@ -102,12 +102,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 def guess(text: str, file_name: str = "") -> list[Format]:
-    """The formats that a file may be in, by its content, then by its suffix; empty if none has left its sign.
-
-    Args:
-        text: of the file.
-        file_name: where it is known.
-    """
+    """The formats that a file may be in, by its content, then by its suffix; empty if none has left its sign."""
     beginning = text.removeprefix("\ufeff")[:_LOOKED_AT_CHARACTERS]  # as editors on Windows write it
     found = [each for each in FORMATS.values() if re.search(each.sign, beginning, re.MULTILINE)]
     suffix = PurePath(file_name).suffix.lower()

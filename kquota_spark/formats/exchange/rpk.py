@@ -84,11 +84,7 @@ def _items(text: str) -> list[Any]:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The JSON document, one quota a line.
-
-    Raises:
-        ValueError: somebody is really called `<default>`, or a name or value that nothing can hold.
-    """
+    """The JSON document, one quota a line; ValueError for what it cannot hold, as a user really called `<default>`."""
     problems: list[str] = []
     lines = []
     for entity, values in writable(quotas):

@@ -99,11 +99,7 @@ def _part(block: Block, kind: str, name: str, reading: Reading) -> tuple[str, Na
 
 
 def write(quotas: QuotaSet) -> str:
-    """A resource for each entity.
-
-    Raises:
-        ValueError: pairs, names that Terraform would spell in another way, or a name or value that nothing can hold.
-    """
+    """A resource for each entity; ValueError for pairs, and for names that Terraform would spell in another way."""
     problems: list[str] = []
     labels: set[str] = set()
     resources = []

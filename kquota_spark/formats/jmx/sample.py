@@ -194,11 +194,7 @@ def _size(value: float | None) -> int | None:
 def sample_of(
     broker_id: int, time_ms: int, name: MBeanName, attributes: Mapping[str, float | None]
 ) -> JmxSample | None:
-    """The sample of an MBean; None for one that has nothing to do with quotas.
-
-    Raises:
-        Unreadable: its user is no sanitised name.
-    """
+    """The sample of an MBean; None for one without quotas, Unreadable for one whose user is no sanitised name."""
     mbean_type = MBEAN_TYPES.get(name.type.lower())
     if mbean_type is None or not attributes:
         return None

@@ -300,9 +300,7 @@ def finite_number(value: Any) -> float | None:
 def expected_value(kind: str | None, value: float | None) -> str | None:
     """What a value of this type should have been, `a number, 0 or more`; None if it is right.
 
-    Args:
-        kind: Kafka's key; None if it is not known.
-        value: None for what is no finite number.
+    The type is Kafka's key, or None if it is not known; a value that is no finite number is None.
     """
     unit, largest = _WHOLE_TYPES.get(kind or "", ("", math.inf))
     what = f"a whole number of {unit}" if unit else "a number"

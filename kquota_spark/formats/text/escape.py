@@ -103,13 +103,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def cut_inside(text: str, columns: int, of_end: int | None = None) -> str:
-    """As `cut`, but the last columns show the end: client ids of one application differ there.
-
-    Args:
-        text: escaped text.
-        columns: how many it may fill.
-        of_end: how many of them show the end (default a third).
-    """
+    """As `cut`, but `of_end` columns, or a third, show the end: client ids of one application differ there."""
     whole = cut(text, sys.maxsize)
     if width(whole) <= columns:
         return whole
