@@ -51,11 +51,7 @@ def _no_constant(name: str) -> Never:
 
 
 def read_yaml(text: str) -> list[Any]:
-    """The documents of a text, empty ones left out. A scalar is what YAML 1.1 makes of it.
-
-    Raises:
-        ValueError: it is no YAML, with the line, or has what files of quotas have no use for.
-    """
+    """The documents of a text, empty ones left out, scalars as in YAML 1.1; ValueError, with the line, for all else."""
     try:
         return [document for document in _Documents(text) if document is not None]
     except yaml.YAMLError as error:

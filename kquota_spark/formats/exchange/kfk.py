@@ -41,11 +41,7 @@ def as_line(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> str:
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of an array; entries of one entity are added up.
-
-    Raises:
-        ValueError: one line a problem, each with its place, e.g. `[3].constraints`.
-    """
+    """The quotas of an array, entries of one entity added up; ValueError with one line a problem and its place."""
     entries = read_json(checked_text(text))
     if not isinstance(entries, list):
         raise ValueError(f"{shown(entries)}, expected an array of entities with constraints")

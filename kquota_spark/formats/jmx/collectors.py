@@ -76,11 +76,7 @@ class Metric(msgspec.Struct):
 
 
 def telegraf_sample(metric: Metric, origin: Origin) -> JmxSample | None:
-    """The sample of a metric; None for one that has nothing to do with quotas.
-
-    Raises:
-        Unreadable: with the reason.
-    """
+    """The sample of a metric; None for one that has nothing to do with quotas, Unreadable with the reason."""
     attributes = attributes_of(metric.fields)
     mbean_type = _type_of(metric, attributes, origin) if attributes else None
     if mbean_type is None:

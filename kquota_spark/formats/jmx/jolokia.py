@@ -42,11 +42,7 @@ class Answer(msgspec.Struct):
 
 
 def jolokia_samples(answer: Answer, origin: Origin) -> Iterator[JmxSample | Unreadable]:
-    """The samples of an answer, or why one cannot be read.
-
-    Raises:
-        Unreadable: nothing of it can be read.
-    """
+    """The samples of an answer, or why one cannot be read; Unreadable if nothing of it can be read."""
     if answer.status == _NO_SUCH_MBEAN:
         return
     if answer.status != 200:

@@ -96,11 +96,7 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def broker_of(told: Iterable[object], places: Iterable[object], origin: Origin) -> int:
-    """The id of the broker: what the message says, then its header or key, then the address of the agent.
-
-    Raises:
-        Unreadable: nothing of that tells.
-    """
+    """The broker's id: of the message, else its header or key, else the agent's address; Unreadable without any."""
     for value in told:
         if isinstance(value, int | str) and _BROKER_ID.fullmatch(str(value)):
             return int(value)
@@ -153,11 +149,7 @@ def number(value: object, name: str) -> float | None:
 
 
 def epoch_ms(value: object) -> int:
-    """A time in epoch milliseconds: of a number in s, ms, us or ns by its magnitude, or of an ISO text.
-
-    Raises:
-        Unreadable: it is neither, or no time from 1970 to 9999.
-    """
+    """Epoch ms, 1970 to 9999, of an ISO text, or a number in s, ms, us or ns by its magnitude; else Unreadable."""
     try:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value)

@@ -77,11 +77,7 @@ def read_quota_file(path: Path) -> list[QuotaChange]:
 
 
 def read_quotas(path: Path) -> QuotaFile:
-    """Read a file of quotas.
-
-    Raises:
-        UserError: the file cannot be read, or one line per problem found in it.
-    """
+    """Read a file of quotas; UserError if it cannot be read, or with one line for each problem found in it."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected a list of quotas")

@@ -129,11 +129,7 @@ def read_config(data: bytes | None) -> NodeConfig:
 
 
 def first_json(data: bytes) -> Any:
-    """The first JSON value, like Jackson's `readTree`, which does not look at what follows it.
-
-    Raises:
-        ValueError: the data does not begin with a JSON value.
-    """
+    """The first JSON value: like Jackson's `readTree` it does not look at what follows; ValueError if there is none."""
     text = data.decode(json.detect_encoding(data))
     decoder = json.JSONDecoder(parse_constant=_no_constant)
     try:
