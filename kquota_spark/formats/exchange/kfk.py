@@ -20,7 +20,7 @@ from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 _PARTS = {"user": "user", "client": "client-id", "ip": "ip"}
 """What it calls the types of the Admin API, which it uses inside of these parts."""
 _NAMES = {kind: part for part, kind in _PARTS.items()}
-_DEFAULTS = {"user": True, "client": "true", "ip": True}
+_DEFAULTS = {"user": True, "client-id": "true", "ip": True}
 """As kfk-quotas writes them."""
 _KEYS: tuple[AnyKey, ...] = (*QuotaKey, *IpQuotaKey)
 """In the order of kfk-quotas, which knows no controller_mutation_rate."""
@@ -53,7 +53,7 @@ def read(text: str) -> QuotaSet:
 
 def _entity_json(entity: AnyEntity) -> dict[str, Any]:
     return {
-        _NAMES[kind]: {"default": _DEFAULTS[_NAMES[kind]]} if name is DEFAULT else {kind: name}
+        _NAMES[kind]: {"default": _DEFAULTS[kind]} if name is DEFAULT else {kind: name}
         for kind, name in parts_of(entity)
     }
 

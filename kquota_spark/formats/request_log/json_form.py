@@ -81,26 +81,18 @@ class _Line(msgspec.Struct, Generic[RequestT_co, ResponseT_co], rename="camel", 
     message_conversions_time: Milliseconds = 0.0
 
 
-# A response is "" where there was none: acks=0, or a connection that was closed.
-_ProduceLine = _Line[Produce, Throttled | str]
-_FetchLine = _Line[FetchRequest, FetchResponse | str]
-_FetchLine28 = _Line[FetchRequest, FetchResponse28 | str]
-_OtherLine = _Line[msgspec.Raw, Throttled | str]
-_ShareFetchLine = _Line[msgspec.Raw, ShareFetchResponse | str]
-_MutationLine = _Line[MutationRequest, MutationResponse | str]
-
-
 class JsonForm:
     """Reads the object that stands after `Completed request:`; holds the compiled decoders."""
 
     def __init__(self) -> None:
-        self._produce = msgspec.json.Decoder(_ProduceLine)
-        self._fetch = msgspec.json.Decoder(_FetchLine)
-        self._fetch_28 = msgspec.json.Decoder(_FetchLine28)
-        self._other = msgspec.json.Decoder(_OtherLine)
+        # A response is "" where there was none: acks=0, or a connection that was closed.
+        self._produce = msgspec.json.Decoder(_Line[Produce, Throttled | str])
+        self._fetch = msgspec.json.Decoder(_Line[FetchRequest, FetchResponse | str])
+        self._fetch_28 = msgspec.json.Decoder(_Line[FetchRequest, FetchResponse28 | str])
+        self._other = msgspec.json.Decoder(_Line[msgspec.Raw, Throttled | str])
         self._edits = msgspec.json.Decoder(QuotaEdits)
-        self._share_fetch = msgspec.json.Decoder(_ShareFetchLine)
-        self._mutation = msgspec.json.Decoder(_MutationLine)
+        self._share_fetch = msgspec.json.Decoder(_Line[msgspec.Raw, ShareFetchResponse | str])
+        self._mutation = msgspec.json.Decoder(_Line[MutationRequest, MutationResponse | str])
 
     def read(self, body: bytes, log_time_ms: int) -> Request:
         """The request of one line.
