@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from kquota_spark.collect.jolokia import JolokiaError
-from kquota_spark.formats.jmx.jolokia import messages
+from kquota_spark.formats.jmx.collectors import messages
 from kquota_spark.ship.topic import DeliveryFailedError, KafkaUnreachableError, Topic
 
 _MOST_AT_ONCE = 16

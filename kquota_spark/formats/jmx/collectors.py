@@ -1,4 +1,4 @@
-"""What Telegraf, Metricbeat and jmxtrans write of a broker's MBeans.
+"""What Telegraf, Metricbeat, jmxtrans and our own collector write of a broker's MBeans.
 
 Telegraf (`inputs.jolokia2_agent` in its JSON form, one metric or a batch in a message): name and tags are the
 operator's choice. The MBean's type is that of a tag `type`, else it follows from the fields, else from the words of the
@@ -13,12 +13,16 @@ jmxtrans (Kafka writer): one attribute of one MBean a message, or a few in older
 MBean's name for its dotted `keyspace`, so that no client id can be read out of it: it needs `resultTags: [typeName,
 attributeName]`. The detailed form has everything.
 Source: jmxtrans' `model.output.kafka.DefaultResultSerializer` and `DetailedResultSerializer`.
+
+`kquota collect jmx` sends answers of Jolokia to a read request, with the broker's id and the time. An answer as it
+comes from Jolokia is read too; its time is in seconds, and the broker's id has to be the message's key or a header.
+Source: Jolokia's protocol, and answers of Jolokia 2.1.2 on brokers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -43,6 +47,7 @@ from kquota_spark.model.quotas.mbean_names import (
     parse_mbean_name,
     unquoted,
 )
+from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 
 Field = float | str | bool | None
 _BY_FIELD = {
@@ -64,6 +69,9 @@ _BY_WORD = {
     "request": "Request",
 }
 _OF_BUCKETS = {USER_TAG: USER_TAG, "clientid": CLIENT_ID_TAG, "ip": "ip", "listener": "listener"}
+MBEANS_IN_A_MESSAGE = 500
+"""Of about 150 bytes each: far from the megabyte that a message may have."""
+_NO_SUCH_MBEAN = 404
 
 
 class Metric(msgspec.Struct):
@@ -224,3 +232,83 @@ def _of_result(
 def _hosts(keyspace: str) -> list[str]:
     """`prefix.broker1_example_net_9999.alias.attribute`: parts with the dots of a host made into underscores."""
     return [part.rpartition("_")[0].replace("_", ".") for part in keyspace.split(".") if "_" in part]
+
+
+class _Read(msgspec.Struct):
+    mbean: str
+    type: str = "read"
+    attribute: Any = None
+
+
+class Answer(msgspec.Struct):
+    """An answer of Jolokia; `broker_id` and `time_ms` are what our collector adds."""
+
+    request: _Read
+    status: int
+    value: Any = None
+    timestamp: int | float | None = None
+    error: str | None = None
+    broker_id: int | None = None
+    time_ms: Annotated[int, msgspec.Meta(ge=BEGINNING_MS, le=END_MS)] | None = None
+
+
+def jolokia_samples(answer: Answer, origin: Origin) -> Iterator[JmxSample | Unreadable]:
+    """The samples of an answer, or why one cannot be read; Unreadable if nothing of it can be read."""
+    if answer.status == _NO_SUCH_MBEAN:
+        return
+    if answer.status != 200:
+        raise Unreadable(f"Jolokia answered with status {answer.status}")
+    broker_id = broker_of([answer.broker_id], (), origin)
+    time_ms = epoch_ms(answer.timestamp) if answer.time_ms is None else answer.time_ms
+    for mbean, values in _by_mbean(answer):
+        try:
+            yield from _of_mbean(broker_id, time_ms, mbean, values)
+        except Unreadable as reason:
+            yield reason
+
+
+def messages(
+    answers: list[dict[str, Any]], broker_id: int, time_ms: int, *, of: int = MBEANS_IN_A_MESSAGE
+) -> Iterator[bytes]:
+    """The messages of our collector: one an answer, several of one with more MBeans than `of`.
+
+    An answer that there is no such MBean is left out: a broker has none before it measures.
+    """
+    for answer in answers:
+        if answer.get("status") == _NO_SUCH_MBEAN:
+            continue
+        value = answer.get("value")
+        parts = [value]
+        if isinstance(value, dict) and len(value) > of:
+            items = list(value.items())
+            parts = [dict(items[start : start + of]) for start in range(0, len(items), of)]
+        for part in parts:
+            kept = {key: answer[key] for key in ("request", "status", "error") if key in answer}
+            yield msgspec.json.encode({"broker_id": broker_id, "time_ms": time_ms, **kept, "value": part})
+
+
+def _by_mbean(answer: Answer) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Values by MBean: of a pattern they are nested by name, of one attribute they are no mapping."""
+    value = answer.value
+    if isinstance(answer.request.attribute, str) and not isinstance(value, dict):
+        value = {answer.request.attribute: value}
+    if not isinstance(value, dict):
+        raise Unreadable("its value is no mapping of attributes")
+    if "*" not in answer.request.mbean and "?" not in answer.request.mbean:
+        yield answer.request.mbean, value
+        return
+    for mbean, values in value.items():
+        if not isinstance(values, dict):
+            raise Unreadable("its value is no mapping of MBeans")
+        yield mbean, values
+
+
+def _of_mbean(broker_id: int, time_ms: int, mbean: str, values: Mapping[str, Any]) -> Iterator[JmxSample]:
+    try:
+        name = parse_mbean_name(mbean)
+    except ValueError:
+        raise Unreadable("a key of its value is no MBean name") from None
+    if name.domain == DOMAIN:
+        sample = sample_of(broker_id, time_ms, name, attributes_of(values))
+        if sample is not None:
+            yield sample
