@@ -41,63 +41,25 @@ class Format:
 FORMATS: Mapping[str, Format] = {
     each.name: each
     for each in (
-        Format(
-            "declared",
-            "our own quotas.yaml, names as they are",
-            declared.read,
-            declared.write,
-            r"^- *(?:\{ *)?[\"']?(?:user|client_id|ip|type|value|from_ms|to_ms)[\"']? *:",
-            read_at=declared.read_at,
-        ),
+        Format("declared", "our own quotas.yaml, names as they are", declared.read, declared.write,
+               r"^- *(?:\{ *)?[\"']?(?:user|client_id|ip|type|value|from_ms|to_ms)[\"']? *:",
+               read_at=declared.read_at),
         Format("kfk", "the JSON of kfk-quotas", kfk.read, kfk.write, r"\"clientEntity\"\s*:"),
-        Format(
-            "rpk",
-            "rpk cluster quotas describe and import, JSON or YAML",
-            rpk.read,
-            rpk.write,
-            r"\A\s*\{\s*\"quotas\"\s*:|^quotas:",
-        ),
-        Format(
-            "kafka-configs",
-            "the sentences of kafka-configs.sh --describe",
-            kafka_configs.read,
-            kafka_configs.write,
-            r"^(?:Quota c|C)onfigs for .* are",
-        ),
-        Format(
-            "kafka-configs-commands",
-            "a script of kafka-configs.sh --alter; written only",
-            kafka_configs.refuse_commands,
-            kafka_configs.write_commands,
-            r"^kafka-configs(?:\.sh)? .*--alter ",
-            suffixes=(".sh",),
-        ),
-        Format(
-            "strimzi",
-            "KafkaUser resources of Strimzi, named users only",
-            strimzi.read,
-            strimzi.write,
-            r"^[ \t-]*[\"']?apiVersion[\"']?: *[\"']?kafka\.strimzi\.io/",
-            says="users by name",
-        ),
-        Format(
-            "terraform",
-            "kafka_quota resources of the Mongey/kafka provider",
-            terraform.read,
-            terraform.write,
-            r"^[ \t]*resource[ \t]+\"kafka_quota",
-            suffixes=(".tf",),
-            says="all but pairs",
-        ),
-        Format(
-            "znode-tree",
-            "nodes of ZooKeeper as a JSON object of paths and payloads",
-            znode_tree.read,
-            znode_tree.write,
-            r"^\{?\s*\"/config/(?:users|clients|ips)[/\"]",
-        ),
+        Format("rpk", "rpk cluster quotas describe and import, JSON or YAML", rpk.read, rpk.write,
+               r"\A\s*\{\s*\"quotas\"\s*:|^quotas:"),
+        Format("kafka-configs", "the sentences of kafka-configs.sh --describe", kafka_configs.read,
+               kafka_configs.write, r"^(?:Quota c|C)onfigs for .* are"),
+        Format("kafka-configs-commands", "a script of kafka-configs.sh --alter; written only",
+               kafka_configs.refuse_commands, kafka_configs.write_commands,
+               r"^kafka-configs(?:\.sh)? .*--alter ", suffixes=(".sh",)),
+        Format("strimzi", "KafkaUser resources of Strimzi, named users only", strimzi.read, strimzi.write,
+               r"^[ \t-]*[\"']?apiVersion[\"']?: *[\"']?kafka\.strimzi\.io/", says="users by name"),
+        Format("terraform", "kafka_quota resources of the Mongey/kafka provider", terraform.read, terraform.write,
+               r"^[ \t]*resource[ \t]+\"kafka_quota", suffixes=(".tf",), says="all but pairs"),
+        Format("znode-tree", "nodes of ZooKeeper as a JSON object of paths and payloads", znode_tree.read,
+               znode_tree.write, r"^\{?\s*\"/config/(?:users|clients|ips)[/\"]"),
     )
-}
+}  # fmt: skip
 """By name, our own first."""
 
 
