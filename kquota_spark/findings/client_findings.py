@@ -88,14 +88,7 @@ def share_consumers(clients: Iterable[ShareConsumer]) -> list[Finding]:
             f"the total delay of {client.total_delay_ms:,} ms is the brokers'",
             "read the byte rate of the client from JMX (kquota collect); a client id of its own keeps the bucket of "
             "other consumers certain",
-            (
-                {
-                    "share_fetches": client.share_fetches,
-                    "total_delay_ms": client.total_delay_ms,
-                    "first_ms": client.first_ms,
-                    "last_ms": client.last_ms,
-                },
-            ),
+            ({key: value for key, value in client._asdict().items() if key not in ("user", "client_id")},),
         )
         for client in clients
     ]

@@ -183,9 +183,6 @@ def _users(seen: Iterable[Seen]) -> str:
 
 def _row(one: Seen) -> dict[str, str | int]:
     return {
-        "user": one.user,
-        "client_id": one.client_id,
-        "quota_type": one.quota_type.value,
-        "bytes": one.amount,
-        "throttled_ms": one.throttled_ms,
-    }
+        "user": one.user, "client_id": one.client_id, "quota_type": one.quota_type.value,
+        "bytes": one.amount, "throttled_ms": one.throttled_ms,
+    }  # fmt: skip
