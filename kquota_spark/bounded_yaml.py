@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
+from yaml import MarkedYAMLError
 from yaml.composer import Composer
 
 _MOST_DEPTH = 50
@@ -35,9 +36,7 @@ class BoundedLoader(Composer, yaml.CSafeLoader):
         """The next node, counted from the outermost one."""
         if self._depth > _MOST_DEPTH:
             event: Any = self.peek_event()  # there is one, or nothing would be composed
-            raise yaml.MarkedYAMLError(
-                problem=f"nested deeper than {_MOST_DEPTH}", problem_mark=event.start_mark
-            )
+            raise MarkedYAMLError(problem=f"nested deeper than {_MOST_DEPTH}", problem_mark=event.start_mark)
         self._depth += 1
         try:
             return super().compose_node(parent, index)
@@ -55,9 +54,8 @@ class BoundedLoader(Composer, yaml.CSafeLoader):
         try:
             return float(self.construct_yaml_float(node))
         except OverflowError as error:  # in base 60
-            raise yaml.MarkedYAMLError(
-                problem="a number beyond all doubles", problem_mark=node.start_mark
-            ) from error
+            problem = "a number beyond all doubles"
+            raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
 
 
 BoundedLoader.add_constructor("tag:yaml.org,2002:int", BoundedLoader.bounded_int)
@@ -67,4 +65,4 @@ BoundedLoader.add_constructor("tag:yaml.org,2002:float", BoundedLoader.bounded_f
 def _check(node: yaml.ScalarNode) -> None:
     if len(node.value) > MOST_CHARACTERS:
         problem = f"a number of {len(node.value)} characters, expected at most {MOST_CHARACTERS}"
-        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

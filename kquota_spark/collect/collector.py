@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kquota_spark.errors import UserError
-from kquota_spark.formats.jmx.jolokia import messages
+from kquota_spark.formats.jmx.collectors import messages
 from kquota_spark.model.quotas.mbean_names import DOMAIN
 from kquota_spark.ship.topic import DeliveryFailedError, KafkaUnreachableError, Topic
 

@@ -1,14 +1,20 @@
-"""Why verdicts differ from the broker's, from evidence alone: each cause has its threshold here, and says it."""
+"""Why verdicts differ from the broker's: those of a time from evidence alone, and a single one tried out.
+
+Each cause has its threshold here, and says it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from random import Random
 
-from kquota_spark.findings.ring_check import LEAST_WRONG
-from kquota_spark.findings.window_check import Fit
-from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.findings.ring_check import LEAST_WRONG, Fit
+from kquota_spark.model.measure.points import PointKind
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
+from kquota_spark.model.measure.throttle_time import throttle_time_ms
+from kquota_spark.model.replay.replay import Verdict
 
 LEAST_AGREEMENT_PERCENT = 99.0
 """Below this, and with 20 wrong verdicts at least, a cause is looked for. The right settings reached 99.5 % on every
@@ -28,6 +34,11 @@ FOUND_PERCENT = 80.0
 EXACT_PERCENT = 85.0
 """Of the throttles that both gave, to the millisecond: 90 to 99 % on every capture of a real broker, and 66 to 72 %
 with a tenth of their lines 30 ms late."""
+_TRIALS = 64
+_NOISES_MS = (5, 25, 100)
+"""A few ms are the log's own precision; more happens when the broker pauses between its stages."""
+_CONCURRENT_MS = 5
+_LOOK_BACK_WINDOWS = 3
 
 
 class Cause(Enum):
@@ -105,10 +116,7 @@ class BrokerEvidence:
 def likely_causes(evidence: BrokerEvidence, config: RateConfig, fit: Fit | None) -> list[LikelyCause]:
     """What explains a drop, the strongest evidence first; nothing if agreement has not dropped.
 
-    Args:
-        evidence: of one broker.
-        config: as configured.
-        fit: from `window_check.likely_settings`: it has been tried out, so it leaves nothing else to explain.
+    A fit, from `ring_check.likely_settings`, has been tried out: it leaves nothing else to explain.
     """
     if not evidence.has_dropped:
         return []
@@ -231,3 +239,48 @@ def _of_times(evidence: BrokerEvidence) -> Iterator[LikelyCause]:
             f"{100 * exact / found:.0f} % of them to the millisecond: the log tells late when requests were handled",
             "look at the load of the broker's processors: as long as it logs late, verdicts near a limit can be wrong",
         )
+
+
+def cause_of(verdicts: Sequence[Verdict], index: int, config: RateConfig) -> str:
+    """The likely cause of one wrong verdict among those of its bucket, as `kquota replay --show wrong` has it."""
+    wrong = verdicts[index]
+    if wrong.cause is not None:
+        return wrong.cause.value
+    time_ms = wrong.point.record_time_ms
+    nearby = verdicts[max(0, index - 20) : index + 20]
+    if any(
+        other.point.kind == PointKind.THROTTLED_FETCH
+        and abs(other.point.record_time_ms - time_ms) <= _CONCURRENT_MS
+        for other in nearby
+    ):
+        return "a throttled fetch of the bucket overlapped: its bytes counted until they were un-recorded"
+    for noise_ms in _NOISES_MS:
+        if _flips_under_noise(verdicts, index, config, noise_ms):
+            return f"record times off by up to {noise_ms} ms, in another order, give the broker's verdict"
+    return "not explained by the clock: check window settings, broker version and quotas"
+
+
+def _flips_under_noise(verdicts: Sequence[Verdict], index: int, config: RateConfig, noise_ms: int) -> bool:
+    """Whether some small shift of the record times, requests changing places included, gives the other verdict."""
+    target = verdicts[index]
+    horizon_ms = _LOOK_BACK_WINDOWS * config.horizon_ms
+    first = index
+    while first > 0 and target.point.record_time_ms - verdicts[first - 1].point.record_time_ms < horizon_ms:
+        first -= 1
+    # A few requests behind the wrong one may have been recorded before it.
+    part = verdicts[first : index + 8]
+    random = Random(target.point.record_time_ms)  # noqa: S311 - reproducible noise, not a secret
+    for _ in range(_TRIALS):
+        shifted = sorted(
+            (v.point.record_time_ms + random.randint(-noise_ms, noise_ms), place)
+            for place, v in enumerate(part)
+        )
+        ring = SampleRing(config)
+        for time_ms, place in shifted:
+            window_ms = ring.record(part[place].point.amount, time_ms)
+            if place == index - first:
+                is_throttled = throttle_time_ms(ring.total, window_ms, target.governing.limit_per_s) > 0
+                if is_throttled == (target.point.observed_throttle_ms > 0):
+                    return True
+                break
+    return False

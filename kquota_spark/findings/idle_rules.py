@@ -1,4 +1,4 @@
-"""Rules that limit nobody: shadowed by what is more specific, or dead because nobody whom they name was seen.
+"""Rules that limit nobody: shadowed by what is more specific, dead because nobody whom they name was seen, or misnamed.
 
 A rule is judged by the clients that it names only when a day or more of usage was seen since it was set: until then a
 nightly job may just not have run.
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kquota_spark.findings.misencoded_entities import misnamed
 from kquota_spark.model.compare.observed_clients import ANY_NAME, Observed, Rule, Seen
-from kquota_spark.model.quotas.entities import DEFAULT, Default
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, Name
+from kquota_spark.model.quotas.names import desanitise
+from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey
 
 LEAST_OBSERVED_MS = 86_400_000
@@ -36,9 +37,8 @@ class Dead(NamedTuple):
 def shadowed(observed: Observed) -> Iterator[Shadow]:
     """Keys of rules that come after another rule for all whom they name."""
     for rule in observed.rules:
-        user, client_id = (any_if_default(part) for part in (rule.entity.user, rule.entity.client_id))
-        # A default is a net: nobody in it now is no fault.
-        has_default = DEFAULT in (rule.entity.user, rule.entity.client_id)
+        parts = (rule.entity.user, rule.entity.client_id)
+        user, client_id = (part if isinstance(part, str) else ANY_NAME for part in parts)
         for key in rule.quotas:
             named = _named_by(rule, key, observed)
             # Most rules govern the first that they name: thousands of rules must not mean as many clients each.
@@ -47,8 +47,10 @@ def shadowed(observed: Observed) -> Iterator[Shadow]:
             always = observed.answer(user, client_id, key).entity
             if always is not None and always != rule.entity:
                 yield Shadow(rule, key, (str(always),), ())
-            elif named and not has_default and not observed.is_sampled and _is_old_enough(rule, observed):
-                yield Shadow(rule, key, _names_of(named, observed), named)
+            # A default is a net: nobody in it now is no fault.
+            elif named and DEFAULT not in parts and not observed.is_sampled and _is_old(rule, observed):
+                governing = {str(observed.resolved(one).entity) for one in named}
+                yield Shadow(rule, key, tuple(sorted(governing)), named)
 
 
 def dead(observed: Observed) -> Iterator[Dead]:
@@ -56,16 +58,11 @@ def dead(observed: Observed) -> Iterator[Dead]:
     names = misnamed(observed)
     for rule in () if observed.is_sampled else observed.rules:
         is_named = isinstance(rule.entity.user, str) or isinstance(rule.entity.client_id, str)
-        if not is_named or rule.entity in names or not _is_old_enough(rule, observed):
+        if not is_named or rule.entity in names or not _is_old(rule, observed):
             continue
         keys = tuple(key for key in rule.quotas if not _named_by(rule, key, observed))
         if keys:
             yield Dead(rule, keys)
-
-
-def any_if_default(part: str | Default | None) -> str:
-    """A name that an entity's part matches: its own, or any."""
-    return part if isinstance(part, str) else ANY_NAME
 
 
 def _named_by(rule: Rule, key: QuotaKey, observed: Observed) -> list[Seen]:
@@ -79,10 +76,63 @@ def _named_by(rule: Rule, key: QuotaKey, observed: Observed) -> list[Seen]:
     ]
 
 
-def _names_of(named: Sequence[Seen], observed: Observed) -> tuple[str, ...]:
-    """The rules that govern clients, by name."""
-    return tuple(sorted({str(observed.resolved(one).entity) for one in named}))
-
-
-def _is_old_enough(rule: Rule, observed: Observed) -> bool:
+def _is_old(rule: Rule, observed: Observed) -> bool:
     return observed.to_ms - max(rule.valid_from_ms, observed.from_ms) >= LEAST_OBSERVED_MS
+
+
+def misnamed(observed: Observed) -> dict[Entity, tuple[str, str]]:
+    """Entities whose name nobody has, while somebody has what it stands for: as set, and as seen.
+
+    That is the type of the principal in front (`User:alice`: brokers compare `alice`), or a name that was encoded
+    where names are raw (`CN%3Dapp` in KRaft).
+    """
+    users = {one.user for one in observed.seen}
+    client_ids = {one.client_id for one in observed.seen}
+    found: dict[Entity, tuple[str, str]] = {}
+    for rule in observed.rules:
+        for name, seen in ((rule.entity.user, users), (rule.entity.client_id, client_ids)):
+            if not isinstance(name, str) or name in seen:
+                continue
+            for meant in (name.removeprefix("User:"), _decoded(name)):
+                if meant not in (name, "") and meant in seen:
+                    found[rule.entity] = (name, meant)
+    return found
+
+
+class Mangled(NamedTuple):
+    """An entity that stands there instead of the one that was meant, and what happened to its name."""
+
+    meant: AnyEntity
+    stands: AnyEntity
+    why: str
+
+
+def mangled_names(before: QuotaSet, after: QuotaSet) -> Iterator[Mangled]:
+    """Entities of `after` that are mangled copies of such as are in `before` only: nobody has such a name.
+
+    A migration from ZooKeeper to KRaft is known to leave them. KAFKA-16222: names were copied as ZooKeeper spells them
+    (`CN%3Dapp` for `CN=app`). KAFKA-16411: the default became a user with an empty name.
+    """
+    for entity in in_order(after):
+        if not isinstance(entity, Entity) or entity in before:
+            continue
+        meant = Entity(_meant(entity.user), _meant(entity.client_id))
+        if meant != entity and meant in before and meant not in after:
+            why = "the name is still as ZooKeeper spells it (KAFKA-16222)"
+            if DEFAULT in (meant.user, meant.client_id) and DEFAULT not in (entity.user, entity.client_id):
+                why = "the default became a name (KAFKA-16411)"
+            yield Mangled(meant, entity, why)
+
+
+def _meant(name: Name) -> Name:
+    if name is None or isinstance(name, Default):
+        return name
+    decoded = _decoded(name)
+    return DEFAULT if decoded in ("", DEFAULT.value) else decoded
+
+
+def _decoded(name: str) -> str:
+    try:
+        return desanitise(name) if "%" in name else name
+    except ValueError:
+        return name

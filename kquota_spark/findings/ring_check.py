@@ -1,21 +1,26 @@
-"""Whether the log of a broker looks like the other sample ring, so like another version than configured.
+"""Whether the log of a broker looks like another sample ring, window or clock than the audit was given.
 
-Nothing in a request log says which ring its broker has. But the two rings part wherever traffic comes in
-pulses near a limit, so a sample of the log is judged with both, and the verdicts that differ from the broker's
-are counted. Windows or quotas that are not the broker's make verdicts wrong as well, but with both rings: the
-other one is named only when it leaves next to nothing to explain.
+Nothing in a request log says which ring its broker has. But rings part wherever traffic comes in pulses near a limit,
+so a sample of the log is judged again with another one, and the verdicts that differ from the broker's are counted.
+Quotas that are not the broker's make verdicts wrong as well, but with every ring: another one is named only when it
+leaves next to nothing to explain.
+
+Windows are tried from a list of sizes and numbers that operators choose; the few best ones of a quick look, which
+knows no uncertainty, are judged in earnest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, product
 from operator import attrgetter
 from typing import NamedTuple
 
+from kquota_spark.model.govern.govern import Governor
+from kquota_spark.model.govern.traffic import BrokerBucket, Traffic, stretches_of
 from kquota_spark.model.measure.points import PointKind
-from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
 from kquota_spark.model.replay.decision import Stretch, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Outcome, Verdict
 
@@ -32,11 +37,16 @@ LEAST_FACTOR = 10
 broker's, the other ring came out better by 4.8 times at most, mostly by less than 2."""
 
 OTHER_VARIANT = {RingVariant.UP_TO_3_7: RingVariant.FROM_3_8, RingVariant.FROM_3_8: RingVariant.UP_TO_3_7}
-_BROKER = {
-    RingVariant.UP_TO_3_7: "a broker before 3.8",
-    RingVariant.FROM_3_8: "a broker of 3.8 or later",
-}
+_BROKER = {RingVariant.UP_TO_3_7: "a broker before 3.8", RingVariant.FROM_3_8: "a broker of 3.8 or later"}
 _COMPARED = {Outcome.AGREES, Outcome.FALSE_POSITIVE, Outcome.FALSE_NEGATIVE}
+
+WINDOW_SIZES_MS = (1_000, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000)
+WINDOW_NUMS = (2, 3, 4, 5, 6, 7, 10, 11, 12, 15, 16, 20, 21, 30, 31, 60, 61)
+_CONFIRMED = 3
+_AT_A_LOOK = 600
+"""Requests of each bucket at the quick look, which is taken 238 times."""
+_SAME_MS = 1_000
+"""Clocks this near to each other are taken for the same: NTP keeps them so, and shipping takes some of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +75,7 @@ class RingEvidence:
 def likely_variant(buckets: Iterable[Sequence[Stretch]], config: RateConfig) -> RingEvidence | None:
     """The other ring, if the log fits it clearly better; None if it does not, or too little tells.
 
-    Args:
-        buckets: the stretches of each bucket; produce counts, what a fetch had read is not always known.
-        config: as configured.
+    Only produces count: what a fetch had read is not always known.
     """
     sample = sample_of(buckets)
     configured = verdicts_of(sample, config)
@@ -75,11 +83,7 @@ def likely_variant(buckets: Iterable[Sequence[Stretch]], config: RateConfig) -> 
         return None
     variant = OTHER_VARIANT[config.variant]
     found = compare(configured, verdicts_of(sample, replace(config, variant=variant)))
-    return (
-        RingEvidence(variant, found.wrong, found.wrong_with_other, found.compared)
-        if found.is_better
-        else None
-    )
+    return RingEvidence(variant, *found) if found.is_better else None
 
 
 class Comparison(NamedTuple):
@@ -111,8 +115,16 @@ def compare(configured: Iterable[Verdict], other: Iterable[Verdict]) -> Comparis
 
 
 def sample_of(buckets: Iterable[Sequence[Stretch]]) -> list[list[Stretch]]:
-    """The part of the buckets that is judged again."""
-    return list(_sample(buckets))
+    """The part that is judged again: the beginning of each bucket that tells something, until there is enough."""
+    sample: list[list[Stretch]] = []
+    taken = 0
+    for bucket in buckets:
+        if any(map(_tells, bucket)):
+            sample.append(_first_seconds(bucket, min(MOST_OF_A_BUCKET, MOST_REQUESTS - taken)))
+            taken += sum(len(stretch.points) for stretch in sample[-1])
+            if taken >= MOST_REQUESTS:
+                break
+    return sample
 
 
 def verdicts_of(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list[Verdict]:
@@ -121,19 +133,6 @@ def verdicts_of(sample: Iterable[Sequence[Stretch]], config: RateConfig) -> list
     for bucket in sample:
         judge_bucket(BucketReplay(config, learns=False), bucket, verdicts)
     return verdicts
-
-
-def _sample(buckets: Iterable[Sequence[Stretch]]) -> Iterator[list[Stretch]]:
-    """The beginning of each bucket that tells something, until there is enough."""
-    taken = 0
-    for bucket in buckets:
-        if not any(map(_tells, bucket)):
-            continue
-        part = _first_seconds(bucket, min(MOST_OF_A_BUCKET, MOST_REQUESTS - taken))
-        yield part
-        taken += sum(len(stretch.points) for stretch in part)
-        if taken >= MOST_REQUESTS:
-            return
 
 
 def _first_seconds(bucket: Sequence[Stretch], most: int) -> list[Stretch]:
@@ -154,3 +153,90 @@ def _tells(stretch: Stretch) -> bool:
     limit, has_request_quota = stretch.governing.limit_per_s, stretch.governing.has_request_quota
     is_produce = stretch.points[0].kind == PointKind.PRODUCE
     return bool(limit) and is_produce and not has_request_quota
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What the log looks like instead."""
+
+    config: RateConfig
+    clock_ahead_ms: int
+    comparison: Comparison
+
+
+def likely_settings(
+    traffic: Sequence[Traffic], governor: Governor, config: RateConfig, clock_ahead_ms: int
+) -> Fit | None:
+    """The ring, window or clock that a broker's log fits clearly better than what is configured; None if none does.
+
+    `clock_ahead_ms` is what the times of the lines say about the broker's clock; tried if it is a second or more.
+    """
+    sample = _sample(stretches_of(traffic, governor))
+    configured = verdicts_of(sample, config)
+    if not is_worth_a_look(configured):
+        return None
+    fits = [
+        Fit(other, 0, compare(configured, verdicts_of(sample, other)))
+        for other in _most_promising(sample, config)
+    ]
+    if abs(clock_ahead_ms) >= _SAME_MS:
+        shifted = _sample(stretches_of(traffic, governor, clock_ahead_ms=clock_ahead_ms))
+        # Other quotas may make other buckets, so the requests of both samples are matched one by one.
+        theirs = {verdict.point: verdict for verdict in verdicts_of(shifted, config)}
+        ours = [verdict for verdict in configured if verdict.point in theirs]
+        found = compare(ours, [theirs[verdict.point] for verdict in ours])
+        fits.append(Fit(config, clock_ahead_ms, found))
+    better = [fit for fit in fits if fit.comparison.is_better]
+    return min(better, key=lambda fit: fit.comparison.wrong_with_other, default=None)
+
+
+def _sample(buckets: Mapping[BrokerBucket, list[Stretch]]) -> list[list[Stretch]]:
+    ordered = sorted(buckets, key=lambda key: (key[0], key[1], key[2].user, key[2].client_id))
+    return sample_of(buckets[key] for key in ordered)
+
+
+def _most_promising(sample: Sequence[Sequence[Stretch]], config: RateConfig) -> list[RateConfig]:
+    """Rings unlike the configured one with the fewest wrong verdicts at a quick look, the likeliest first."""
+    looks = [_look(bucket) for bucket in sample]
+    rings = (
+        RateConfig(variant=variant, window_ms=window_ms, num_samples=num)
+        for variant, window_ms, num in product(RingVariant, WINDOW_SIZES_MS, WINDOW_NUMS)
+    )
+    tried = {other: sum(_wrong(look, other) for look in looks) for other in rings if other != config}
+    changes = {other: (other.variant is not config.variant) + (other.window_ms != config.window_ms)
+               + (other.num_samples != config.num_samples) for other in tried}  # fmt: skip
+    return sorted(tried, key=lambda other: (tried[other], changes[other]))[:_CONFIRMED]
+
+
+class _Look(NamedTuple):
+    """Requests of a bucket as columns.
+
+    `compared` are the places of those with a verdict, each with the limit per ms and whether the broker throttled it.
+    """
+
+    amounts: list[int]
+    times_ms: list[int]
+    compared: list[tuple[int, float, bool]]
+
+
+def _look(bucket: Sequence[Stretch]) -> _Look:
+    ordered = sorted(
+        (point, stretch.governing.limit_per_s or 0.0, stretch.governing.has_request_quota)
+        for stretch in bucket
+        for point in stretch.points
+    )[:_AT_A_LOOK]
+    compared = [
+        (place, limit / 1_000.0, point.observed_throttle_ms > 0)
+        for place, (point, limit, has_request_quota) in enumerate(ordered)
+        if limit and not has_request_quota and point.kind == PointKind.PRODUCE
+    ]
+    points = [point for point, _, _ in ordered]
+    return _Look([point.amount for point in points], [point.record_time_ms for point in points], compared)
+
+
+def _wrong(look: _Look, config: RateConfig) -> int:
+    totals, windows_ms = SampleRing(config).record_all(look.amounts, look.times_ms)
+    return sum(
+        (totals[place] > per_ms * windows_ms[place]) is not is_throttled
+        for place, per_ms, is_throttled in look.compared
+    )

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kquota_spark.findings.findings import Finding, Kind, Severity, client_text
-from kquota_spark.findings.idle_rules import LEAST_OBSERVED_MS, dead, shadowed
-from kquota_spark.findings.misencoded_entities import misencoded
+from kquota_spark.findings.idle_rules import LEAST_OBSERVED_MS, dead, misnamed, shadowed
 from kquota_spark.model.compare.observed_clients import ANY_NAME, Governing, Observed, Seen
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVELS
@@ -17,12 +16,14 @@ from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS, USER_ONLY_LEVE
 LEAST_UNMETERED_PERCENT = 1.0
 """Of the bytes of a quota type: less is not worth a rule."""
 _MOST_ROWS = 100
+_NEVER_FOUND = "brokers never find this user"
+"""How `formats.znodes.nodes` begins the problem of a user node that is not spelt as Kafka spells it."""
 
 
 def rule_findings(observed: Observed) -> list[Finding]:
     """All findings about rules, names and buckets."""
     return [
-        *misencoded(observed),
+        *_misencoded(observed),
         *_unmetered(observed),
         *_empty_client_ids(observed),
         *_shared_buckets(observed),
@@ -30,6 +31,29 @@ def rule_findings(observed: Observed) -> list[Finding]:
         *_dead(observed),
         *_mixed(observed),
     ]
+
+
+def _misencoded(observed: Observed) -> Iterator[Finding]:
+    """Names spelt otherwise than brokers compare them; those of ZooKeeper by the problem that its reader has noted."""
+    for rule, (name, seen_as) in misnamed(observed).items():
+        yield Finding(
+            Kind.MISENCODED_ENTITY,
+            Severity.HIGH,
+            str(rule),
+            f"matches nobody: the name as set is {name}, but the log has {seen_as}",
+            f"set it for {seen_as} and remove this one",
+            ({"entity": str(rule), "name": name, "seen": seen_as},),
+        )
+    for node, problem in observed.problems.items():
+        if problem.startswith(_NEVER_FOUND):
+            yield Finding(
+                Kind.MISENCODED_ENTITY,
+                Severity.HIGH,
+                node,
+                problem,
+                "set the quota with kafka-configs.sh, which spells the name right, and remove this node",
+                ({"entity": node, "name": node, "seen": None},),
+            )
 
 
 def _by_type(observed: Observed) -> Iterator[tuple[QuotaType, list[Seen]]]:
@@ -79,11 +103,6 @@ def _empty_client_ids(observed: Observed) -> Iterator[Finding]:
             )
 
 
-def _seconds(duration_ms: int) -> str:
-    """`36 s`, in three significant digits."""
-    return f"{float(f'{duration_ms / 1_000:.3g}'):,.12g} s"
-
-
 def _shared_buckets(observed: Observed) -> Iterator[Finding]:
     for quota_type, seen in _by_type(observed):
         shared: dict[str, list[tuple[Seen, Governing]]] = {}
@@ -96,13 +115,14 @@ def _shared_buckets(observed: Observed) -> Iterator[Finding]:
             if len(users) < 2:
                 continue
             throttled_ms = sum(one.throttled_ms for one, _ in of_bucket)
+            throttled_s = float(f"{throttled_ms / 1_000:.3g}")
             rule = of_bucket[0][1]
             yield Finding(
                 Kind.SHARED_BUCKET,
                 Severity.WARNING if throttled_ms else Severity.INFO,
                 f"client id {client_id}",
                 f"{len(users)} users share one {quota_type.value} bucket of {rule.limit or 0:,.0f} B/s a broker "
-                f"({rule.entity}), total delay {_seconds(throttled_ms)}: one of them can throttle the others",
+                f"({rule.entity}), total delay {throttled_s:,.12g} s: one of them can throttle the others",
                 "give the users quotas of their own, or client ids",
                 tuple(_row(one) for one, _ in of_bucket[:_MOST_ROWS]),
             )
@@ -163,9 +183,6 @@ def _users(seen: Iterable[Seen]) -> str:
 
 def _row(one: Seen) -> dict[str, str | int]:
     return {
-        "user": one.user,
-        "client_id": one.client_id,
-        "quota_type": one.quota_type.value,
-        "bytes": one.amount,
-        "throttled_ms": one.throttled_ms,
-    }
+        "user": one.user, "client_id": one.client_id, "quota_type": one.quota_type.value,
+        "bytes": one.amount, "throttled_ms": one.throttled_ms,
+    }  # fmt: skip

@@ -165,15 +165,11 @@ def _times_out(client: ThrottledClient) -> Finding | None:
 def _end_rows(ends: Iterable[ThrottledEnd]) -> tuple[dict[str, str | int | None], ...]:
     return tuple(
         {
-            "time_ms": end.ended_ms,
-            "broker_id": end.broker_id,
-            "throttle_ms": end.throttle_ms,
-            "connection": end.connection,
-            "back_after_ms": end.gap_ms,
-            "new_connection": end.next_connection,
+            "time_ms": end.ended_ms, "broker_id": end.broker_id, "throttle_ms": end.throttle_ms,
+            "connection": end.connection, "back_after_ms": end.gap_ms, "new_connection": end.next_connection,
         }
         for end in ends
-    )
+    )  # fmt: skip
 
 
 def starved_consumers(runs: Iterable[EmptyRun]) -> list[Finding]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kquota_spark.config.settings import Broker, Settings
-from kquota_spark.formats.messages.broker_ids import HEADER
-from kquota_spark.formats.messages.messages import HEARTBEAT, LogMessages
+from kquota_spark.formats.messages.messages import HEADER, HEARTBEAT, LogMessages
 from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
 from kquota_spark.kafka import clients as kafka_clients
 from kquota_spark.kafka.questions import message_format

@@ -11,10 +11,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.formats.messages.broker_ids import HEADER
 from kquota_spark.formats.messages.envelopes import Fields
-from kquota_spark.formats.messages.messages import GAP, HEARTBEAT, LogMessages, MessageFormat
-from kquota_spark.formats.messages.stored_text import storable_text
+from kquota_spark.formats.messages.messages import (
+    GAP,
+    HEADER,
+    HEARTBEAT,
+    LogMessages,
+    MessageFormat,
+    storable_text,
+)
 from kquota_spark.formats.request_log.line import Request, RequestLogParser, Unreadable
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.schema.tables import REQUESTS

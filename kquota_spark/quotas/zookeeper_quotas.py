@@ -18,8 +18,7 @@ from kazoo.exceptions import NoAuthError
 
 from kquota_spark.config.settings import Quotas
 from kquota_spark.errors import UnreachableError, UserError
-from kquota_spark.formats.znodes.nodes import name_nodes
-from kquota_spark.formats.znodes.payloads import read_config
+from kquota_spark.formats.znodes.nodes import name_nodes, read_config
 from kquota_spark.formats.znodes.writes import EMPTY_NODE, with_quotas
 from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity

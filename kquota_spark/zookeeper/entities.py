@@ -16,8 +16,7 @@ from kazoo.protocol.serialization import Create, SetData
 from kazoo.protocol.states import ZnodeStat
 
 from kquota_spark.errors import UserError
-from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS
-from kquota_spark.formats.znodes.payloads import NodeConfig, first_json, read_config
+from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS, NodeConfig, first_json, read_config
 from kquota_spark.formats.znodes.writes import CHANGE_NODE_PREFIX, change_notification
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey

@@ -104,7 +104,7 @@ def require_name(entity: AnyEntity, *, is_set: bool) -> None:
     Raises:
         UserError: a name that is empty or reads as the default's, or is not UTF-8.
     """
-    from kquota_spark.formats.exchange.reading import name_problem
+    from kquota_spark.formats.exchange.checks import name_problem
 
     for kind, name in parts_of(entity).items():
         if name != "" and (problem := name_problem(name)) is not None:

@@ -15,7 +15,7 @@ from kquota_spark.cli.chosen.cluster_choice import ClusterAddress, chosen_addres
 from kquota_spark.cli.options.options import add_settings_options, settings_of, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
+from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number
 from kquota_spark.model.govern.govern import Governor
 from kquota_spark.model.measure.sampled_rate import RingVariant
 from kquota_spark.model.quotas.entities import DEFAULT, Default, Entity

@@ -33,7 +33,7 @@ from kquota_spark.enforce.in_memory import InMemoryLedger
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_files.quota_values import finite_number
+from kquota_spark.formats.quota_files.quota_file import finite_number
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms

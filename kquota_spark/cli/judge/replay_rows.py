@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kquota_spark.cli.resolve.resolve import finite
-from kquota_spark.findings.diagnosis import cause_of
+from kquota_spark.findings.agreement_causes import cause_of
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import BANDWIDTH

@@ -10,7 +10,7 @@ from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_ent
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
+from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number
 from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.compare.quota_diff import Identity, effect_changes
 from kquota_spark.model.compare.quota_tree import quota_type_of

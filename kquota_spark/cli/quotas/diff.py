@@ -14,7 +14,7 @@ from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, show
 from kquota_spark.errors import UserError
-from kquota_spark.findings.mangled_names import Mangled, mangled_names
+from kquota_spark.findings.idle_rules import Mangled, mangled_names
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import amount_text, iso_time, person_name, rate_text, type_text
 from kquota_spark.model.compare.observed_clients import ANY_NAME

@@ -29,7 +29,7 @@ from kquota_spark.config.contexts import contexts_file, load_contexts
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange.kfk import as_line
-from kquota_spark.formats.quota_files.quota_values import finite_number
+from kquota_spark.formats.quota_files.quota_file import finite_number
 from kquota_spark.formats.text.escape import encodable_json, harmless_json, terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named

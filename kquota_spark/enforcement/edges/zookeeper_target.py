@@ -18,8 +18,7 @@ from kquota_spark.enforce.ports import Held, Outcome, Written
 from kquota_spark.enforcement.edges.zookeeper_lease import EnforcementNodes
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.formats.znodes.nodes import decode_quota_node
-from kquota_spark.formats.znodes.notes import NodeNote, note_of, with_noted
-from kquota_spark.formats.znodes.writes import EMPTY_NODE, with_quotas
+from kquota_spark.formats.znodes.writes import EMPTY_NODE, NodeNote, note_of, with_noted, with_quotas
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.zookeeper.client import ZooKeeperCalls, refusal_of
 from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero

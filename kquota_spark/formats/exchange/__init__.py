@@ -4,8 +4,7 @@ One module a format with `read(text: str) -> QuotaSet` and `write(quotas: QuotaS
 with one line a problem, each naming its place in the text. What a format cannot say, `write` refuses (ValueError)
 rather than leaving it out. `registry` has them all.
 
-In reading order: reading, writing, declared, documents, hcl, kafka_configs, kafka_configs_commands, kfk, rpk,
-strimzi, terraform, znode_tree, registry.
+In reading order: checks, declared, documents, hcl, kafka_configs, kfk, rpk, strimzi, terraform, znode_tree, registry.
 """
 
 NAMES = (

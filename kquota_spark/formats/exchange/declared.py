@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.formats.exchange.reading import checked_text
-from kquota_spark.formats.exchange.writing import writable
+from kquota_spark.formats.exchange.checks import checked_text, writable
 from kquota_spark.formats.quota_files.quota_file import IpLimit, parse_quotas
 from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
@@ -18,20 +17,12 @@ _IP_KEY = IpQuotaKey.CONNECTION_CREATION_RATE
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas in force once all that is written down has happened.
-
-    Raises:
-        ValueError: one line a problem.
-    """
+    """The quotas in force once all that is written down has happened; ValueError with one line a problem."""
     return read_at(text, END_MS - 1)
 
 
 def read_at(text: str, time_ms: int) -> QuotaSet:
-    """The quotas in force at a moment.
-
-    Raises:
-        ValueError: one line a problem.
-    """
+    """The quotas in force at a moment; ValueError with one line a problem."""
     found = parse_quotas(checked_text(text))
     quotas: dict[AnyEntity, dict[AnyKey, float]] = {
         rule.entity: dict(rule.values)
@@ -49,11 +40,7 @@ def _holds(time_ms: int, from_ms: int, to_ms: int | None) -> bool:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The text of a quota file.
-
-    Raises:
-        ValueError: somebody is really called `<default>`, or a name or value that nothing can hold.
-    """
+    """The text of a quota file; ValueError for what it cannot hold, as a user really called `<default>`."""
     entries = writable(quotas)
     rules = [
         RuleStretch(entity, values, BEGINNING_MS, None, None)

@@ -12,33 +12,31 @@ from typing import Any, Never
 import yaml
 
 from kquota_spark.bounded_yaml import MOST_CHARACTERS, BoundedLoader
-from kquota_spark.formats.exchange.reading import shown
+from kquota_spark.formats.exchange.checks import shown
 
 _MOST_DEPTH = 50
 
 
-def read_json(text: str) -> Any:
-    """The one JSON value of a text.
+def read_documents(text: str) -> list[Any]:
+    """The one value of a text that begins as a JSON object, or the documents of a text in YAML; ValueError as these."""
+    return [read_json(text)] if text.lstrip().startswith("{") else read_yaml(text)
 
-    Raises:
-        ValueError: it is none, with the line, or has a key twice.
-    """
+
+def read_json(text: str) -> Any:
+    """The one JSON value of a text; ValueError, with the line, if it is none or has a key twice."""
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_integer)
     except json.JSONDecodeError as error:
-        msg = f"line {error.lineno}: not JSON: {error.msg}"
-        raise ValueError(msg) from None
+        raise ValueError(f"line {error.lineno}: not JSON: {error.msg}") from None
     except RecursionError:
-        msg = "nested too deeply, expected quotas"
-        raise ValueError(msg) from None
+        raise ValueError("nested too deeply, expected quotas") from None
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            msg = f"key {shown(key)} stands twice in one object, expected once"
-            raise ValueError(msg)
+            raise ValueError(f"key {shown(key)} stands twice in one object, expected once")
         found[key] = value
     return found
 
@@ -49,24 +47,18 @@ def _integer(text: str) -> float:
 
 
 def _no_constant(name: str) -> Never:
-    msg = f"{name} is not JSON, expected a number"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not JSON, expected a number")
 
 
 def read_yaml(text: str) -> list[Any]:
-    """The documents of a text, empty ones left out. A scalar is what YAML 1.1 makes of it.
-
-    Raises:
-        ValueError: it is no YAML, with the line, or has what files of quotas have no use for.
-    """
+    """The documents of a text, empty ones left out, scalars as in YAML 1.1; ValueError, with the line, for all else."""
     try:
         return [document for document in _Documents(text) if document is not None]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        msg = f"{where}{problem}"
-        raise ValueError(msg) from None
+        raise ValueError(f"{where}{problem}") from None
 
 
 class _Documents:

@@ -67,12 +67,7 @@ class _Broken(Exception):
 
 
 def read_blocks(text: str, kinds: frozenset[tuple[str, str]]) -> tuple[list[Block], list[Problem]]:
-    """The blocks of a file, and what in it could not be read.
-
-    Args:
-        text: of the file.
-        kinds: kind and first label of the blocks that are wanted; others are problems and not looked into.
-    """
+    """The blocks of these kinds and first labels, and what could not be read: other blocks too are problems."""
     parser = _Parser(text)
     blocks: list[Block] = []
     try:
@@ -136,8 +131,7 @@ class _Parser:
         while (token := self.next()).kind in ("string", "name"):
             labels.append(self._text(token) if token.kind == "string" else token.text)
         if first.kind != "name" or token.text != "{":
-            msg = f"{(token if first.kind == 'name' else first).text[:60]!r}, expected a block"
-            raise _Broken(msg)
+            raise _Broken(f"{(token if first.kind == 'name' else first).text[:60]!r}, expected a block")
         return tuple(labels)
 
     def _body(self, block: Block, *, may_nest: bool) -> Block:
@@ -210,8 +204,7 @@ class _Parser:
 
     def _unexpected(self, token: _Token, expected: str) -> Never:
         found = "the end of the file" if token.kind == "end" else repr(token.text[:60])
-        msg = f"{found}, expected {expected}"
-        raise _Broken(msg)
+        raise _Broken(f"{found}, expected {expected}")
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -7,18 +7,27 @@ feed, or that looks like a pair, cannot be said. Read too: the wording that goes
 Kafka's documentation (`Configs for ...`, `default user-principal`, commas without blanks), and what else the tool says
 about users: their SCRAM credentials, which are ignored and never quoted, since the old wording holds the keys.
 
-Source: Kafka's `ConfigCommand`.
+Scripts of `kafka-configs.sh --alter` are only written. Source: Kafka's `ConfigCommand`.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
+from typing import Never
 
-from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
-from kquota_spark.formats.exchange.writing import parts_of, refuse, writable
+from kquota_spark.formats.exchange.checks import (
+    Reading,
+    checked_text,
+    number_text,
+    parts_of,
+    refuse,
+    shown,
+    writable,
+)
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Name
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey
@@ -30,6 +39,12 @@ _SCRAM_KEYS = re.compile(
     r"SCRAM-SHA-(?:256|512)=salt=[^,]{0,200},stored_key=[^,]{0,200},server_key=[^,]{0,200},iterations=\d{1,9}(?:,|$)"
 )
 _VALUE = re.compile(r"([A-Za-z_.]+)=([^\s,=']+)")
+_OPTIONS = {"user": "users", "client-id": "clients", "ip": "ips"}
+_SCRIPT_HEAD = """\
+#!/bin/sh
+: "${BOOTSTRAP_SERVER:?expected host:port of a broker}"
+failed=0
+"""
 _USERS = ("user-principal '", "the default user-principal,", "default user-principal,")
 _CLIENTS = ("'", " default client-id")
 _BEFORE_CLIENT = re.compile(
@@ -38,11 +53,7 @@ _BEFORE_CLIENT = re.compile(
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of such sentences.
-
-    Raises:
-        ValueError: one line a problem, with the number of the line.
-    """
+    """The quotas of such sentences; ValueError with one line a problem, each with the number of the line."""
     reading = Reading()
     for number, line in enumerate(checked_text(text).split("\n"), start=1):
         sentence = line.removesuffix("\r")
@@ -53,9 +64,7 @@ def read(text: str) -> QuotaSet:
 
 def _read_sentence(where: str, sentence: str, reading: Reading) -> None:
     head = next((head for head in _HEADS if sentence.startswith(head)), None)
-    who, verb, values = sentence.removesuffix(" are").rpartition(" are ")
-    if sentence.endswith(" are"):
-        who, verb, values = sentence.removesuffix(" are"), " are", ""
+    who, verb, values = f"{sentence} ".rpartition(" are ")  # there may be no values
     if head is None or not verb:
         reading.problem(where, "expected a sentence such as Quota configs for user-principal 'alice' are ...")
         return
@@ -80,8 +89,7 @@ def _parts(who: str) -> list[tuple[str, Name]]:
     """The parts of `user-principal 'u', the default client-id`; a pair wherever it reads as one."""
     pairs = list(islice(_pairs(who), 2))
     if len(pairs) > 1:
-        msg = "names with quotes that read in several ways"
-        raise ValueError(msg)
+        raise ValueError("names with quotes that read in several ways")
     if pairs:
         return pairs[0]
     one = _part(who)
@@ -112,11 +120,7 @@ def _part(text: str) -> tuple[str, Name] | None:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The sentences, as the tool prints them since 2.6.
-
-    Raises:
-        ValueError: a name whose sentence would read otherwise, or a name or value that nothing can hold.
-    """
+    """The sentences, as the tool prints them since 2.6; ValueError for names whose sentence would read otherwise."""
     problems: list[str] = []
     lines = []
     for entity, values in writable(quotas):
@@ -151,3 +155,33 @@ def _java_double(value: float) -> str:
         return format(digits, "f")
     text = "".join(map(str, digits.as_tuple().digits)).rstrip("0")
     return f"{text[0]}.{text[1:] or '0'}E{digits.adjusted()}"
+
+
+def refuse_commands(_text: str) -> Never:
+    """Always a ValueError: nothing runs a stranger's script to see what it would set."""
+    raise ValueError("commands are only written, never read: import what kafka-configs.sh --describe prints")
+
+
+def write_commands(quotas: QuotaSet) -> str:
+    """A script of commands that set the quotas, one an entity.
+
+    They alter in place: what they do not name stays. Names are quoted for a POSIX shell. A refusal of one entity does
+    not stop the others, and the script ends with 1 then.
+
+    Raises:
+        ValueError: a name or value that nothing can hold, or a name that no command line can.
+    """
+    lines = []
+    for entity, values in writable(quotas):
+        words = []
+        for kind, name in parts_of(entity):
+            named = ["--entity-default"] if name is DEFAULT else ["--entity-name", shlex.quote(str(name))]
+            words += ["--entity-type", _OPTIONS[kind], *named]
+        what = ",".join(f"{key.value}={number_text(value)}" for key, value in values.items())
+        lines.append(
+            f'kafka-configs.sh --bootstrap-server "$BOOTSTRAP_SERVER" --alter {" ".join(words)} --add-config {what} '
+            "|| failed=1\n"
+        )
+    if any("\0" in line for line in lines):
+        raise ValueError("a name with a NUL character, which no command line can hold")
+    return f"{_SCRIPT_HEAD}{''.join(lines)}exit $failed\n"

@@ -11,9 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kquota_spark.formats.exchange.checks import Reading, checked_text, parts_of, shown, writable
 from kquota_spark.formats.exchange.documents import read_json
-from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
-from kquota_spark.formats.exchange.writing import parts_of, writable
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
@@ -21,27 +20,19 @@ from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 _PARTS = {"user": "user", "client": "client-id", "ip": "ip"}
 """What it calls the types of the Admin API, which it uses inside of these parts."""
 _NAMES = {kind: part for part, kind in _PARTS.items()}
-_DEFAULTS = {"user": True, "client": "true", "ip": True}
+_DEFAULTS = {"user": True, "client-id": "true", "ip": True}
 """As kfk-quotas writes them."""
 _KEYS: tuple[AnyKey, ...] = (*QuotaKey, *IpQuotaKey)
 """In the order of kfk-quotas, which knows no controller_mutation_rate."""
 
 
 def write(quotas: QuotaSet) -> str:
-    """The array on one line, with a line feed; entities by level and name.
-
-    Raises:
-        ValueError: a name or value that nothing can hold.
-    """
+    """The array on one line, entities by level and name; ValueError for a name or value that nothing can hold."""
     return as_line(quotas, [entity for entity, _ in writable(quotas)])
 
 
 def as_line(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> str:
-    """These entities of a set in this order, with whatever values a cluster holds.
-
-    Raises:
-        ValueError: a value that JSON has no number for.
-    """
+    """These entities in this order, whatever values a cluster holds; ValueError for one that JSON has no number for."""
     entries = [
         {"clientEntity": _entity_json(entity), "constraints": _constraints(entity, quotas[entity])}
         for entity in entities
@@ -50,15 +41,10 @@ def as_line(quotas: QuotaSet, entities: Sequence[AnyEntity]) -> str:
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of an array; entries of one entity are added up.
-
-    Raises:
-        ValueError: one line a problem, each with its place, e.g. `[3].constraints`.
-    """
+    """The quotas of an array, entries of one entity added up; ValueError with one line a problem and its place."""
     entries = read_json(checked_text(text))
     if not isinstance(entries, list):
-        msg = f"{shown(entries)}, expected an array of entities with constraints"
-        raise ValueError(msg)
+        raise ValueError(f"{shown(entries)}, expected an array of entities with constraints")
     reading = Reading()
     for index, entry in enumerate(entries):
         _take(entry, f"[{index}]", reading)
@@ -67,7 +53,7 @@ def read(text: str) -> QuotaSet:
 
 def _entity_json(entity: AnyEntity) -> dict[str, Any]:
     return {
-        _NAMES[kind]: {"default": _DEFAULTS[_NAMES[kind]]} if name is DEFAULT else {kind: name}
+        _NAMES[kind]: {"default": _DEFAULTS[kind]} if name is DEFAULT else {kind: name}
         for kind, name in parts_of(entity)
     }
 
@@ -75,8 +61,7 @@ def _entity_json(entity: AnyEntity) -> dict[str, Any]:
 def _constraints(entity: AnyEntity, values: Mapping[AnyKey, float]) -> dict[str, float]:
     for key, value in values.items():
         if not math.isfinite(value):
-            msg = f"{entity}: {key.value} {value}: JSON has no such number"
-            raise ValueError(msg)
+            raise ValueError(f"{entity}: {key.value} {value}: JSON has no such number")
     return {key.value: float(values[key]) for key in _KEYS if key in values}
 
 
@@ -102,8 +87,7 @@ def _take(entry: Any, where: str, reading: Reading) -> None:
 
 def _parts(found: Any) -> list[tuple[str, str | Default]]:
     if not isinstance(found, dict) or not found or not found.keys() <= _PARTS.keys():
-        msg = f"{shown(found)}, expected {', '.join(_PARTS)}"
-        raise ValueError(msg)
+        raise ValueError(f"{shown(found)}, expected {', '.join(_PARTS)}")
     return [(_PARTS[part], _name(part, value)) for part, value in found.items()]
 
 
@@ -114,5 +98,4 @@ def _name(part: str, found: Any) -> str | Default:
             return DEFAULT
         case {**rest} if rest.keys() == {kind} and isinstance(rest[kind], str):
             return str(rest[kind])
-    msg = f'{part}: expected {{"{kind}": NAME}} or {{"default": true}}'
-    raise ValueError(msg)
+    raise ValueError(f'{part}: expected {{"{kind}": NAME}} or {{"default": true}}')

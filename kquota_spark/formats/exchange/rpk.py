@@ -15,9 +15,16 @@ from typing import Any
 
 import msgspec
 
-from kquota_spark.formats.exchange.documents import read_json, read_yaml
-from kquota_spark.formats.exchange.reading import Reading, checked_text
-from kquota_spark.formats.exchange.writing import default_as_text, number_text, parts_of, refuse, writable
+from kquota_spark.formats.exchange.checks import (
+    Reading,
+    checked_text,
+    default_as_text,
+    number_text,
+    parts_of,
+    refuse,
+    writable,
+)
+from kquota_spark.formats.exchange.documents import read_documents
 from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.model.quotas.quota_set import QuotaSet
 
@@ -39,11 +46,7 @@ class _Quota(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of a document, JSON or YAML.
-
-    Raises:
-        ValueError: one line a problem.
-    """
+    """The quotas of a document, JSON or YAML; ValueError with one line a problem."""
     reading = Reading()
     for index, item in enumerate(_items(checked_text(text))):
         where = f"quotas[{index}]"
@@ -69,28 +72,19 @@ def read(text: str) -> QuotaSet:
 
 
 def _items(text: str) -> list[Any]:
-    if text.lstrip().startswith("{"):
-        document = read_json(text)
-    else:
-        documents = read_yaml(text)
-        document = documents[0] if len(documents) == 1 else None
+    documents = read_documents(text)
+    document = documents[0] if len(documents) == 1 else None
     # rpk leaves the list out where there are no quotas.
     if not isinstance(document, dict) or not document.keys() <= {"quotas"}:
-        msg = 'expected one document with a list under "quotas" and nothing else'
-        raise ValueError(msg)
+        raise ValueError('expected one document with a list under "quotas" and nothing else')
     items = document.get("quotas", [])
     if not isinstance(items, list):
-        msg = "quotas: expected a list"
-        raise ValueError(msg)
+        raise ValueError("quotas: expected a list")
     return items
 
 
 def write(quotas: QuotaSet) -> str:
-    """The JSON document, one quota a line.
-
-    Raises:
-        ValueError: somebody is really called `<default>`, or a name or value that nothing can hold.
-    """
+    """The JSON document, one quota a line; ValueError for what it cannot hold, as a user really called `<default>`."""
     problems: list[str] = []
     lines = []
     for entity, values in writable(quotas):

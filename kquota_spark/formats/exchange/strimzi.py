@@ -16,9 +16,8 @@ from typing import Any
 
 import msgspec
 
-from kquota_spark.formats.exchange.documents import read_json, read_yaml
-from kquota_spark.formats.exchange.reading import Reading, checked_text, shown
-from kquota_spark.formats.exchange.writing import number_text, refuse, writable
+from kquota_spark.formats.exchange.checks import Reading, checked_text, number_text, refuse, shown, writable
+from kquota_spark.formats.exchange.documents import read_documents
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
@@ -27,7 +26,7 @@ _NAMED_USER_LEVEL = 3
 _API = "kafka.strimzi.io/"
 _CN = "CN="
 _BY_CERTIFICATE = ("tls", "tls-external")
-_FIELDS = {
+_FIELDS: Mapping[AnyKey, str] = {
     QuotaKey.PRODUCER_BYTE_RATE: "producerByteRate",
     QuotaKey.CONSUMER_BYTE_RATE: "consumerByteRate",
     QuotaKey.REQUEST_PERCENTAGE: "requestPercentage",
@@ -80,23 +79,15 @@ class _User(msgspec.Struct):
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of all `KafkaUser` resources of a text, YAML or JSON.
-
-    Raises:
-        ValueError: one line a problem.
-    """
+    """The quotas of all `KafkaUser` resources of a text, YAML or JSON; ValueError with one line a problem."""
     reading = Reading()
-    resources = list(_resources(_documents(checked_text(text))))
+    resources = list(_resources(read_documents(checked_text(text))))
     users = [(where, resource) for where, resource in resources if _is_user(where, resource, reading)]
     if resources and not users and all(isinstance(resource, dict) for _, resource in resources):
         reading.problem("documents", f"no KafkaUser of {_API}* among them")
     for where, resource in users:
         _read_user(where, resource, reading)
     return reading.quotas()
-
-
-def _documents(text: str) -> list[Any]:
-    return [read_json(text)] if text.lstrip().startswith("{") else read_yaml(text)
 
 
 def _resources(documents: list[Any]) -> Iterator[tuple[str, Any]]:
@@ -137,22 +128,23 @@ def _read_user(where: str, resource: Any, reading: Reading) -> None:
 
 
 def write(quotas: QuotaSet) -> str:
-    """A resource for each user.
-
-    Raises:
-        ValueError: entities that are no users by name, or whose names no resource can have.
-    """
+    """A resource for each user; ValueError for other entities, and for users whose names no resource can have."""
     problems: list[str] = []
     documents: dict[str, str] = {}
     for entity, values in writable(quotas):
+        user = str(entity.user) if isinstance(entity, Entity) else ""
+        name = user.removeprefix(_CN)
         problem = _entity_problem(entity, values)
-        name = str(entity.user).removeprefix(_CN) if isinstance(entity, Entity) else ""
         if problem is None and name in documents:
             problem = f"{name} and {_CN}{name} would be one KafkaUser"
         if problem is not None:
             problems.append(f"{entity}: {problem}")
-        elif isinstance(entity, Entity):
-            documents[name] = _document(str(entity.user), values)
+            continue
+        documents[name] = _DOCUMENT.format(
+            name=name,
+            authentication=_AUTHENTICATION if user.startswith(_CN) else "",
+            quotas="".join(f"    {_FIELDS[key]}: {number_text(value)}\n" for key, value in values.items()),
+        )
     refuse(problems)
     return _HEAD + "".join(documents.values()) if documents else ""
 
@@ -172,16 +164,3 @@ def _name_problem(name: str) -> str | None:
     if _NAME.fullmatch(name) and len(name) <= _MOST_NAME_CHARACTERS:
         return None
     return "no name of a Kubernetes resource: lower-case letters, digits, - and . only"
-
-
-def _document(user: str, values: Mapping[AnyKey, float]) -> str:
-    quotas = [
-        f"    {_FIELDS[key]}: {number_text(value)}\n"
-        for key, value in values.items()
-        if isinstance(key, QuotaKey)
-    ]
-    return _DOCUMENT.format(
-        name=user.removeprefix(_CN),
-        authentication=_AUTHENTICATION if user.startswith(_CN) else "",
-        quotas="".join(quotas),
-    )

@@ -22,9 +22,15 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
+from kquota_spark.formats.exchange.checks import (
+    Reading,
+    checked_text,
+    number_text,
+    parts_of,
+    refuse,
+    writable,
+)
 from kquota_spark.formats.exchange.hcl import Attribute, Block, Number, quoted, read_blocks
-from kquota_spark.formats.exchange.reading import Reading, checked_text
-from kquota_spark.formats.exchange.writing import number_text, parts_of, refuse, writable
 from kquota_spark.model.quotas.entities import DEFAULT, Name
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey
@@ -35,11 +41,7 @@ _MOST_LABEL_CHARACTERS = 60
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas of all such resources.
-
-    Raises:
-        ValueError: one line a problem, with the number of the line.
-    """
+    """The quotas of all such resources; ValueError with one line a problem, each with the number of the line."""
     reading = Reading()
     blocks, problems = read_blocks(checked_text(text), frozenset({_ONE, _PAIR}))
     for line, problem in problems:
@@ -97,11 +99,7 @@ def _part(block: Block, kind: str, name: str, reading: Reading) -> tuple[str, Na
 
 
 def write(quotas: QuotaSet) -> str:
-    """A resource for each entity.
-
-    Raises:
-        ValueError: pairs, names that Terraform would spell in another way, or a name or value that nothing can hold.
-    """
+    """A resource for each entity; ValueError for pairs, and for names that Terraform would spell in another way."""
     problems: list[str] = []
     labels: set[str] = set()
     resources = []

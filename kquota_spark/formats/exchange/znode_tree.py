@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kquota_spark.formats.exchange.checks import Reading, checked_text, writable
 from kquota_spark.formats.exchange.documents import read_json
-from kquota_spark.formats.exchange.reading import Reading, checked_text
-from kquota_spark.formats.exchange.writing import writable
 from kquota_spark.formats.znodes.nodes import ROOTS, decode_node, has_data, name_nodes
 from kquota_spark.formats.znodes.writes import with_quotas
 from kquota_spark.model.quotas.quota_set import QuotaSet
@@ -23,11 +22,7 @@ _CONFIG = "/config/"
 
 
 def read(text: str) -> QuotaSet:
-    """The quotas that brokers would read from such nodes.
-
-    Raises:
-        ValueError: one line a problem; none quotes a payload.
-    """
+    """The quotas that brokers would read from such nodes; ValueError with one line a problem, without payloads."""
     document = read_json(checked_text(text))
     if not isinstance(document, dict):
         msg = 'expected one object of paths and payloads, {"/config/users/alice": {"version": 1, "config": {...}}}'
@@ -60,11 +55,7 @@ def _payload(data: Any) -> bytes | None:
 
 
 def write(quotas: QuotaSet) -> str:
-    """The nodes, one a line.
-
-    Raises:
-        ValueError: a name or value that nothing can hold.
-    """
+    """The nodes, one a line; ValueError for a name or value that nothing can hold."""
     lines = [
         f"\n{json.dumps(_CONFIG + str(entity))}: {(with_quotas(entity, None, values) or b'').decode()}"
         for entity, values in writable(quotas)

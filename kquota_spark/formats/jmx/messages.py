@@ -7,11 +7,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from kquota_spark.formats.jmx.jmxtrans import DefaultResult, DetailedResult, default_sample, detailed_sample
-from kquota_spark.formats.jmx.jolokia import Answer, jolokia_samples
-from kquota_spark.formats.jmx.metricbeat import Event, metricbeat_sample
+from kquota_spark.formats.jmx.collectors import (
+    Answer,
+    DefaultResult,
+    DetailedResult,
+    Event,
+    Metric,
+    default_sample,
+    detailed_sample,
+    jolokia_samples,
+    metricbeat_sample,
+    telegraf_sample,
+)
 from kquota_spark.formats.jmx.sample import JmxSample, Origin
-from kquota_spark.formats.jmx.telegraf import Metric, telegraf_sample
 from kquota_spark.formats.request_log.request import Unreadable
 
 MAX_MESSAGE_BYTES = 16 << 20

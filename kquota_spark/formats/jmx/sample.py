@@ -96,11 +96,7 @@ def addresses(text: str) -> tuple[str, ...]:
 
 
 def broker_of(told: Iterable[object], places: Iterable[object], origin: Origin) -> int:
-    """The id of the broker: what the message says, then its header or key, then the address of the agent.
-
-    Raises:
-        Unreadable: nothing of that tells.
-    """
+    """The broker's id: of the message, else its header or key, else the agent's address; Unreadable without any."""
     for value in told:
         if isinstance(value, int | str) and _BROKER_ID.fullmatch(str(value)):
             return int(value)
@@ -130,11 +126,7 @@ def plain(name: str) -> str:
 
 
 def attributes_of(values: Mapping[str, object]) -> dict[str, float | None]:
-    """The attributes that are kept, by column; with a prefix in front of a dot, too.
-
-    Raises:
-        Unreadable: one is no number.
-    """
+    """The attributes that are kept, by column, a prefix with a dot left out; Unreadable if one is no number."""
     found: dict[str, float | None] = {}
     for key, value in values.items():
         column = _ATTRIBUTES.get(plain(key.rpartition(".")[2]))
@@ -144,11 +136,7 @@ def attributes_of(values: Mapping[str, object]) -> dict[str, float | None]:
 
 
 def number(value: object, name: str) -> float | None:
-    """A value of an attribute; None where the sensor has none.
-
-    Raises:
-        Unreadable: it is no number.
-    """
+    """A value of an attribute; None where the sensor has none, Unreadable where it is no number."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NO_NUMBER):
         return None
     try:
@@ -161,11 +149,7 @@ def number(value: object, name: str) -> float | None:
 
 
 def epoch_ms(value: object) -> int:
-    """A time in epoch milliseconds: of a number in s, ms, us or ns by its magnitude, or of an ISO text.
-
-    Raises:
-        Unreadable: it is neither, or no time from 1970 to 9999.
-    """
+    """Epoch ms, 1970 to 9999, of an ISO text, or a number in s, ms, us or ns by its magnitude; else Unreadable."""
     try:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value)
@@ -202,11 +186,7 @@ def _size(value: float | None) -> int | None:
 def sample_of(
     broker_id: int, time_ms: int, name: MBeanName, attributes: Mapping[str, float | None]
 ) -> JmxSample | None:
-    """The sample of an MBean; None for one that has nothing to do with quotas.
-
-    Raises:
-        Unreadable: its user is no sanitised name.
-    """
+    """The sample of an MBean; None for one without quotas, Unreadable for one whose user is no sanitised name."""
     mbean_type = MBEAN_TYPES.get(name.type.lower())
     if mbean_type is None or not attributes:
         return None

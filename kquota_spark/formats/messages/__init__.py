@@ -1,4 +1,4 @@
 """What shippers put around a line.
 
-In reading order: broker_ids, envelopes, messages, stored_text.
+In reading order: envelopes, messages.
 """

@@ -8,8 +8,7 @@ Names of fields are those of the tools' own output; tests/data/envelopes holds s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -39,49 +38,37 @@ class Field(NamedTuple):
     parts: tuple[str, ...]
 
 
-def _fields(*paths: str) -> tuple[Field, ...]:
+def _fields(paths: Iterable[str]) -> tuple[Field, ...]:
     return tuple(Field(path, tuple(path.split("."))) for path in paths)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The fields of one kind of envelope; the first that is there counts."""
+class _Layout(NamedTuple):
+    """The paths of fields of one kind of envelope, apart by blanks; the first that is there counts."""
 
-    message: tuple[Field, ...]
-    broker: tuple[Field, ...] = _fields("broker_id")
-    host: tuple[Field, ...] = ()
-    time: tuple[Field, ...] = _fields("@timestamp")
+    message: str
+    broker: str = "broker_id"
+    host: str = ""
+    time: str = "@timestamp"
 
 
-LAYOUTS: Mapping[str, Layout] = {
-    "filebeat": Layout(
-        _fields("message"),
-        broker=_fields("fields.broker_id", "broker_id"),
-        host=_fields("host.name", "agent.hostname"),
+_LAYOUTS = {
+    "filebeat": _Layout("message", "fields.broker_id broker_id", "host.name agent.hostname"),
+    "fluent-bit": _Layout("log message", host="host hostname"),
+    "vector": _Layout("message", host="host", time="timestamp"),
+    "logstash": _Layout("message", "broker_id fields.broker_id", "host.name host.hostname host"),
+    "rsyslog": _Layout(
+        "message msg", host="host hostname fromhost", time="@timestamp timestamp timereported"
     ),
-    "fluent-bit": Layout(_fields("log", "message"), host=_fields("host", "hostname")),
-    "vector": Layout(_fields("message"), host=_fields("host"), time=_fields("timestamp")),
-    "logstash": Layout(
-        _fields("message"),
-        broker=_fields("broker_id", "fields.broker_id"),
-        host=_fields("host.name", "host.hostname", "host"),
-    ),
-    "rsyslog": Layout(
-        _fields("message", "msg"),
-        host=_fields("host", "hostname", "fromhost"),
-        time=_fields("@timestamp", "timestamp", "timereported"),
-    ),
-    JSON: Layout(_fields("message")),
+    JSON: _Layout("message"),
 }
 """The first name of a field is the one that the tool writes unless told otherwise."""
-
-_ANY = Layout(
-    _fields("message", "log", "msg"),
-    broker=_fields("broker_id", "fields.broker_id"),
-    host=_fields("host.name", "host.hostname", "host", "hostname"),
-    time=_fields("@timestamp", "timestamp"),
+_ANY = _Layout(
+    "message log msg",
+    "broker_id fields.broker_id",
+    "host.name host.hostname host hostname",
+    "@timestamp timestamp",
 )
-KINDS = (AUTO, RAW, *LAYOUTS)
+KINDS = (AUTO, RAW, *_LAYOUTS)
 
 
 Fields = Mapping[str, msgspec.Raw]
@@ -99,15 +86,15 @@ class Envelopes:
     """
 
     def __init__(self, kind: str = AUTO, *, message: str = "", broker: str = "", timestamp: str = "") -> None:
-        layout = LAYOUTS.get(kind, _ANY)
+        layout = _LAYOUTS.get(kind, _ANY)
         self.takes_lines = kind in {AUTO, RAW}
         """Whether a value that begins like a line of the log is one: then `opened` need not be asked."""
         self._takes_json = kind != RAW
         self._takes_syslog = kind in {AUTO, "rsyslog"}
-        self._message = _fields(message) if message else layout.message
-        self._broker = _fields(broker) if broker else layout.broker
-        self._host = () if broker else layout.host
-        self._time = _fields(timestamp) if timestamp else layout.time
+        self._message = _fields([message] if message else layout.message.split())
+        self._broker = _fields([broker] if broker else layout.broker.split())
+        self._host = () if broker else _fields(layout.host.split())
+        self._time = _fields([timestamp] if timestamp else layout.time.split())
         self._object = msgspec.json.Decoder(dict[str, msgspec.Raw])
         self._text = msgspec.json.Decoder(str)
         self._scalar = msgspec.json.Decoder(str | int | float | None)
@@ -194,11 +181,7 @@ def _bytes(value: str | int | float | None) -> bytes | None:
 
 
 def _one_line(text: bytes) -> bytes:
-    """A line without its end: Docker's log driver leaves that on, and syslog puts a blank before.
-
-    Raises:
-        Unreadable: there are several.
-    """
+    """A line without its end: Docker's log driver leaves that on, and syslog puts a blank before."""
     line = text.strip()
     if b"\n" in line:
         raise Unreadable("envelope: several lines in one message")

@@ -1,16 +1,79 @@
-"""A message of the log topic: the line in it, and the broker it is from. One place for the job and the doctor."""
+"""A message of the log topic: the line in it, the broker it is from, and what of an unreadable one may be stored.
+
+One place for the job and the doctor.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from kquota_spark.formats.messages.broker_ids import HEADER, SOURCES, BrokerIds, Source
 from kquota_spark.formats.messages.envelopes import AUTO, Envelopes, Fields
+
+Source = Literal["header", "key", "field", "topic"]
+"""Where a message says it, in the order in which they are asked; the first that is there decides."""
+
+SOURCES: tuple[Source, ...] = ("header", "key", "field", "topic")
+HEADER = "broker_id"
+_NUMBER = re.compile(rb"[0-9]{1,9}")
+_MOST_KEPT = 10_000
+_SENSITIVE = re.compile(
+    rb"sasl|scram|token|password|passwd|secret|jaas|authbytes|salt|hmac|alter_?configs|\.key|credential|requestdata",
+    re.IGNORECASE,
+)
+# In the envelope of a shipper, quotation marks are escaped.
+_API_KEY = re.compile(rb'"requestApiKey\\*":(\d+),')
+_SENSITIVE_KEYS = {b"17", b"33", b"36", b"38", b"39", b"40", b"41", b"44", b"50", b"51", b"58"}
 
 HEARTBEAT = b'{"kquota_heartbeat":'
 GAP = b'{"kquota_gap":'
 """How a shipper's heartbeat begins."""
+
+
+class BrokerIds:
+    """Ids from what messages say: a number, or a name that the settings know.
+
+    A number inside of a host's name is never taken for an id: `kafka-0` is broker 1 as often as 0.
+
+    Args:
+        ids: names and their ids, e.g. `{"kafka-1.example": 1}`.
+        topic_pattern: regular expression for a whole topic name; its group is the number or name. Empty: none.
+    """
+
+    def __init__(self, ids: Mapping[str, int], topic_pattern: str = "") -> None:
+        self._ids = {name.encode(): broker_id for name, broker_id in ids.items()}
+        self._pattern = re.compile(topic_pattern) if topic_pattern else None
+        self._known: dict[bytes, int | None] = {}
+        self._topics: dict[str, bytes | None] = {}
+
+    def of_name(self, name: bytes) -> int | None:
+        """The id, or None: neither a name that the settings know, nor a number of up to nine digits."""
+        try:
+            return self._known[name]
+        except KeyError:
+            pass
+        found = self._ids.get(name)
+        if found is None and _NUMBER.fullmatch(name):
+            found = int(name)
+        if len(self._known) >= _MOST_KEPT:
+            self._known.clear()
+        self._known[name] = found
+        return found
+
+    def of_host(self, host: bytes) -> int | None:
+        """The id of a host, which has to be among the names of the settings."""
+        return self._ids.get(host)
+
+    def in_topic(self, topic: str) -> bytes | None:
+        """The part of a topic's name that says the broker."""
+        if self._pattern is None:
+            return None
+        if topic not in self._topics:
+            match = self._pattern.fullmatch(topic)
+            self._topics[topic] = match[1].encode() if match and match[1] is not None else None
+        return self._topics[topic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +131,17 @@ def _listed(of: MessageFormat) -> str:
     names = {"header": f"header {HEADER}", "field": "a field of the envelope", "topic": "the topic's name"}
     words = [names.get(source, source) for source in of.broker_from if source != "topic" or of.topic_pattern]
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def storable_text(line: bytes, limit_bytes: int) -> str | None:
+    """Text of an unreadable line that may be stored: cut, and None where it might hold a secret.
+
+    SASL, delegation token, SCRAM and AlterConfigs requests are recognised by API key where it is there, and
+    by words where the line is cut, like ENVELOPE, which may hold any; when in doubt nothing is kept.
+    """
+    if _SENSITIVE.search(line):
+        return None
+    key = _API_KEY.search(line)
+    if key is not None and key[1] in _SENSITIVE_KEYS:
+        return None
+    return line[:limit_bytes].decode("utf-8", "replace").replace("\x00", "\ufffd")

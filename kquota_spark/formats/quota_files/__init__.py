@@ -1,4 +1,4 @@
 """Our own file of quotas.
 
-In reading order: quota_values, quota_file, quota_file_text.
+In reading order: quota_file, quota_file_text.
 """

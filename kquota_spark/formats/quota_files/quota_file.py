@@ -2,11 +2,13 @@
 
 The file is a list of `{user, client_id, type, value, from_ms, to_ms}`, with `ip` in place of a user and a client
 id for the limits of ips. A null part is not in the entity and `<default>` is the default entity; names are raw,
-not sanitised. `from_ms` null means always, `to_ms` null until further notice.
+not sanitised. `from_ms` null means always, `to_ms` null until further notice. Values are what brokers can hold, in
+Kafka's units.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,13 +19,21 @@ import yaml
 
 from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.errors import UserError
-from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
-from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity, Name
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.quotas.ip_quotas import by_address
 from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, QuotaKey, parse_key
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange
 
 _MAX_BYTES = 16_000_000
+_WHOLE_TYPES = {
+    QuotaKey.PRODUCER_BYTE_RATE.value: ("bytes per second", 2**63),
+    QuotaKey.CONSUMER_BYTE_RATE.value: ("bytes per second", 2**63),
+    IP_QUOTA_KEY: ("connections per second", 2**31 - 1),
+}
+"""Types whose values are whole numbers, with their units and largest values.
+
+Brokers hold a long, whose largest is 2^63 as a double, and an int.
+"""
 _KEYS = ("user", "client_id", "ip", "type", "value", "from_ms", "to_ms")
 
 
@@ -50,13 +60,15 @@ class QuotaFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
-    index: int
-    entity: Entity | IpEntity
+class Entry:
+    """One entry; `index` is its place in the file that was read."""
+
+    entity: AnyEntity
     type: str
     value: float
     from_ms: int
     to_ms: int | None
+    index: int = 0
 
 
 def read_quota_file(path: Path) -> list[QuotaChange]:
@@ -65,11 +77,7 @@ def read_quota_file(path: Path) -> list[QuotaChange]:
 
 
 def read_quotas(path: Path) -> QuotaFile:
-    """Read a file of quotas.
-
-    Raises:
-        UserError: the file cannot be read, or one line per problem found in it.
-    """
+    """Read a file of quotas; UserError if it cannot be read, or with one line for each problem found in it."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected a list of quotas")
@@ -99,10 +107,20 @@ def parse_quotas(text: str) -> QuotaFile:
     in_order = _in_order(items, problems)
     if problems:
         raise ValueError("\n".join(problems))
-    of_ips = [isinstance(items[0].entity, IpEntity) for items in in_order]
-    users = [items for items, is_ip in zip(in_order, of_ips, strict=True) if not is_ip]
-    ips = [items for items, is_ip in zip(in_order, of_ips, strict=True) if is_ip]
-    return QuotaFile(_changes(users), _ip_limits(in_order), _changes(ips))
+    changes = sorted(
+        (change for items in in_order for change in _changes_of(items)),
+        key=lambda change: (change.changed_at_ms, str(change.entity), change.key.value),
+    )
+    limits = [
+        IpLimit(item.entity, int(item.value), item.from_ms, item.to_ms)
+        for items in in_order
+        for item in items
+        if isinstance(item.entity, IpEntity)
+    ]
+    limits.sort(key=lambda limit: (limit.from_ms, str(limit.entity)))
+    of_users = [change for change in changes if not isinstance(change.entity, IpEntity)]
+    of_ips = [change for change in changes if isinstance(change.entity, IpEntity)]
+    return QuotaFile(of_users, limits, of_ips)
 
 
 def _entries(text: str) -> list[yaml.Node]:
@@ -113,17 +131,15 @@ def _entries(text: str) -> list[yaml.Node]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
-        msg = f"{where}{problem}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{where}{problem}") from error
     if root is None:
         return []
     if not isinstance(root, yaml.SequenceNode):
-        msg = "not a list, expected a list of quotas such as - {user: alice, ...}"
-        raise ValueError(msg)
+        raise ValueError("not a list, expected a list of quotas such as - {user: alice, ...}")
     return list(root.value)
 
 
-def _read_item(index: int, node: yaml.Node, problems: list[str]) -> _Item | None:
+def _read_item(index: int, node: yaml.Node, problems: list[str]) -> Entry | None:
     """One entry, or None if it has problems, which are appended."""
     found: list[str] = []
     given = _fields(index, node, found)
@@ -141,7 +157,7 @@ def _read_item(index: int, node: yaml.Node, problems: list[str]) -> _Item | None
     problems.extend(found)
     if found or entity is None or kind is None or value is None:
         return None
-    return _Item(index, entity, kind, value, start_ms, to_ms)
+    return Entry(entity, kind, value, start_ms, to_ms, index)
 
 
 def _fields(index: int, node: yaml.Node, problems: list[str]) -> dict[str, Any]:
@@ -175,7 +191,7 @@ def _scalar(node: yaml.ScalarNode) -> Any:
         return node  # matches no expected type, so the check of its key reports it
 
 
-def _entity(given: dict[str, Any], where: str, problems: list[str]) -> Entity | IpEntity | None:
+def _entity(given: dict[str, Any], where: str, problems: list[str]) -> AnyEntity | None:
     user, client_id, ip = (_name(given, part, where, problems) for part in ("user", "client_id", "ip"))
     if ip is None:
         return None if user is None and client_id is None else Entity(user, client_id)
@@ -232,9 +248,9 @@ def _time_ms(given: dict[str, Any], part: str, where: str, problems: list[str]) 
     return None
 
 
-def _in_order(items: Iterable[_Item], problems: list[str]) -> list[list[_Item]]:
+def _in_order(items: Iterable[Entry], problems: list[str]) -> list[list[Entry]]:
     """The items of each type of each entity, oldest first; overlaps are problems."""
-    together: dict[tuple[Entity | IpEntity, str], list[_Item]] = {}
+    together: dict[tuple[AnyEntity, str], list[Entry]] = {}
     for item in items:
         entity = by_address(item.entity) if isinstance(item.entity, IpEntity) else item.entity
         together.setdefault((entity, item.type), []).append(item)
@@ -249,12 +265,7 @@ def _in_order(items: Iterable[_Item], problems: list[str]) -> list[list[_Item]]:
     return list(together.values())
 
 
-def _changes(in_order: Iterable[list[_Item]]) -> list[QuotaChange]:
-    changes = [change for items in in_order for change in _changes_of(items)]
-    return sorted(changes, key=lambda change: (change.changed_at_ms, str(change.entity), change.key.value))
-
-
-def _changes_of(items: list[_Item]) -> Iterator[QuotaChange]:
+def _changes_of(items: list[Entry]) -> Iterator[QuotaChange]:
     previous: float | None = None
     for item, following in zip(items, [*items[1:], None], strict=True):
         key = parse_key(item.type)
@@ -267,15 +278,28 @@ def _changes_of(items: list[_Item]) -> Iterator[QuotaChange]:
             previous = None
 
 
-def _ip_limits(in_order: Iterable[list[_Item]]) -> list[IpLimit]:
-    limits = [
-        IpLimit(item.entity, int(item.value), item.from_ms, item.to_ms)
-        for items in in_order
-        for item in items
-        if isinstance(item.entity, IpEntity)
-    ]
-    return sorted(limits, key=lambda limit: (limit.from_ms, str(limit.entity)))
-
-
 def _shown(value: Any) -> str:
     return "nothing" if value is None else repr(getattr(value, "value", value))[:60]
+
+
+def finite_number(value: Any) -> float | None:
+    """A finite number, or a text of one: `1e6` is a text in YAML 1.1, and ZooKeeper's values are texts anyway."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def expected_value(kind: str | None, value: float | None) -> str | None:
+    """What a value of this type should have been, `a number, 0 or more`; None if it is right.
+
+    The type is Kafka's key, or None if it is not known; a value that is no finite number is None.
+    """
+    unit, largest = _WHOLE_TYPES.get(kind or "", ("", math.inf))
+    what = f"a whole number of {unit}" if unit else "a number"
+    if value is None or not math.isfinite(value) or value < 0 or (unit and value != int(value)):
+        return f"{what}, 0 or more"
+    return f"{what}, {largest} or less" if value > largest else None

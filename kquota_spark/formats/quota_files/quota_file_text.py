@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import yaml
 
-from kquota_spark.formats.quota_files.quota_file import IpLimit
-from kquota_spark.formats.quota_files.quota_values import expected_value
+from kquota_spark.formats.quota_files.quota_file import Entry, IpLimit, expected_value
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, AnyKey
 from kquota_spark.model.quotas.rules import BEGINNING_MS, RuleStretch
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    entity: AnyEntity
-    type: str
-    value: float
-    from_ms: int
-    to_ms: int | None
 
 
 def quota_file_text(rules: Iterable[RuleStretch], ip_limits: Iterable[IpLimit] = ()) -> str:
@@ -33,19 +23,21 @@ def quota_file_text(rules: Iterable[RuleStretch], ip_limits: Iterable[IpLimit] =
         ValueError: a name or value that such a file cannot hold: a user really called `<default>` or with an
             empty name, and limits that are negative, not finite, or larger than brokers hold.
     """
-    entries = [*_rule_entries(rules), *map(_ip_entry, ip_limits)]
+    entries = [
+        *_rule_entries(rules),
+        *(Entry(ip.entity, IP_QUOTA_KEY, ip.connections_per_s, ip.from_ms, ip.to_ms) for ip in ip_limits),
+    ]
     entries.sort(key=lambda entry: (entry.from_ms, str(entry.entity), entry.type))
-    fields = [_fields(entry) for entry in entries]
     # In ASCII: PyYAML does not read back every line separator that it leaves unescaped.
-    return yaml.safe_dump(fields, default_flow_style=None, sort_keys=False, width=math.inf)
+    return yaml.safe_dump([*map(_fields, entries)], default_flow_style=None, sort_keys=False, width=math.inf)
 
 
-def _rule_entries(rules: Iterable[RuleStretch]) -> Iterator[_Entry]:
+def _rule_entries(rules: Iterable[RuleStretch]) -> Iterator[Entry]:
     """One entry for each value of a key, as long as it lasts."""
-    latest: dict[tuple[AnyEntity, AnyKey], _Entry] = {}
+    latest: dict[tuple[AnyEntity, AnyKey], Entry] = {}
     for rule in sorted(rules, key=lambda rule: rule.valid_from_ms):
         for key, value in rule.values.items():
-            entry = _Entry(rule.entity, key.value, value, rule.valid_from_ms, rule.valid_to_ms)
+            entry = Entry(rule.entity, key.value, value, rule.valid_from_ms, rule.valid_to_ms)
             last = latest.get((rule.entity, key))
             if last is not None and (last.to_ms, last.value) == (entry.from_ms, value):
                 entry = replace(last, to_ms=entry.to_ms)
@@ -55,11 +47,7 @@ def _rule_entries(rules: Iterable[RuleStretch]) -> Iterator[_Entry]:
     yield from latest.values()
 
 
-def _ip_entry(limit: IpLimit) -> _Entry:
-    return _Entry(limit.entity, IP_QUOTA_KEY, limit.connections_per_s, limit.from_ms, limit.to_ms)
-
-
-def _fields(entry: _Entry) -> dict[str, str | float | None]:
+def _fields(entry: Entry) -> dict[str, str | float | None]:
     match entry.entity:
         case IpEntity(ip):
             names = {"ip": _name(entry, ip)}
@@ -69,7 +57,7 @@ def _fields(entry: _Entry) -> dict[str, str | float | None]:
     return {**names, "type": entry.type, "value": _value(entry), "from_ms": from_ms, "to_ms": entry.to_ms}
 
 
-def _name(entry: _Entry, name: Name) -> str | None:
+def _name(entry: Entry, name: Name) -> str | None:
     if isinstance(name, Default):
         return name.value
     if name in ("", DEFAULT.value):
@@ -77,11 +65,11 @@ def _name(entry: _Entry, name: Name) -> str | None:
     return name
 
 
-def _value(entry: _Entry) -> float:
+def _value(entry: Entry) -> float:
     if expected_value(entry.type, entry.value) is not None:
         raise _refusal(entry, f"a quota file cannot hold the value {entry.value}")
     return int(entry.value) if entry.value == int(entry.value) else entry.value
 
 
-def _refusal(entry: _Entry, problem: str) -> ValueError:
+def _refusal(entry: Entry, problem: str) -> ValueError:
     return ValueError(f"{entry.entity} {entry.type}: {problem}")

@@ -10,24 +10,22 @@ from msgspec import UNSET
 from kquota_spark.formats.request_log import charged_bytes as charged
 from kquota_spark.formats.request_log.clock import has_fetch_waited, has_produce_waited, record_time_ms
 from kquota_spark.formats.request_log.json_bodies import (
+    MUTATION_KEYS,
     FetchRequest,
     FetchResponse,
     FetchResponse28,
     Header,
+    MutationRequest,
+    MutationResponse,
     Produce,
+    QuotaEdits,
     ShareFetchResponse,
     Software,
     Throttled,
     ThrottleMs,
-)
-from kquota_spark.formats.request_log.mutations import (
-    MUTATION_KEYS,
-    Mutation,
-    MutationRequest,
-    MutationResponse,
+    altered_quotas,
     mutations_of,
 )
-from kquota_spark.formats.request_log.quota_edits import QuotaEditsDecoder
 from kquota_spark.formats.request_log.request import (
     ALTER_CLIENT_QUOTAS_KEY,
     DOWN_CONVERTED,
@@ -36,6 +34,7 @@ from kquota_spark.formats.request_log.request import (
     MAX_TOPICS,
     PRODUCE_KEY,
     SHARE_FETCH_KEY,
+    Mutation,
     Request,
     Unreadable,
 )
@@ -82,26 +81,18 @@ class _Line(msgspec.Struct, Generic[RequestT_co, ResponseT_co], rename="camel", 
     message_conversions_time: Milliseconds = 0.0
 
 
-# A response is "" where there was none: acks=0, or a connection that was closed.
-_ProduceLine = _Line[Produce, Throttled | str]
-_FetchLine = _Line[FetchRequest, FetchResponse | str]
-_FetchLine28 = _Line[FetchRequest, FetchResponse28 | str]
-_OtherLine = _Line[msgspec.Raw, Throttled | str]
-_ShareFetchLine = _Line[msgspec.Raw, ShareFetchResponse | str]
-_MutationLine = _Line[MutationRequest, MutationResponse | str]
-
-
 class JsonForm:
     """Reads the object that stands after `Completed request:`; holds the compiled decoders."""
 
     def __init__(self) -> None:
-        self._produce = msgspec.json.Decoder(_ProduceLine)
-        self._fetch = msgspec.json.Decoder(_FetchLine)
-        self._fetch_28 = msgspec.json.Decoder(_FetchLine28)
-        self._other = msgspec.json.Decoder(_OtherLine)
-        self._edits = QuotaEditsDecoder()
-        self._share_fetch = msgspec.json.Decoder(_ShareFetchLine)
-        self._mutation = msgspec.json.Decoder(_MutationLine)
+        # A response is "" where there was none: acks=0, or a connection that was closed.
+        self._produce = msgspec.json.Decoder(_Line[Produce, Throttled | str])
+        self._fetch = msgspec.json.Decoder(_Line[FetchRequest, FetchResponse | str])
+        self._fetch_28 = msgspec.json.Decoder(_Line[FetchRequest, FetchResponse28 | str])
+        self._other = msgspec.json.Decoder(_Line[msgspec.Raw, Throttled | str])
+        self._edits = msgspec.json.Decoder(QuotaEdits)
+        self._share_fetch = msgspec.json.Decoder(_Line[msgspec.Raw, ShareFetchResponse | str])
+        self._mutation = msgspec.json.Decoder(_Line[MutationRequest, MutationResponse | str])
 
     def read(self, body: bytes, log_time_ms: int) -> Request:
         """The request of one line.
@@ -131,7 +122,7 @@ class JsonForm:
             if other.request_header.request_api_key == SHARE_FETCH_KEY:
                 return _of_share_fetch(self._share_fetch.decode(body), log_time_ms)
             is_edit = other.request_header.request_api_key == ALTER_CLIENT_QUOTAS_KEY
-            edits = self._edits.text(other.request) if is_edit else None
+            edits = altered_quotas(self._edits.decode(other.request)) if is_edit else None
         except msgspec.ValidationError as error:
             # The decoder names fields and types and never quotes values.
             raise Unreadable(f"JSON: {str(error)[:200]}") from None
@@ -222,7 +213,11 @@ def _of_share_fetch(line: _Line[msgspec.Raw, ShareFetchResponse | str], log_time
 
 
 def _of_mutation(line: _Line[MutationRequest, MutationResponse | str], log_time_ms: int) -> Request:
-    """A change of topics: the quota is asked when the work on it begins, not when its response is ready."""
+    """A change of topics: the quota is asked when the work on it begins, not when its response is ready.
+
+    A request that was forwarded stands in the log twice, with the same response. The one that the client sent counts:
+    every cluster's log has it, also where nobody ships the log of the controllers.
+    """
     header, response = line.request_header, line.response
     mutations = None
     if not isinstance(response, str) and not line.is_forwarded:

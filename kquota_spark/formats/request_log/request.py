@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kquota_spark.formats.request_log.mutations import Mutation
 from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
 
@@ -21,6 +20,14 @@ DOWN_CONVERTED = "FETCH whose records were converted: the bytes charged are not 
 
 class Unreadable(Exception):
     """A line that is kept with a reason instead of being counted; `str()` is the reason."""
+
+
+class Mutation(NamedTuple):
+    """One topic of a request; see `Point` for `partitions` and `point_kind`."""
+
+    topic_hash: int
+    partitions: int
+    point_kind: int
 
 
 class Request(NamedTuple):

@@ -46,11 +46,7 @@ _NOT_A_SLICE = 2**31 - 1
 
 
 def produced_topics(sizes: str) -> list[ProduceTopic]:
-    """Topics of `orders-0=16384,my-topic-1=70`; a partition's number stands after the last hyphen.
-
-    Raises:
-        Unreadable: it is not such a list.
-    """
+    """Topics of `orders-0=16384,my-topic-1=70`, partitions after the last hyphen; Unreadable if it is no such list."""
     of_topic: dict[str, list[ProducePartition]] = {}
     at = 0
     while at < len(sizes):
@@ -64,11 +60,7 @@ def produced_topics(sizes: str) -> list[ProduceTopic]:
 
 
 def fetched_topics(response: str) -> list[FetchTopic]:
-    """Topics of a fetch response that is not empty.
-
-    Raises:
-        Unreadable: it is not as Kafka prints it, or does not tell a size.
-    """
+    """Topics of a fetch response that is not empty; Unreadable if it is not as Kafka prints it, or tells no size."""
     head = _RESPONSE_HEAD.match(response)
     if head is None:
         raise _not_as_printed()

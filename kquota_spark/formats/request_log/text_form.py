@@ -16,7 +16,6 @@ import re
 from typing import NamedTuple
 
 from kquota_spark.formats.request_log import charged_bytes as charged
-from kquota_spark.formats.request_log.api_names import API_KEYS, API_NAMES
 from kquota_spark.formats.request_log.clock import has_fetch_waited, has_produce_waited, record_time_ms
 from kquota_spark.formats.request_log.request import (
     DOWN_CONVERTED,
@@ -32,6 +31,24 @@ from kquota_spark.model.measure.apis import is_request_quota_exempt
 from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
 
+_API_NAMES = (
+    "PRODUCE", "FETCH", "LIST_OFFSETS", "METADATA", "LEADER_AND_ISR", "STOP_REPLICA", "UPDATE_METADATA",
+    "CONTROLLED_SHUTDOWN", "OFFSET_COMMIT", "OFFSET_FETCH", "FIND_COORDINATOR", "JOIN_GROUP", "HEARTBEAT",
+    "LEAVE_GROUP", "SYNC_GROUP", "DESCRIBE_GROUPS", "LIST_GROUPS", "SASL_HANDSHAKE", "API_VERSIONS",
+    "CREATE_TOPICS", "DELETE_TOPICS", "DELETE_RECORDS", "INIT_PRODUCER_ID", "OFFSET_FOR_LEADER_EPOCH",
+    "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN", "END_TXN", "WRITE_TXN_MARKERS", "TXN_OFFSET_COMMIT",
+    "DESCRIBE_ACLS", "CREATE_ACLS", "DELETE_ACLS", "DESCRIBE_CONFIGS", "ALTER_CONFIGS",
+    "ALTER_REPLICA_LOG_DIRS", "DESCRIBE_LOG_DIRS", "SASL_AUTHENTICATE", "CREATE_PARTITIONS",
+    "CREATE_DELEGATION_TOKEN", "RENEW_DELEGATION_TOKEN", "EXPIRE_DELEGATION_TOKEN",
+    "DESCRIBE_DELEGATION_TOKEN", "DELETE_GROUPS", "ELECT_LEADERS", "INCREMENTAL_ALTER_CONFIGS",
+    "ALTER_PARTITION_REASSIGNMENTS", "LIST_PARTITION_REASSIGNMENTS", "OFFSET_DELETE",
+    "DESCRIBE_CLIENT_QUOTAS", "ALTER_CLIENT_QUOTAS", "DESCRIBE_USER_SCRAM_CREDENTIALS",
+    "ALTER_USER_SCRAM_CREDENTIALS", "VOTE", "BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH", "DESCRIBE_QUORUM",
+    "ALTER_ISR", "UPDATE_FEATURES",
+)  # fmt: skip
+"""Names of the requests that Kafka 0.10.2 to 2.7 knew, by number (Kafka's `ApiKeys`): the log has one or the other."""
+_API_KEYS = {name: key for key, name in enumerate(_API_NAMES)} | {"ELECT_PREFERRED_LEADERS": 43}
+"""Numbers by name; 2.2 and 2.3 called one of them otherwise."""
 _HEADER = re.compile(
     r"RequestHeader\(apiKey=(?P<name>\w+), apiVersion=(?P<version>\d{1,4}), "
     r"clientId=(?P<client>.*?), correlationId=(?P<correlation>-?\d{1,10})\) -- (?=\{)",
@@ -67,15 +84,8 @@ _FIRST_THROTTLE = re.compile(r"\{(?:error_code=-?\d+,)?throttle_time_ms=(\d{1,10
 _LAST_THROTTLE = re.compile(r",throttle_time_ms=(\d{1,10})(?:,_tagged_fields=\{\})?\}$", re.ASCII)
 
 
-class _Charge(NamedTuple):
-    """What a request adds to a bucket of a bandwidth quota; None where it adds nothing."""
-
-    quota_type: QuotaType | None = None
-    point_kind: PointKind | None = None
-    charged_bytes: int | None = None
-
-
-_NO_CHARGE = _Charge()
+_Charge = tuple[QuotaType | None, PointKind | None, int | None]
+"""What a request adds to a bucket of a bandwidth quota, and how; Nones where it adds nothing."""
 
 
 class _Line(NamedTuple):
@@ -133,8 +143,8 @@ def _line(text: bytes, log_time_ms: int) -> _Line:
     if "principal:" in tail["user"]:
         raise Unreadable("text form: two principals")
     named = header.groupdict()
-    key = int(named["key"]) if "key" in named else API_KEYS.get(named["name"], -1)
-    if not 0 <= key < len(API_NAMES):
+    key = int(named["key"]) if "key" in named else _API_KEYS.get(named["name"], -1)
+    if not 0 <= key < len(_API_NAMES):
         raise Unreadable("text form: an API that Kafka 0.10.2 to 2.7 does not have")
     if named["client"] == "null":
         raise Unreadable("text form: client id null, which may be none or a client of this name")
@@ -186,7 +196,7 @@ def _of_produce(line: _Line) -> Request:
         _throttle_ms(line, line.version >= 1),
         has_produce_waited(int(found["acks"]), line.time_ms("remote")),
         [str(topic.name) for topic in topics],
-        _Charge(QuotaType.PRODUCE, PointKind.PRODUCE, amount),
+        (QuotaType.PRODUCE, PointKind.PRODUCE, amount),
         is_exempt=int(found["acks"]) == 0,
     )
 
@@ -207,12 +217,12 @@ def _of_fetch(line: _Line) -> Request:
     names = [str(topic.topic) for topic in topics]
     # From 2.0 on a throttled fetch is un-recorded and comes back empty; before, it was charged and held back.
     if not line.response or (throttle_ms and not topics):
-        charge = _Charge(QuotaType.FETCH, PointKind.THROTTLED_FETCH, 0)
+        amount, kind = 0, PointKind.THROTTLED_FETCH
     elif line.tail["conversions"]:
         raise Unreadable(DOWN_CONVERTED)
     else:
-        charge = _Charge(QuotaType.FETCH, PointKind.FETCH, charged.fetch_bytes(line.version, topics))
-    return _request(line, throttle_ms, has_waited, names, charge)
+        amount, kind = charged.fetch_bytes(line.version, topics), PointKind.FETCH
+    return _request(line, throttle_ms, has_waited, names, (QuotaType.FETCH, kind, amount))
 
 
 def _request(
@@ -220,7 +230,7 @@ def _request(
     in_response_ms: int | None,
     has_waited: bool,
     topics: list[str],
-    charge: _Charge = _NO_CHARGE,
+    charge: _Charge = (None, None, None),
     *,
     is_from_follower: bool = False,
     is_exempt: bool = False,
@@ -230,7 +240,8 @@ def _request(
     Up to 2.5 the log's own throttle time is not the throttle: 2.0 to 2.5 always say about 0, and older brokers
     say how long they held the response, some ms more. That counts where there is no response to ask.
     """
-    if charge.charged_bytes is not None and charge.charged_bytes > INT32_MAX:
+    quota_type, point_kind, charged_bytes = charge
+    if charged_bytes is not None and charged_bytes > INT32_MAX:
         raise Unreadable("a size is beyond 2^31")
     tail = line.tail
     at_top_ms = _at_top_ms(line, in_response_ms)
@@ -248,10 +259,10 @@ def _request(
         client_id=line.client_id,
         api_key=line.key,
         api_version=line.version,
-        api_name=API_NAMES[line.key],
-        quota_type=charge.quota_type,
-        point_kind=charge.point_kind,
-        charged_bytes=charge.charged_bytes,
+        api_name=_API_NAMES[line.key],
+        quota_type=quota_type,
+        point_kind=point_kind,
+        charged_bytes=charged_bytes,
         request_time_percent=line.time_ms("local") / 10.0,
         observed_throttle_ms=throttle_ms,
         is_from_follower=is_from_follower,

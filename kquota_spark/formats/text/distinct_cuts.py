@@ -81,7 +81,7 @@ def _names_cut(names: Iterable[str], columns: int) -> Mapping[str, str]:
     # One series for all of them: thousands of equal beginnings would each be counted again.
     numbers = count(2)
     for name in waiting:
-        shorts = (_numbered(whole[name], number, columns) for number in numbers)
+        shorts = (cut(whole[name], columns - len(str(number))) + str(number) for number in numbers)
         found[name] = next(short for short in shorts if short not in taken)
         taken.add(found[name])
     return found
@@ -145,7 +145,3 @@ def _window(text: str, place: int, columns: int) -> str:
     fits = common and width(common) <= columns * 3 // 4
     lead = common if fits else cut(text, min(_LEAD, columns // 2))
     return lead + cut(text[place:], columns - width(lead))
-
-
-def _numbered(text: str, number: int, columns: int) -> str:
-    return cut(text, columns - len(str(number))) + str(number)

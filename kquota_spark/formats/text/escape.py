@@ -94,20 +94,16 @@ def cut(text: str, columns: int) -> str:
         if marks > _MOST_MARKS:
             continue
         if used + of_char > columns:
-            return _with_ellipsis(shown, used, columns)
+            while shown and used > columns - 1:
+                used -= character_width(shown.pop())
+            return "".join(shown) + "…"
         shown.append(char)
         used += of_char
     return "".join(shown)
 
 
 def cut_inside(text: str, columns: int, of_end: int | None = None) -> str:
-    """As `cut`, but the last columns show the end: client ids of one application differ there.
-
-    Args:
-        text: escaped text.
-        columns: how many it may fill.
-        of_end: how many of them show the end (default a third).
-    """
+    """As `cut`, but `of_end` columns, or a third, show the end: client ids of one application differ there."""
     whole = cut(text, sys.maxsize)
     if width(whole) <= columns:
         return whole
@@ -122,9 +118,3 @@ def cut_inside(text: str, columns: int, of_end: int | None = None) -> str:
         end.pop()
     tail = "".join(reversed(end))
     return cut(whole, columns - width(tail)) + tail
-
-
-def _with_ellipsis(shown: list[str], used: int, columns: int) -> str:
-    while shown and used > columns - 1:
-        used -= character_width(shown.pop())
-    return "".join(shown) + "…"

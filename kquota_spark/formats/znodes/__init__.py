@@ -1,4 +1,4 @@
 """Quota nodes of ZooKeeper, read and written as a broker does.
 
-In reading order: payloads, nodes, writes, notes.
+In reading order: nodes, writes.
 """

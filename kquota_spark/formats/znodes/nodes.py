@@ -1,19 +1,21 @@
 """Quota nodes of ZooKeeper: names and payloads, read the way a broker reads them.
 
-Source: Kafka 3.9 `QuotaConfigHandler`, `IpConfigHandler`, `Sanitizer`. User nodes also hold SCRAM credentials:
-nothing but quota keys leaves this module, and no problem text quotes a payload.
+Source: Kafka 3.9 `ZkData.ConfigEntityZNode`, `Json`, `DecodeJson`, `QuotaConfigHandler`, `IpConfigHandler` and
+`Sanitizer`. User nodes also hold SCRAM credentials: nothing but quota keys leaves the decoders, and no problem text
+quotes a payload.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Never
 
-from kquota_spark.formats.znodes.payloads import read_config
 from kquota_spark.model.quotas.entities import AnyEntity, parse_entity
-from kquota_spark.model.quotas.quota_types import IP_QUOTA_KEY, AnyKey, IpQuotaKey, QuotaKey
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 REQUIRED_ROOTS = ("users", "clients")
 """Below /config, as all paths here; every Kafka makes them at its start."""
@@ -28,6 +30,18 @@ INTEGER_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 
 
 @dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """A node's `config`; empty, with the reason in `problem`, where brokers read none.
+
+    `is_refused`: brokers do not read it as empty but fail, so a running one goes on with what it had.
+    """
+
+    config: Mapping[str, str] = field(default_factory=dict)
+    problem: str | None = None
+    is_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaPayload:
     """What brokers make of a node's data.
 
@@ -37,19 +51,6 @@ class QuotaPayload:
 
     values: Mapping[AnyKey, float] = field(default_factory=dict)
     left_alone: frozenset[AnyKey] = frozenset()
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IpPayload:
-    """What brokers make of the data of an ip node.
-
-    `limit` is in connections per second, None for none. `is_left_alone`: a running broker refuses the node and
-    goes on with what it had.
-    """
-
-    limit: int | None = None
-    is_left_alone: bool = False
     problem: str | None = None
 
 
@@ -110,14 +111,49 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
+def read_config(data: bytes | None) -> NodeConfig:
+    """Read the data of a node; one without data has an empty config, and that is no problem."""
+    if not data:
+        return NodeConfig()
+    try:
+        document = first_json(data)
+    except ValueError:
+        return NodeConfig(problem="not JSON: brokers read it as no quotas")
+    config = document.get("config") if isinstance(document, dict) else None
+    if not isinstance(config, dict):
+        return NodeConfig(problem="no object config: brokers read it as no quotas")
+    if not all(isinstance(value, str) for value in config.values()):
+        refusal = "a value in config is not a JSON text: brokers refuse the node and keep the quotas they had"
+        return NodeConfig(problem=refusal, is_refused=True)
+    return NodeConfig(config)
+
+
+def first_json(data: bytes) -> Any:
+    """The first JSON value: like Jackson's `readTree` it does not look at what follows; ValueError if there is none."""
+    text = data.decode(json.detect_encoding(data))
+    decoder = json.JSONDecoder(parse_constant=_no_constant)
+    try:
+        return decoder.raw_decode(text.lstrip(" \t\r\n"))[0]
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _no_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not JSON")
+
+
 def decode_node(path: str, data: bytes | None) -> QuotaPayload:
     """Decode the data of any node that holds quotas."""
     if not path.startswith("ips/"):
         return decode_quota_node(data)
-    found = decode_ip_node(data)
-    key = IpQuotaKey.CONNECTION_CREATION_RATE
-    values: dict[AnyKey, float] = {} if found.limit is None else {key: float(found.limit)}
-    return QuotaPayload(values, frozenset([key] if found.is_left_alone else ()), found.problem)
+    node, key = read_config(data), IpQuotaKey.CONNECTION_CREATION_RATE
+    if key.value not in node.config:
+        return QuotaPayload(left_alone=frozenset([key] if node.is_refused else ()), problem=node.problem)
+    limit = _integer(node.config[key.value], bits=32)
+    if limit is None:
+        refusal = f"{key.value} is not a whole number of 32 bits: brokers keep what they had"
+        return QuotaPayload(left_alone=frozenset([key]), problem=refusal)
+    return QuotaPayload({key: float(limit)})
 
 
 def decode_quota_node(data: bytes | None) -> QuotaPayload:
@@ -130,19 +166,6 @@ def decode_quota_node(data: bytes | None) -> QuotaPayload:
     if node.is_refused:
         return QuotaPayload(left_alone=frozenset(QuotaKey), problem=node.problem)
     return _read_values(node.config) if node.problem is None else QuotaPayload(problem=node.problem)
-
-
-def decode_ip_node(data: bytes | None) -> IpPayload:
-    """Decode the data of a node under /config/ips."""
-    node = read_config(data)
-    text = node.config.get(IP_QUOTA_KEY)
-    if text is None:
-        return IpPayload(None, node.is_refused, node.problem)
-    limit = _integer(text, bits=32)
-    if limit is None:
-        refusal = f"{IP_QUOTA_KEY} is not a whole number of 32 bits: brokers keep what they had"
-        return IpPayload(None, True, refusal)
-    return IpPayload(limit)
 
 
 def _read_values(config: Mapping[str, str]) -> QuotaPayload:

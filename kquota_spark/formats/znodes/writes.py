@@ -1,5 +1,8 @@
 """What a direct change of quotas writes into ZooKeeper: the data of entity nodes, and change notifications.
 
+Before one of its quotas is changed a node is noted, to restore it to the byte. A note holds names of keys and the text
+of the one quota; no other value, because a user's node holds the login too.
+
 Source: Kafka 3.9 `ZkData`, `AdminZkClient`, `DynamicConfig`, `ZkConfigManager`. User nodes also hold SCRAM
 credentials: they are kept, and no error quotes a payload.
 """
@@ -8,12 +11,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
-from kquota_spark.formats.znodes.nodes import INTEGER_KEYS, decode_node
-from kquota_spark.formats.znodes.payloads import first_json, read_config
-from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, IpEntity
+from kquota_spark.formats.znodes.nodes import (
+    INTEGER_KEYS,
+    decode_node,
+    decode_quota_node,
+    first_json,
+    read_config,
+)
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 EMPTY_NODE = b'{"version":1,"config":{}}'
@@ -110,8 +120,7 @@ def _text(entity: AnyEntity, key: AnyKey, value: float) -> str:
         if math.isfinite(value):
             return repr(float(value))
         expected = "a finite number"
-    msg = f"{entity}: {key.value} {value}, expected {expected}"
-    raise ValueError(msg)
+    raise ValueError(f"{entity}: {key.value} {value}, expected {expected}")
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:
@@ -120,3 +129,92 @@ def _encoded(document: Mapping[str, Any]) -> bytes:
 
 def _refusal(entity: AnyEntity, problem: str) -> ValueError:
     return ValueError(f"{entity}: its node is left as it is: {problem}")
+
+
+class Form(StrEnum):
+    """What a node was: brokers read the first three alike, as no quotas."""
+
+    ABSENT = "absent"
+    NULL = "null"
+    EMPTY = "empty"
+    CONFIG = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNote:
+    """A node as far as one quota of it goes."""
+
+    form: Form
+    keys: tuple[str, ...]
+    """Names of all keys in their order."""
+    text: str | None
+    """Of the quota's value; None where the key is not set."""
+
+    def to_json(self) -> str:
+        """One line, the same for the same note."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> NodeNote:
+        """The way back; ValueError if the text is no note of a node."""
+        try:
+            match json.loads(text):
+                case {"form": str(form), "keys": list(keys), "text": str() | None as value}:
+                    return cls(Form(form), tuple(map(str, keys)), value)
+        except ValueError:
+            pass
+        raise ValueError("not the note of a ZooKeeper node")
+
+    @property
+    def emptied(self) -> bytes | None:
+        """The data of the node when it holds no key any more; of one that was absent, if it cannot be deleted."""
+        return {Form.NULL: None, Form.EMPTY: b""}.get(self.form, EMPTY_NODE)
+
+
+def note_of(entity: Entity, key: QuotaKey, data: bytes | None, *, exists: bool) -> NodeNote:
+    """The note of a node that holds `data`.
+
+    Raises:
+        ValueError: writing it back would not give the same bytes, or brokers do not read the node whole.
+    """
+    config = config_to_change(entity, data)
+    if data and encoded_config(config) != data:
+        msg = f"{entity}: its node is not written as Kafka writes it (blanks, other fields): write it anew first"
+        raise ValueError(msg)
+    found = decode_quota_node(data)
+    if found.problem is not None:
+        raise _refusal(entity, found.problem)
+    form = Form.CONFIG if data else Form.NULL if data is None else Form.EMPTY
+    return NodeNote(form if exists else Form.ABSENT, tuple(config), config.get(key.value))
+
+
+def with_noted(entity: Entity, key: QuotaKey, data: bytes | None, note: NodeNote) -> bytes | None:
+    """The data of a node with a quota as it was noted, at its old place among the keys; all other keys stay.
+
+    Returns:
+        None where no key is left: see `NodeNote.emptied`.
+
+    Raises:
+        ValueError: something in the node would be lost.
+    """
+    config = config_to_change(entity, data)
+    if note.text is None:
+        config.pop(key.value, None)
+    elif key.value in config:
+        config[key.value] = note.text
+    else:
+        names = list(config)
+        place = _place(names, key.value, note.keys)
+        pairs = [*config.items()]
+        config = dict([*pairs[:place], (key.value, note.text), *pairs[place:]])
+    return encoded_config(config) if config else None
+
+
+def _place(names: Sequence[str], key: str, noted: Sequence[str]) -> int:
+    """Behind the nearest name that stood before the key and still does, else in front of the nearest behind it."""
+    at = noted.index(key) if key in noted else len(noted)
+    before = [name for name in noted[:at] if name in names]
+    if before:
+        return names.index(before[-1]) + 1
+    behind = [name for name in noted[at + 1 :] if name in names]
+    return names.index(behind[0]) if behind else len(names)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kquota_spark.formats.jmx.messages import read_jmx_message
 from kquota_spark.formats.jmx.sample import JmxSample, Origin
-from kquota_spark.formats.messages.stored_text import storable_text
+from kquota_spark.formats.messages.messages import storable_text
 from kquota_spark.pipeline.ingest import MESSAGE_TIME, WRITTEN_BY, event_date
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
 

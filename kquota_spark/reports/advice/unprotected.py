@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kquota_spark.findings.client_id_findings import IdSeen, unstable_client_ids
+from kquota_spark.findings.client_findings import IdSeen, unstable_client_ids
 from kquota_spark.findings.findings import Finding, Kind, Severity
 from kquota_spark.findings.rule_findings import rule_findings
 from kquota_spark.model.compare.observed_clients import Observed

@@ -10,8 +10,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
 from kquota_spark.findings.agreement_causes import BrokerEvidence, LikelyCause, likely_causes
-from kquota_spark.findings.ring_check import LEAST_WRONG
-from kquota_spark.findings.window_check import Fit, likely_settings
+from kquota_spark.findings.ring_check import LEAST_WRONG, Fit, likely_settings
 from kquota_spark.model.govern.callback_governor import CallbackGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.findings.client_id_findings import IdSeen
+from kquota_spark.findings.client_findings import IdSeen
 from kquota_spark.model.compare.observed_clients import Observed
 from kquota_spark.reports.clients.seen_clients import clients_seen, is_sampled, problems_of, rules_at
 from kquota_spark.reports.scope.report_scope import Scope

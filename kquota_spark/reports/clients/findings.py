@@ -10,11 +10,17 @@ import json
 from collections.abc import Callable, Collection
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.findings.client_id_findings import IdSeen, unstable_client_ids
+from kquota_spark.findings.client_findings import (
+    EditRequest,
+    IdSeen,
+    QuotaEdit,
+    ShareConsumer,
+    quota_edits,
+    share_consumers,
+    unstable_client_ids,
+)
 from kquota_spark.findings.findings import Finding, Kind, Severity
-from kquota_spark.findings.quota_edit_findings import EditRequest, QuotaEdit, quota_edits
 from kquota_spark.findings.rule_findings import rule_findings
-from kquota_spark.findings.share_findings import ShareConsumer, share_consumers
 from kquota_spark.findings.throttle_findings import starved_consumers, throttle_findings
 from kquota_spark.model.quotas.rules import BEGINNING_MS
 from kquota_spark.reports.clients.seen_clients import clients_seen, observed

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-from kquota_spark.formats.messages.broker_ids import SOURCES
 from kquota_spark.formats.messages.envelopes import KINDS, Envelopes
-from kquota_spark.formats.messages.messages import MessageFormat
+from kquota_spark.formats.messages.messages import SOURCES, MessageFormat
 from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader
 from tests.support.chance import drawn

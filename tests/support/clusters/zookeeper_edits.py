@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kquota_spark.embedded.readiness import connected
-from kquota_spark.formats.znodes.payloads import read_config
+from kquota_spark.formats.znodes.nodes import read_config
 from kquota_spark.formats.znodes.writes import (
     CHANGE_NODE_PREFIX,
     EMPTY_NODE,

@@ -15,7 +15,7 @@ import pytest
 
 from kquota_spark.cli.main import main as kquota
 from kquota_spark.collect.collector import PATTERNS, Agent, Collector, JolokiaError
-from kquota_spark.formats.jmx.jolokia import messages
+from kquota_spark.formats.jmx.collectors import messages
 from kquota_spark.formats.jmx.messages import read_jmx_message
 from kquota_spark.formats.jmx.sample import Origin
 from kquota_spark.ship.topic import DeliveryFailedError

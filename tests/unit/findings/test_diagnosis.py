@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kquota_spark.findings.diagnosis import cause_of
+from kquota_spark.findings.agreement_causes import cause_of
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.replay.replay import BucketReplay, Governing, Verdict

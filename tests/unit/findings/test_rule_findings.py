@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.findings.client_id_findings import IdSeen, unstable_client_ids
+from kquota_spark.findings.client_findings import IdSeen, unstable_client_ids
 from kquota_spark.findings.findings import Finding, Kind, Severity
 from kquota_spark.findings.rule_findings import rule_findings
 from kquota_spark.model.compare.observed_clients import Observed, Rule, Seen

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from kquota_spark.formats.exchange.reading import MOST_CHARACTERS
+from kquota_spark.formats.exchange.checks import MOST_CHARACTERS
 from kquota_spark.formats.exchange.registry import FORMATS, guess
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey

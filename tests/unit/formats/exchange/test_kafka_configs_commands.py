@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.formats.exchange.kafka_configs_commands import read, write
+from kquota_spark.formats.exchange.kafka_configs import refuse_commands as read
+from kquota_spark.formats.exchange.kafka_configs import write_commands as write
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kquota_spark.formats.messages.broker_ids import BrokerIds
-from kquota_spark.formats.messages.messages import LogMessages, MessageFormat
+from kquota_spark.formats.messages.messages import BrokerIds, LogMessages, MessageFormat
 
 IDS = BrokerIds({"kafka-1.example": 1, "007": 8, "k\u00e4fka": 3}, r"(?:log|audit)-broker-([\w.-]+)")
 

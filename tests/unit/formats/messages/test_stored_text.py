@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.formats.messages.stored_text import storable_text
+from kquota_spark.formats.messages.messages import storable_text
 from tests.support.logs.log_lines import METADATA_V12, PRODUCE_V9, changed
 
 _SETTINGS = settings(deadline=None, print_blob=True, max_examples=300)

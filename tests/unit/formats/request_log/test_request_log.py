@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from kquota_spark.formats.request_log.line import Request, RequestLogParser
-from kquota_spark.formats.request_log.mutations import Mutation
+from kquota_spark.formats.request_log.request import Mutation
 from kquota_spark.model.measure.points import PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
 from tests.support.logs.log_lines import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kquota_spark.formats.messages.stored_text import storable_text
+from kquota_spark.formats.messages.messages import storable_text
 from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
 from tests.support.logs.log_lines import changed
 from tests.support.logs.text_lines import (

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kquota_spark.formats.znodes.notes import Form, NodeNote, note_of, with_noted
-from kquota_spark.formats.znodes.writes import EMPTY_NODE, encoded_config, with_quotas
+from kquota_spark.formats.znodes.writes import (
+    EMPTY_NODE,
+    Form,
+    NodeNote,
+    encoded_config,
+    note_of,
+    with_noted,
+    with_quotas,
+)
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 

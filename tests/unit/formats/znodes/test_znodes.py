@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from typing import NamedTuple
 
 import pytest
 
 from kquota_spark.formats.znodes.nodes import (
-    IpPayload,
     Node,
     QuotaPayload,
     View,
-    decode_ip_node,
+    decode_node,
     decode_quota_node,
     name_nodes,
 )
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
-from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 
 PRODUCE, FETCH = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 PERCENT, MUTATIONS = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
@@ -26,6 +26,22 @@ CANARY = "c2FsdA-canary"
 
 def node(**config: object) -> bytes:
     return json.dumps({"version": 1, "config": config}).encode()
+
+
+class IpPayload(NamedTuple):
+    """What brokers make of the data of an ip node."""
+
+    limit: int | None = None
+    is_left_alone: bool = False
+    problem: str | None = None
+
+
+def decode_ip_node(data: bytes | None) -> IpPayload:
+    found = decode_node("ips/192.0.2.1", data)
+    key = IpQuotaKey.CONNECTION_CREATION_RATE
+    assert found.values.keys() | found.left_alone <= {key}
+    limit = int(found.values[key]) if key in found.values else None
+    return IpPayload(limit, key in found.left_alone, found.problem)
 
 
 def test_values_are_texts_integers_for_rates_and_doubles_for_the_rest() -> None:

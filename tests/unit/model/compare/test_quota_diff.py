@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kquota_spark.findings.mangled_names import mangled_names
+from kquota_spark.findings.idle_rules import mangled_names
 from kquota_spark.model.compare.observed_clients import Seen
 from kquota_spark.model.compare.quota_diff import EffectChange, Identity, effect_changes, text_edits
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, parse_entity

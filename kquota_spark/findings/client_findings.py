@@ -1,0 +1,151 @@
+"""What clients do, whatever the rules: ids made anew for each run, share fetches, and edits of quotas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from kquota_spark.findings.findings import Evidence, Finding, Kind, Severity, client_text
+from kquota_spark.model.quotas.entities import Entity, parse_entity
+
+LEAST_IDS = 20
+SHORT_LIVED_PERCENT = 80.0
+_LONG_LIVED = 0.5
+_MOST_ROWS = 100
+_VARYING = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{6,}|[0-9]+",
+    re.IGNORECASE,
+)
+
+
+class IdSeen(NamedTuple):
+    """When a client id of a user was first and last seen, and how much it moved."""
+
+    user: str
+    client_id: str
+    first_ms: int
+    last_ms: int
+    amount: int
+
+
+def unstable_client_ids(seen: Iterable[IdSeen], from_ms: int, to_ms: int) -> list[Finding]:
+    """UNSTABLE_CLIENT_ID: families of short-lived ids between two times, each of which has a bucket of its own.
+
+    Ids of one user that differ in digits, hexadecimal numbers or UUIDs only are one family. A family of numbered
+    instances that stay (worker-1 to worker-40) is none of these: at least 20 ids, and 80 % of them, must have been
+    seen for less than half the time.
+    """
+    families: dict[tuple[str, str], list[IdSeen]] = {}
+    for one in seen:
+        pattern = _VARYING.sub("#", one.client_id)
+        if pattern != one.client_id:
+            families.setdefault((one.user, pattern), []).append(one)
+    found = []
+    for (user, pattern), ids in families.items():
+        short = [one for one in ids if one.last_ms - one.first_ms < _LONG_LIVED * (to_ms - from_ms)]
+        if len(short) < LEAST_IDS or 100 * len(short) < SHORT_LIVED_PERCENT * len(ids):
+            continue
+        found.append(
+            Finding(
+                Kind.UNSTABLE_CLIENT_ID,
+                Severity.WARNING,
+                f"user {user}, client ids {pattern}",
+                f"{len(ids)} client ids of one pattern, {len(short)} of them seen for less than half of the time "
+                f"(reported from {LEAST_IDS} and {SHORT_LIVED_PERCENT:.0f} % on): no rule names them, and each gets a "
+                "bucket of its own from a default",
+                "set one client.id for the application, or limit it by its user",
+                tuple(
+                    dict(zip(("user", "client_id", "first_ms", "last_ms", "bytes"), one, strict=True))
+                    for one in ids[:_MOST_ROWS]
+                ),
+            )
+        )
+    return found
+
+
+class ShareConsumer(NamedTuple):
+    """What `usage` has of one client that sent share fetches: their number, and the total delay by brokers, ms."""
+
+    user: str
+    client_id: str
+    share_fetches: int
+    total_delay_ms: int
+    first_ms: int
+    last_ms: int
+
+
+def share_consumers(clients: Iterable[ShareConsumer]) -> list[Finding]:
+    """SHARE_FETCH: clients of which `usage` lacks bytes, since the log does not have them (KIP-932, Kafka 4.2)."""
+    return [
+        Finding(
+            Kind.SHARE_FETCH,
+            Severity.WARNING if client.total_delay_ms else Severity.INFO,
+            client_text(client.user, client.client_id),
+            f"sent {client.share_fetches:,} fetches as a share consumer: consumer_byte_rate counts them, and the log "
+            "does not have their size. The bytes in usage are without them, and verdicts of the bucket are uncertain; "
+            f"the total delay of {client.total_delay_ms:,} ms is the brokers'",
+            "read the byte rate of the client from JMX (kquota collect); a client id of its own keeps the bucket of "
+            "other consumers certain",
+            ({key: value for key, value in client._asdict().items() if key not in ("user", "client_id")},),
+        )
+        for client in clients
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEdit:
+    """One key of one entity in one request; `value` is None where the key was removed."""
+
+    entity: str
+    key: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EditRequest:
+    """One AlterClientQuotas request: when, by whom, what."""
+
+    time_ms: int
+    broker_id: int
+    user: str
+    client_id: str
+    edits: tuple[QuotaEdit, ...]
+
+
+def quota_edits(requests: Iterable[EditRequest]) -> list[Finding]:
+    """QUOTA_EDIT: one finding a request that asked for any; an edit of the editor's own quota is a warning."""
+    return [_finding(request) for request in requests if request.edits]
+
+
+def _finding(request: EditRequest) -> Finding:
+    own = [edit for edit in request.edits if _is_of(request.user, edit.entity)]
+    count = len(request.edits)
+    whose = "its own quota" if own else f"{count} {'quota' if count == 1 else 'quotas'}"
+    shown = ", ".join(
+        f"{edit.entity} {edit.key} {'removed' if edit.value is None else f'{edit.value:,.0f}'}"
+        for edit in (own or request.edits)[:3]
+    )
+    more = f" and {count - 3} more" if count > 3 else ""
+    place: Evidence = {
+        "time_ms": request.time_ms,
+        "broker_id": request.broker_id,
+        "client_id": request.client_id,
+    }
+    return Finding(
+        Kind.QUOTA_EDIT,
+        Severity.WARNING if own else Severity.INFO,
+        f"user {request.user}",
+        f"asked to change {whose}: {shown}{more}",
+        "see whether that was agreed; AlterConfigs on the cluster allows it" if own else "",
+        tuple({**place, **asdict(edit)} for edit in request.edits),
+    )
+
+
+def _is_of(user: str, entity: str) -> bool:
+    try:
+        found = parse_entity(entity)
+    except ValueError:
+        return False
+    return isinstance(found, Entity) and found.user == user
