@@ -4,11 +4,10 @@ Every holder uses the transactional id `kquota-enforcer-<cluster_id>`. `init_tra
 broker refuses whoever has an older one: that is the fence. Whether a holder lives is read from the newest record of
 the lease topic: one that is older than the lease time may be taken over.
 
-Limits. AlterClientQuotas takes no epoch, so the fence stands right in front of it and not inside it: a transaction is
-committed, the quota read, the clock looked at, and then the quota is sent. A process that is stopped between that last
-look and the sending, for longer than the lease time, still sends. Ages are told by our clock against the broker's: one
-that is ahead takes over too early (which fences the other one, and no more than that). The number of a holder is the
-offset of its first record: it starts again if the topic is deleted.
+AlterClientQuotas takes no epoch, so the fence stands right in front of it and not inside it; what that leaves open is
+in `docs/enforcement-writes.md`. Ages are told by our clock against the broker's: one that is ahead takes over too
+early, which fences the other one. The number of a holder is the offset of its first record: it starts again if the
+topic is deleted.
 """
 
 from __future__ import annotations
