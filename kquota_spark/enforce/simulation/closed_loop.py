@@ -1,18 +1,22 @@
-"""One scenario from beginning to end: rounds of the loop, what goes wrong in them, and what must hold afterwards."""
+"""Enforcement against the model's broker in many random scenarios: what was done, and whether anything was broken.
+
+A scenario is rounds of the loop, what goes wrong in them, and what must hold afterwards.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from kquota_spark.enforce.changes import Event, Mode, Proposal, Quota
 from kquota_spark.enforce.enforcer import Enforcer
+from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.in_memory import (
     InMemoryLease,
     InMemoryLeases,
-    InMemoryLedger,
     InMemorySwitch,
     InMemoryTarget,
 )
@@ -32,15 +36,10 @@ from kquota_spark.enforce.simulation.scenario import (
     ROUND_MS,
     Load,
     Scenario,
+    Traffic,
+    draw,
 )
-from kquota_spark.enforce.simulation.traffic import Traffic
-from kquota_spark.enforce.simulation.troubled_ports import (
-    CrashError,
-    Trouble,
-    TroubledLedger,
-    TroubledTarget,
-)
-from kquota_spark.enforce.situation import Situation
+from kquota_spark.enforce.simulation.troubled_ports import CrashError, Trouble, TroubledLedger, TroubledTarget
 from kquota_spark.errors import UserError
 
 _DAY_MS = 24 * 60 * MINUTE_MS
@@ -49,6 +48,7 @@ _WRITE_TROUBLES = (Trouble.REFUSED, Trouble.LOST, Trouble.DROPPED, Trouble.LATE)
 _CRASHES = (Trouble.CRASH_BEFORE, Trouble.CRASH_AFTER)
 _BETWEEN = ("read", "append planned", "append refused")
 """Calls at which others act: none of them lies between the last look at lease and switch and the write itself."""
+_MOST_NAMED = 20
 
 
 @dataclass(slots=True)
@@ -72,17 +72,22 @@ class Trial:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario, self._random = scenario, scenario.random()
-        self._ledger, self._leases, self._switch = InMemoryLedger(), InMemoryLeases(), InMemorySwitch()
-        own = self._leases if scenario.is_fenced else InMemoryLeases()
-        self._cluster, self._untouched = InMemoryTarget(own), InMemoryTarget(InMemoryLeases())
-        for target in (self._cluster, self._untouched):
-            target.nodes["users/<default>"] = {"producer_byte_rate": "9000000.0"}
-            for user, value in scenario.quotas.items():
-                if value is not None:
-                    target.set_text(quota_of(user), str(value))
-        self._truth = Truth(mode=scenario.mode)
-        self._traffic = Traffic(scenario, self._cluster.nodes, self._random)
+        self._leases, self._switch, self._truth = (
+            InMemoryLeases(),
+            InMemorySwitch(),
+            Truth(mode=scenario.mode),
+        )
+        default = {"users/<default>": {"producer_byte_rate": "9000000.0"}}
+        self._untouched = InMemoryTarget(InMemoryLeases(), default)
+        for user, value in scenario.quotas.items():
+            if value is not None:
+                self._untouched.set_text(quota_of(user), str(value))
+        nodes = deepcopy(self._untouched.nodes)
+        self._traffic = Traffic(scenario, nodes, self._random)
         self._watch = Watch(scenario, self._truth, self._leases, self._traffic.rate_per_s)
+        self._ledger = WatchedLedger(self._watch)
+        own = self._leases if scenario.is_fenced else InMemoryLeases()
+        self._cluster = WatchedTarget(own, nodes, self._watch, scenario)
         self._late: list[Callable[[], Written]] = []
         self._snapshots: list[tuple[dict[str, float | None], dict[Quota, int]]] = []
         self._batch: list[Proposal] = []
@@ -95,9 +100,7 @@ class Trial:
         for now_ms in range(ROUND_MS, LENGTH_MS + 1, ROUND_MS):
             self._traffic.run_until(now_ms)
             self._truth.now_ms = now_ms
-            for write in self._late:  # it took a while, and comes before the next round
-                write()
-            self._late.clear()
+            self._write_late()
             self._others_act()
             self._round(now_ms)
             self._traffic.run_until(now_ms + self._random.randint(0, 30_000))
@@ -107,11 +110,16 @@ class Trial:
         self._count()
         return self.outcome
 
+    def _write_late(self) -> None:
+        """What took a while comes before the next round."""
+        while self._late:
+            self._late.pop(0)()
+
     def _enforcer(self, name: str) -> Enforcer:
         scenario = self._scenario
         return Enforcer(
-            TroubledTarget(WatchedTarget(self._cluster, self._watch, scenario), self._ask, self._late.append),
-            TroubledLedger(WatchedLedger(self._ledger, self._watch), self._ask),
+            TroubledTarget(self._cluster, self._ask, self._late.append),
+            TroubledLedger(self._ledger, self._ask),
             InMemoryLease(self._leases, name),
             self._switch,
             guards=scenario.settings,
@@ -234,7 +242,10 @@ class Trial:
 
     def _take_everything_back(self) -> None:
         """After two days away, what has run out is put back and the rest is rolled back: as if we had never been."""
-        self._scenario_ends()
+        self._write_late()
+        self._switch.unfreeze()
+        self._truth.is_frozen = False
+        self._leases.holder = None
         now_ms = self._truth.now_ms = LENGTH_MS + 2 * _DAY_MS
         self._truth.mode = Mode.OBSERVE
         person = self._enforcer(PERSON)
@@ -252,17 +263,67 @@ class Trial:
         if self._cluster.nodes != self._untouched.nodes:
             self._watch.broken.append(f"taken back: {self._cluster.nodes}, was {self._untouched.nodes}")
 
-    def _scenario_ends(self) -> None:
-        for write in self._late:
-            write()
-        self._late.clear()
-        self._switch.unfreeze()
-        self._truth.is_frozen = False
-        self._leases.holder = None
-
     def _count(self) -> None:
         rows = self._ledger.entries()
         self.outcome.events.update(row.event.value for row in rows)
         self.outcome.refusals.update(row.guard for row in rows if row.guard is not None)
         self.outcome.requests = self._traffic.sent
         self.outcome.broken = self._watch.broken
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run of the closed loop came to."""
+
+    seed: int
+    scenarios: int
+    requests: int
+    rounds: int
+    crashes: int
+    events: dict[str, int] = field(default_factory=dict)
+    """Rows of the log by event: planned, sending, applied, ..."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    """Rows of the log by the guard that refused."""
+    broken: int = 0
+    """Invariants that did not hold; 0 is the result to have."""
+    first_broken: tuple[str, ...] = ()
+    """The first of them, each after the number of its scenario; the same seed and number show it again."""
+
+    def rows(self) -> list[tuple[str, str, int]]:
+        """What, of which kind, and how many, for a table."""
+        return [
+            ("seed", "", self.seed),
+            ("scenarios", "", self.scenarios),
+            ("requests", "", self.requests),
+            ("rounds", "", self.rounds),
+            ("crashes", "", self.crashes),
+            *(("rows of the log", kind, count) for kind, count in self.events.items()),
+            *(("refused by guard", kind, count) for kind, count in self.refusals.items()),
+            ("invariants broken", "", self.broken),
+        ]
+
+
+def run(scenarios: int, seed: int, report_progress: Callable[[int], None]) -> Summary:
+    """Run the scenarios 0, 1, 2, ... of a seed.
+
+    Args:
+        scenarios: how many.
+        seed: the only source of chance.
+        report_progress: told after each scenario how many are done.
+    """
+    outcomes: list[Outcome] = []
+    for number in range(scenarios):
+        outcomes.append(Trial(draw(seed, number)).run())
+        report_progress(number + 1)
+    broken = [f"{number}: {what}" for number, outcome in enumerate(outcomes) for what in outcome.broken]
+    return Summary(
+        seed,
+        scenarios,
+        requests=sum(outcome.requests for outcome in outcomes),
+        rounds=sum(outcome.rounds for outcome in outcomes),
+        crashes=sum(outcome.crashes for outcome in outcomes),
+        events=dict(sum((outcome.events for outcome in outcomes), Counter[str]()).most_common()),
+        refusals=dict(sum((outcome.refusals for outcome in outcomes), Counter[str]()).most_common()),
+        broken=len(broken),
+        first_broken=tuple(broken[:_MOST_NAMED]),
+    )
