@@ -54,8 +54,7 @@ def enforcement_edges(settings: Settings) -> Iterator[Edges]:
 
 @contextmanager
 def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
-    from kquota_spark.enforcement.edges.zookeeper_lease import EnforcementNodes, ZooKeeperLease
-    from kquota_spark.enforcement.edges.zookeeper_target import ZooKeeperTarget
+    from kquota_spark.enforcement.edges.zookeeper import EnforcementNodes, ZooKeeperLease, ZooKeeperTarget
     from kquota_spark.zookeeper.calls import zookeeper_calls
 
     quotas = settings.quotas
@@ -66,8 +65,7 @@ def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
-    from kquota_spark.enforcement.edges.admin_target import AdminTarget
-    from kquota_spark.enforcement.edges.kafka_lease import KafkaLease
+    from kquota_spark.enforcement.edges.admin import AdminTarget, KafkaLease
     from kquota_spark.kafka.quota_admin import QuotaAdmin
 
     kafka = settings.kafka

@@ -14,8 +14,7 @@ from kquota_spark.embedded.zookeeper import connected
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Outcome
 from kquota_spark.enforcement.assembly import Edges
-from kquota_spark.enforcement.edges.zookeeper_lease import EnforcementNodes
-from kquota_spark.enforcement.edges.zookeeper_target import ZooKeeperTarget
+from kquota_spark.enforcement.edges.zookeeper import EnforcementNodes, ZooKeeperTarget
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.zookeeper.calls import ZooKeeperCalls
