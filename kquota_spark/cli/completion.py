@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kquota_spark.errors import UserError
 
 if TYPE_CHECKING:
-    from kquota_spark.enforcement.known_names import KnownNames
+    from kquota_spark.enforcement.policies import KnownNames
 
 _PATHS = {"FILE", "PATH", "DIR", "DIRECTORY"}
 """Metavars of arguments that the shell completes with its files."""
@@ -95,7 +95,7 @@ class _Names:
 
 def _known(options: argparse.Namespace) -> KnownNames:
     from kquota_spark.cli.options.options import settings_from
-    from kquota_spark.enforcement.known_names import known_names
+    from kquota_spark.enforcement.policies import known_names
 
     # A line that is not written to its end may lack what the parser would have set, and a command may have no --tables.
     # conf/kquota.yaml of the working directory may be anybody's: a press of the tab key does not ask for it.

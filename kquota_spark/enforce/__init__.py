@@ -2,6 +2,6 @@
 
 Rooms, in reading order: policies, simulation.
 
-In reading order: changes, decision_messages, decided, name_patterns, guard_settings, ports, log_state, situation,
-guards, plan, writing, enforcer, in_memory, lifting.
+In reading order: changes, decision_messages, guard_settings, ports, log_state, guards, plan, writing,
+enforcer, in_memory, lifting.
 """

@@ -1,4 +1,4 @@
-"""The messages of the decision topic: which quotas are in force, and which of them enforcement has set.
+"""The messages of the decision topic: which quotas are in force, which of them enforcement has set, and what is new.
 
 The topic is compacted: the last message of a key is the whole truth about it. There is one key an entity,
 `<cluster>/<canonical entity>` with the cluster's name sanitised like any other; a message without value says that
@@ -9,16 +9,17 @@ the entity has no quota any more. The key `<cluster>/` is the heartbeat: through
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from kquota_spark.enforce.changes import Event, LogEntry, StepId
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quotas.names import sanitise
 from kquota_spark.model.quotas.quota_types import QuotaKey
-from kquota_spark.model.quotas.rules import END_MS
+from kquota_spark.model.quotas.rules import END_MS, RuleBook
 
 VERSION = 1
 
@@ -85,8 +86,8 @@ class Removed:
 class Heartbeat:
     """All edits of quotas up to `known_through_ms` are in the messages before this one."""
 
-    known_through_ms: int
-    issued_ms: int
+    known_through_ms: Milliseconds
+    issued_ms: Milliseconds
 
 
 Message = Decided | Removed | Heartbeat
@@ -128,15 +129,9 @@ class _Quotas(msgspec.Struct):
     issued_ms: Milliseconds
 
 
-class _Heartbeat(msgspec.Struct):
-    version: int
-    known_through_ms: Milliseconds
-    issued_ms: Milliseconds
-
-
 _read_version = msgspec.json.Decoder(_Version).decode
 _read_quotas = msgspec.json.Decoder(_Quotas).decode
-_read_heartbeat = msgspec.json.Decoder(_Heartbeat).decode
+_read_heartbeat = msgspec.json.Decoder(Heartbeat).decode
 
 
 def key_prefix(cluster_id: str) -> bytes:
@@ -149,8 +144,7 @@ def encode(cluster_id: str, message: Message) -> Encoded:
     """A message as it is written; one for an entity without anything to say is a tombstone."""
     prefix = key_prefix(cluster_id)
     if isinstance(message, Heartbeat):
-        beat = _Heartbeat(VERSION, message.known_through_ms, message.issued_ms)
-        return Encoded(prefix, msgspec.json.encode(beat))
+        return Encoded(prefix, msgspec.json.encode({"version": VERSION} | asdict(message)))
     key = prefix + str(message.entity).encode()
     if isinstance(message, Removed) or not message.is_needed:
         return Encoded(key, None)
@@ -180,8 +174,8 @@ def decode(cluster_id: str, key: bytes | None, value: bytes | None) -> Message |
     if key == prefix:
         if value is None:
             raise MessageError("a heartbeat without value")
-        beat: _Heartbeat = _read(_read_heartbeat, value)
-        return Heartbeat(beat.known_through_ms, beat.issued_ms)
+        beat: Heartbeat = _read(_read_heartbeat, value)
+        return beat
     entity = _entity_of_key(key.removeprefix(prefix))
     if value is None:
         return Removed(entity)
@@ -247,3 +241,91 @@ def _written_ours(ours: Ours) -> _Ours:
 def _read_ours(ours: _Ours) -> Ours:
     before = None if ours.before is None else float(ours.before)
     return Ours(ours.plan_id, ours.reason, ours.until_ms, before)
+
+
+def decided(rules: RuleBook, log: Iterable[LogEntry], time_ms: int) -> dict[Entity, Decided]:
+    """The message of each entity that has a quota, or had one until enforcement removed it.
+
+    A change of ours is believed only where the source of the quotas shows it.
+
+    Args:
+        rules: quotas over time.
+        log: `enforcement_log`, oldest first.
+        time_ms: now.
+    """
+    stretches = {entity: rules.at(entity, time_ms) for entity in rules}
+    quotas: dict[Entity, dict[QuotaKey, float]] = {
+        entity: {key: value for key, value in stretch.values.items() if isinstance(key, QuotaKey)}
+        for entity, stretch in stretches.items()
+        if stretch is not None
+    }
+    ours: dict[Entity, dict[QuotaKey, Ours]] = {}
+    for entry in _open(log):
+        plan_id, proposal = entry.step_id.plan_id, entry.proposal
+        entity, key = proposal.quota
+        # No stretch says that the entity never had a quota, and none that it has none now.
+        if quotas.get(entity, {}).get(key) == proposal.after:
+            change = Ours(plan_id, proposal.reason, proposal.expires_at_ms, proposal.before)
+            ours.setdefault(entity, {})[key] = change
+    found = (Decided(entity, quotas.get(entity, {}), ours.get(entity, {})) for entity in quotas | ours)
+    return {message.entity: message for message in found if message.is_needed}
+
+
+def _open(log: Iterable[LogEntry]) -> list[LogEntry]:
+    """Changes that were applied and not taken back, in the order in which they were applied."""
+    found: dict[StepId, LogEntry] = {}
+    for entry in log:
+        if entry.event is Event.APPLIED:
+            found[entry.step_id] = entry
+        elif entry.event in (Event.RESTORED, Event.SUPERSEDED):
+            found.pop(entry.step_id, None)
+    return list(found.values())
+
+
+def differences(
+    cluster_id: str, held: Mapping[bytes, bytes | None], wanted: Mapping[Entity, Decided], issued_ms: int
+) -> list[Encoded]:
+    """The messages that make the topic say what is wanted, in the order of their keys.
+
+    Args:
+        cluster_id: messages of others are left alone.
+        held: the last value of each key in the topic.
+        wanted: by entity; what is not here has no quota.
+        issued_ms: now; a message that would say nothing new is not issued again.
+    """
+    prefix = key_prefix(cluster_id)
+    new = [encode(cluster_id, replace(message, issued_ms=issued_ms)) for message in wanted.values()]
+    keys = {message.key for message in new}
+    gone = [
+        Encoded(key, None)
+        for key, value in held.items()
+        if value is not None and key.startswith(prefix) and key != prefix and key not in keys
+    ]
+    changed = [message for message in new if not _says(cluster_id, held.get(message.key), message, issued_ms)]
+    return sorted([*gone, *changed])
+
+
+def _says(cluster_id: str, value: bytes | None, wanted: Encoded, issued_ms: int) -> bool:
+    """Whether what the topic holds differs from what is wanted in its time of issue at most."""
+    try:
+        held = decode(cluster_id, wanted.key, value)
+    except MessageError:
+        return False
+    # Compared as they are written: NaN is not equal to itself.
+    return isinstance(held, Decided) and encode(cluster_id, replace(held, issued_ms=issued_ms)) == wanted
+
+
+def newest_issue_ms(cluster_id: str, held: Mapping[bytes, bytes | None], now_ms: int) -> int:
+    """When the newest message in the topic was issued; 0 for none. Nobody issues an older one after it.
+
+    What says that it was issued in the future does not count.
+    """
+    newest_ms = 0
+    for key, value in held.items():
+        try:
+            message = decode(cluster_id, key, value)
+        except MessageError:
+            continue
+        if isinstance(message, Decided | Heartbeat) and message.issued_ms <= now_ms + MOST_AHEAD_MS:
+            newest_ms = max(newest_ms, message.issued_ms)
+    return newest_ms

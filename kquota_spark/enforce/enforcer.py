@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, StepId
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
-from kquota_spark.enforce.guards import LEASE, Check, first_refusal
+from kquota_spark.enforce.guards import LEASE, Check, Situation, first_refusal
 from kquota_spark.enforce.log_state import Journal, LogState, Step
-from kquota_spark.enforce.plan import Plan, known_plan, plan_id_of, standing_plan
+from kquota_spark.enforce.plan import Plan, plan_id_of, standing_plan
 from kquota_spark.enforce.ports import Frozen, Held, Lease, Ledger, QuotaTarget, Switch
-from kquota_spark.enforce.situation import Situation
 from kquota_spark.enforce.writing import LATE_WRITE_MS, Writer
 from kquota_spark.errors import UserError
 
@@ -142,17 +141,18 @@ class Enforcer:
         _steps(journal, plan_id)
         fencing = self._lease.acquire()
         if fencing is None:
-            msg = f"{plan_id} is not rolled back: an enforcer is at work; freeze it, and it lets go in its next round"
-            raise UserError(msg)
+            raise UserError(
+                f"{plan_id} is not rolled back: an enforcer is at work; freeze it, and it lets go in its next round"
+            )
         rows = self._settle_all(journal, fencing, now_ms)
         live = journal.state.live
         steps = [step for step in _steps(journal, plan_id) if step in live.get(step.proposal.quota, ())]
         for step in steps:
             top = live[step.proposal.quota][-1]
             if top.step_id.plan_id != plan_id:
-                later = f"{top.step_id.plan_id} changed {_name(step)} later, roll that back first"
-                msg = f"{plan_id} is not rolled back: {later}"
-                raise UserError(msg)
+                what = f"{step.proposal.quota.key.value} of {step.proposal.quota.entity}"
+                later = f"{top.step_id.plan_id} changed {what} later, roll that back first"
+                raise UserError(f"{plan_id} is not rolled back: {later}")
         writer = Writer(self._target, journal, fencing, actor, now_ms, lambda: self._lease.is_held(fencing))
         for step in reversed(steps):
             if step.last.event is not Event.SENDING:
@@ -164,8 +164,8 @@ class Enforcer:
     ) -> tuple[Plan, list[LogEntry]]:
         state = journal.state
         plan_id = plan_id_of(proposals, state)
-        if (known := known_plan(state, plan_id)) is not None:
-            return known, []
+        if (known := state.plans.get(plan_id)) is not None:
+            return Plan(plan_id, tuple(step.planned for step in known)), []
         held = self._target.read({wanted.quota for wanted in proposals}) if proposals else {}
         entries: list[LogEntry] = []
         beside: list[Proposal] = []
@@ -248,9 +248,7 @@ class Enforcer:
 
     def _resume(self, journal: Journal, now_ms: int) -> list[LogEntry]:
         fencing = self._lease.acquire()
-        if fencing is None:
-            return []
-        return self._settle_all(journal, fencing, now_ms)
+        return [] if fencing is None else self._settle_all(journal, fencing, now_ms)
 
     def _settle_all(self, journal: Journal, fencing: int, now_ms: int) -> list[LogEntry]:
         writer = self._writer(journal, fencing, now_ms)
@@ -293,7 +291,3 @@ def _is_due(step: Step, now_ms: int) -> bool:
     if step.is_in_doubt:
         return False
     return step.last.event is not Event.FAILED or now_ms - step.last.at_ms >= LATE_WRITE_MS
-
-
-def _name(step: Step) -> str:
-    return f"{step.proposal.quota.key.value} of {step.proposal.quota.entity}"

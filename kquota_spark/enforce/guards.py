@@ -7,16 +7,30 @@ There is no way to leave one out; tests do so by replacing `GUARDS`, to see that
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from kquota_spark.enforce.changes import Mode, Proposal
+from kquota_spark.enforce.changes import Mode, Proposal, Quota
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
 from kquota_spark.enforce.log_state import DAY_MS, HOUR_MS, LogState, Move, Step
 from kquota_spark.enforce.ports import Frozen, Held
-from kquota_spark.enforce.situation import Situation
 from kquota_spark.model.replay.clock_skew import is_ahead
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """How fresh and how whole our view is; times in epoch ms, None where nothing is known."""
+
+    decided_through_ms: int | None
+    """Newest second that decisions hold for every broker."""
+    rules_known_through_ms: int | None
+    is_view_whole: bool
+    """All quota nodes could be read, and all brokers were heard of."""
+    problems: tuple[str, ...] = ()
+    """Why it is not whole, for people."""
+    edited_at_ms: Mapping[Quota, int] = field(default_factory=dict)
+    """Newest edit of a quota that the watch has seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +181,9 @@ def hold(check: Check) -> str | None:
             return f"{other.step_id.plan_id} is approved and changes the same quota"
     if any(other.is_in_doubt for other in state.live.get(quota, ())):
         return "it is not known yet what became of the change before"
-    newest = state.newest_move(quota)
-    if newest is not None and check.now_ms - newest.at_ms < check.settings.hold_time:
-        return f"changed {_s(check.now_ms - newest.at_ms)} ago, within {_s(check.settings.hold_time)}"
+    if moves := state.moves.get(quota):
+        since_ms, hold_ms = check.now_ms - moves[-1].at_ms, check.settings.hold_time
+        return f"changed {_s(since_ms)} ago, within {_s(hold_ms)}" if since_ms < hold_ms else None
     return None
 
 
@@ -241,28 +255,14 @@ def frozen(check: Check) -> str | None:
 
 Guard = Callable[[Check], str | None]
 
-LEASE = "lease"
-GUARDS: tuple[tuple[str, Guard], ...] = (
-    ("mode", mode),
-    ("stale", stale),
-    ("partial", partial),
-    ("uncertain", uncertain),
-    ("exempt", exempt),
-    ("owner", owner),
-    ("changed", changed),
-    ("bounds", bounds),
-    ("step", step),
-    ("hold", hold),
-    ("budget", budget),
-    ("plan_size", plan_size),
-    ("censored", censored),
-    ("unstable", unstable),
-    ("restorable", restorable),
-    ("validate", validate),
-    (LEASE, lease),
-    ("frozen", frozen),
+LEASE = lease.__name__
+_IN_ORDER = (
+    *(mode, stale, partial, uncertain, exempt, owner, changed, bounds, step),
+    *(hold, budget, plan_size, censored, unstable, restorable),
+    *(validate, lease, frozen),  # these ask servers
 )
-"""In the order in which they are asked."""
+GUARDS: tuple[tuple[str, Guard], ...] = tuple((guard.__name__, guard) for guard in _IN_ORDER)
+"""By the names that the log has, in the order in which they are asked."""
 
 
 def first_refusal(check: Check) -> tuple[str, str] | None:

@@ -53,6 +53,14 @@ class Fate(Enum):
         return self in (Fate.SUPERSEDED, Fate.FAILED)
 
 
+_FATES = {
+    (True, Event.APPLIED): Fate.LIFTED,
+    (False, Event.RESTORED): Fate.RESTORED,
+    (False, Event.SUPERSEDED): Fate.SUPERSEDED,
+}
+"""By whether it was to be lifted, and what came of it; everything else is a failure."""
+
+
 class Line(NamedTuple):
     """One quota, its value before and after, and what becomes of it; None is no quota."""
 
@@ -171,8 +179,7 @@ class Lifter:
 
     def settle(self, now_ms: int) -> None:
         """Read back what a crash has left in doubt."""
-        doubtful = [lift for lift in lifts(self._ledger.entries()) if lift.is_in_doubt]
-        self._read_back(doubtful, {}, now_ms)
+        self._read_back([lift for lift in lifts(self._ledger.entries()) if lift.is_in_doubt], {}, now_ms)
 
     def lift(self, batch: Sequence[Quota], first: StepId, reason: str, now_ms: int) -> list[Line]:
         """Lift a batch of `in_batches`, as steps from the first on; one that cannot be lifted keeps no other."""
@@ -240,7 +247,8 @@ class Lifter:
             event, detail = _outcome(lift, value, answer)
             is_lifting = lift.last is Event.SENDING
             before = lift.value if is_lifting else None if event is not Event.SUPERSEDED else value
-            lines[lift.quota] = Line(lift.quota, before, value, _FATES[is_lifting, event], detail)
+            fate = _FATES.get((is_lifting, event), Fate.FAILED)
+            lines[lift.quota] = Line(lift.quota, before, value, fate, detail)
             if event is not Event.FAILED or answer is None or answer.outcome is not Outcome.UNKNOWN:
                 rows.append(self._row(lift, event, now_ms, detail))
         self._append(rows)
@@ -250,16 +258,6 @@ class Lifter:
         return replace(
             lift.sent, event=event, at_ms=now_ms, actor=self._actor, fencing=self._fencing, note=None, detail=detail
         )  # fmt: skip
-
-
-_FATES = {
-    (True, Event.APPLIED): Fate.LIFTED,
-    (True, Event.FAILED): Fate.FAILED,
-    (True, Event.SUPERSEDED): Fate.FAILED,
-    (False, Event.RESTORED): Fate.RESTORED,
-    (False, Event.FAILED): Fate.FAILED,
-    (False, Event.SUPERSEDED): Fate.SUPERSEDED,
-}
 
 
 def _outcome(lift: Lift, value: float | None, written: Written | None) -> tuple[Event, str]:

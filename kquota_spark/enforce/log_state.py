@@ -81,6 +81,7 @@ class LogState:
     live: dict[Quota, list[Step]] = field(default_factory=dict)
     """Changes of each quota that hold or may hold, the newest last: it lies on top of those before it."""
     moves: dict[Quota, list[Move]] = field(default_factory=dict)
+    """What we did to each quota, the newest last."""
     sends: list[int] = field(default_factory=list)
     """When changes were sent, whatever became of them."""
     _open: dict[Quota, list[Step]] = field(default_factory=dict)
@@ -122,11 +123,6 @@ class LogState:
     def in_doubt(self) -> list[Step]:
         """Steps of which it has to be read back what became of them."""
         return [step for steps in self.live.values() for step in steps if step.is_in_doubt]
-
-    def newest_move(self, quota: Quota) -> Move | None:
-        """When we touched a quota last."""
-        moves = self.moves.get(quota)
-        return moves[-1] if moves else None
 
     def sent_since(self, from_ms: int) -> int:
         """How many changes were sent after a moment, whatever became of them."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal
+from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, name_of
 from kquota_spark.enforce.log_state import LogState
 
 _FEWEST_DIGITS = 8
@@ -25,22 +25,11 @@ class Plan:
 
 def batch_of(proposals: Sequence[Proposal]) -> Batch:
     """What tells these proposals from others, whatever their order."""
-    return tuple(
-        sorted(
-            (
-                (
-                    str(wanted.quota.entity),
-                    wanted.quota.key.value,
-                    wanted.before,
-                    wanted.after,
-                    wanted.policy,
-                    wanted.evidence.to_ms,
-                )
-                for wanted in proposals
-            ),
-            key=repr,
-        )
+    found = (
+        (*name_of(wanted.quota), wanted.before, wanted.after, wanted.policy, wanted.evidence.to_ms)
+        for wanted in proposals
     )
+    return tuple(sorted(found, key=repr))
 
 
 def plan_id_of(proposals: Sequence[Proposal], state: LogState) -> str:
@@ -53,12 +42,6 @@ def plan_id_of(proposals: Sequence[Proposal], state: LogState) -> str:
         if known is None or batch_of([step.proposal for step in known]) == batch:
             return plan_id
     raise AssertionError("two batches with one digest")
-
-
-def known_plan(state: LogState, plan_id: str) -> Plan | None:
-    """The plan of this id, if it is in the log."""
-    steps = state.plans.get(plan_id)
-    return None if steps is None else Plan(plan_id, tuple(step.planned for step in steps))
 
 
 def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) -> Plan | None:

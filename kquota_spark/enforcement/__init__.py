@@ -2,6 +2,5 @@
 
 Rooms, in reading order: edges.
 
-In reading order: input, policies, situation, assembly, decision_publisher, known_names, job, override_evidence,
-policy_file.
+In reading order: input, policies, situation, assembly, decision_publisher, job.
 """

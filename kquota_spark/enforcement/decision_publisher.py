@@ -9,8 +9,14 @@ from confluent_kafka import KafkaError
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry
-from kquota_spark.enforce.decided import decided, differences, newest_issue_ms
-from kquota_spark.enforce.decision_messages import Encoded, Heartbeat, encode
+from kquota_spark.enforce.decision_messages import (
+    Encoded,
+    Heartbeat,
+    decided,
+    differences,
+    encode,
+    newest_issue_ms,
+)
 from kquota_spark.errors import UnreachableError
 from kquota_spark.kafka import clients as kafka_clients
 from kquota_spark.kafka.decision_topic import ANSWER_WITHIN_S, Connection, TopicReader, ensure_topic
@@ -55,7 +61,10 @@ class DecisionPublisher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        # What was not acknowledged is found missing by the next publisher.
+        self._reader.close()
+        self._producer.purge()
+        self._producer.flush(ANSWER_WITHIN_S)
 
     def publish(self, log: Iterable[LogEntry], now_ms: int) -> int:
         """Write what the topic does not say yet, then the heartbeat.
@@ -83,12 +92,6 @@ class DecisionPublisher:
         if beat is not None:
             self._send([encode(cluster_id, beat)])
         return len(messages)
-
-    def close(self) -> None:
-        """End the connections; what was not acknowledged is found missing by the next publisher."""
-        self._reader.close()
-        self._producer.purge()
-        self._producer.flush(ANSWER_WITHIN_S)
 
     def _send(self, messages: Sequence[Encoded]) -> None:
         """Write these before anything later: a heartbeat vouches for them."""

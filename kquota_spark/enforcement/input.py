@@ -7,7 +7,7 @@ quota callback are left out: what their limits would become is the callback's bu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from kquota_spark.config.settings import Settings
@@ -31,7 +31,7 @@ from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
 from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG, LOG_BEFORE_JMX
-from kquota_spark.store.quota_rows import KNOWN_THROUGH
+from kquota_spark.store.quota_rows import stretch_of
 from kquota_spark.store.reading import Tables
 
 _TYPES = f"({', '.join(repr(one.value) for one in QuotaType)})"
@@ -39,13 +39,12 @@ _PLACE = "broker_id, quota_type, bucket_user, bucket_client_id"
 _STRETCH = "cluster_id = ? and second >= make_timestamptz(?) and second < make_timestamptz(?)"
 _IS_LOG = f"{FROM_LOG} as is_log"
 _OF_BUCKETS = f"{_STRETCH} and bucket_tags is null and quota_type in {_TYPES}"
-_THROUGH = f"""
-select broker_id, epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as through_ms
-from decisions where {_STRETCH} group by broker_id order by broker_id
+_DECIDED = f"""
+select epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as to_ms from decisions where {_STRETCH}
 """  # noqa: S608 - names of ours
 _RULES = f"""
-select entity, epoch_ms(valid_from) as valid_from, epoch_ms(valid_to) as valid_to,
-       {", ".join(key.value for key in QuotaKey)}
+select entity, epoch_ms(valid_from) as valid_from, epoch_ms(valid_to) as valid_to, version,
+       epoch_ms(certain_from) as certain_from, {", ".join(key.value for key in QuotaKey)}
 from rules where cluster_id = ? and level is not null order by entity, valid_from
 """  # noqa: S608 - names of ours
 # A second counts for the share of its verdicts that are certain: where a busy bucket is at its limit, most seconds have
@@ -62,7 +61,7 @@ with judged as (
   from decisions where {_OF_BUCKETS}
 )
 select {_PLACE},
-  arg_max({{'limit': limit_per_s, 'level': level, 'rule': rule}}, second) filter (has_verdict) as newest,
+  arg_max({{'limit': limit_per_s, 'rule': rule}}, second) filter (has_verdict) as newest,
   count(distinct {{'limit': limit_per_s, 'rule': rule}}) filter (has_verdict) as limits,
   count(*) filter (has_verdict) as seconds,
   greatest(0, floor(sum(certain_share) filter (has_verdict)) - count(*) filter (not has_verdict))::bigint
@@ -74,8 +73,7 @@ select {_PLACE},
   max(rate_per_s) filter (has_verdict) as peak_rate_per_s,
   quantile_disc(rate_per_s, 0.95) filter (has_verdict and not is_throttled) as p95_rate_per_s,
   avg(rate_per_s) filter (is_throttled) as throttled_rate_per_s,
-  sum(least({DELAY_MS}, {THROTTLED_REQUESTS} * (? - epoch_ms(second))))::bigint as throttle_ms,
-  epoch_ms(max(second)) as last_seen_ms
+  sum(least({DELAY_MS}, {THROTTLED_REQUESTS} * (? - epoch_ms(second))))::bigint as throttle_ms
 from judged group by is_log, {_PLACE} having seconds > 0 {LOG_BEFORE_JMX} order by {_PLACE}
 """  # noqa: S608 - names of ours
 _EPISODES = f"""
@@ -129,14 +127,11 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
         tables.open("quota_rules")
         tables.open_if_there("violations")
         found = _Gathered(tables, settings.cluster_id)
-        through = found.rows(_THROUGH, now_ms - longest_ms - DAY_MS, now_ms)
-        to_ms = max((row["through_ms"] for row in through), default=now_ms)
+        [decided] = found.rows(_DECIDED, now_ms - longest_ms - DAY_MS, now_ms)
+        to_ms = now_ms if decided["to_ms"] is None else decided["to_ms"]
+        rules = tables.query(_RULES, [settings.cluster_id]).dicts()
         return Observations(
-            at_ms=now_ms,
-            decisions_from_ms=min((row["from_ms"] for row in through), default=None),
-            decisions_through_ms=to_ms if through else None,
-            rules_through_ms=tables.query(KNOWN_THROUGH, [settings.cluster_id]).rows[0][0],
-            broker_through_ms={row["broker_id"]: row["through_ms"] for row in through},
+            decisions_from_ms=decided["from_ms"],
             periods={length: found.period(to_ms - length, to_ms) for length in lengths},
             rates=found.rates(to_ms - DAY_MS, to_ms),
             brokers=tuple(BrokerUse(**_typed(row)) for row in found.rows(_BROKERS, to_ms - DAY_MS, to_ms)),
@@ -144,7 +139,7 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
                 ClientUse(**_typed(row))
                 for row in found.rows(_CLIENTS, to_ms - longest_ms, to_ms, to_ms - DAY_MS)
             ),
-            quotas=_in_force(found.rules(), now_ms),
+            quotas=_in_force(RuleBook(map(stretch_of, rules)), now_ms),
             temporary=_temporary(settings),
         )
 
@@ -176,19 +171,6 @@ class _Gathered:
             found.setdefault(_place(row), []).append(RateSeconds(row["rate_per_s"], row["seconds"]))
         return {place: tuple(rates) for place, rates in found.items()}
 
-    def rules(self) -> list[RuleStretch]:
-        """All quotas over time."""
-        return [
-            RuleStretch(
-                Entity.parse(row["entity"]),
-                {key: row[key.value] for key in QuotaKey if row[key.value] is not None},
-                row["valid_from"],
-                row["valid_to"],
-                None,
-            )
-            for row in self._tables.query(_RULES, [self._cluster_id]).dicts()
-        ]
-
 
 def _place(row: dict[str, Any]) -> Place:
     bucket = Bucket(row["bucket_user"], row["bucket_client_id"])
@@ -200,14 +182,12 @@ def _typed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _use(row: dict[str, Any], episodes: dict[str, Any], length_ms: int) -> BucketUse:
-    place, newest = _place(row), row["newest"]
-    amount = row["amount"]
+    place, newest, amount = _place(row), row["newest"], row["amount"]
     unit = _PERCENT_PER_US if place.quota_type is QuotaType.REQUEST else 1.0
     mean = row["mean_of_seconds"] if amount is None else amount * unit / (length_ms / 1_000)
     return BucketUse(
         place=place,
         limit_per_s=newest["limit"],
-        level=newest["level"],
         rule=_entity(newest["rule"]),
         has_one_limit=row["limits"] == 1,
         seconds=row["seconds"],
@@ -221,7 +201,6 @@ def _use(row: dict[str, Any], episodes: dict[str, Any], length_ms: int) -> Bucke
         throttle_ms=row["throttle_ms"] or 0,
         episodes=episodes.get("episodes", 0),
         peak_used_percent=episodes.get("peak_used_percent") or 0.0,
-        last_seen_ms=row["last_seen_ms"],
     )
 
 
@@ -234,24 +213,21 @@ def _entity(rule: str | None) -> Entity | None:
 
 
 def _temporary(settings: Settings) -> frozenset[Quota]:
-    live = LogState.of(EnforcementLog(settings).entries()).live
+    live = LogState.of(EnforcementLog(settings).entries()).live.items()
     return frozenset(
-        quota
-        for quota, steps in live.items()
-        if any(step.proposal.expires_at_ms is not None for step in steps)
+        quota for quota, steps in live if any(step.proposal.expires_at_ms is not None for step in steps)
     )
 
 
-def _in_force(rules: Sequence[RuleStretch], now_ms: int) -> dict[Quota, InForce]:
-    book = RuleBook(rules)
-    found: dict[Quota, InForce] = {}
-    for entity in book:
-        now = book.at(entity, now_ms)
-        for key, value in (now.values if now is not None else {}).items():
-            if now is not None and isinstance(key, QuotaKey):
-                since_ms = _since_ms(book.of(entity), key, value, now.valid_from_ms)
-                found[Quota(entity, key)] = InForce(value, since_ms)
-    return found
+def _in_force(book: RuleBook, now_ms: int) -> dict[Quota, InForce]:
+    stretches = ((entity, book.at(entity, now_ms)) for entity in book)
+    return {
+        Quota(entity, key): InForce(value, _since_ms(book.of(entity), key, value, now.valid_from_ms))
+        for entity, now in stretches
+        if now is not None
+        for key, value in now.values.items()
+        if isinstance(key, QuotaKey)
+    }
 
 
 def _since_ms(stretches: Iterable[RuleStretch], key: QuotaKey, value: float, from_ms: int) -> int:

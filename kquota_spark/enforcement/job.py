@@ -23,11 +23,9 @@ from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.enforcer import Report
 from kquota_spark.enforce.policies.policy import Policies
 from kquota_spark.enforce.ports import Ledger
-from kquota_spark.enforcement.assembly import Enforcing
+from kquota_spark.enforcement.assembly import Edges, Enforcing, enforcement_edges
 from kquota_spark.enforcement.decision_publisher import DecisionPublisher
-from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
-from kquota_spark.enforcement.known_names import unknown_exemptions
-from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.enforcement.policies import load_policies, unknown_exemptions
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms

@@ -1,16 +1,22 @@
-"""Reads `conf/policy.yaml` into `enforce.policies.policy.Policies`: mistakes are found before anything is planned."""
+"""The policy file: read into `enforce.policies.policy.Policies`, edited in one step, and held against known names.
+
+Mistakes are found before anything is planned.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
 from kquota_spark.config.loader import read_yaml_as
-from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
-from kquota_spark.enforce.name_patterns import is_match, pattern_problem
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings, is_match, pattern_problem
 from kquota_spark.enforce.policies.policy import (
     ClusterQuota,
     DefaultQuota,
@@ -23,6 +29,7 @@ from kquota_spark.enforce.policies.policy import (
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.store.reading import Tables
 
 _POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _RESERVED = "override"
@@ -31,6 +38,7 @@ _KEYS = tuple(key.value for key in QuotaKey if key is not QuotaKey.CONTROLLER_MU
 """Mutations have one bucket at the active controller: no share of a broker, and no rate to compare with a limit."""
 _LEAST_PERIOD_MS = 60_000
 _PERCENTS_ABOVE = {"used_percent": 100.0, "margin_percent": 100.0}
+_NAMES = "select distinct {column} from {table} where cluster_id = ? and {column} is not null"
 _LEAST_COUNTS = {"episodes": 1, "least_seconds": 1, "connections": 1}
 
 
@@ -204,3 +212,72 @@ def _positive(values: dict[str, float], where: str) -> Iterator[str]:
     for name, value in values.items():
         if value <= 0:
             yield f"{where}.{name}: {value:g}, expected above 0"
+
+
+def edit_policy_file(path: Path, edit: Callable[[str], str]) -> bool:
+    """Replace the text of a policy file; a running enforcer reads either the old or the new one.
+
+    Returns:
+        Whether anything changed.
+
+    Raises:
+        UserError: the file is not valid, before or after, or cannot be written.
+    """
+    load_policies(path)
+    before = path.read_bytes().decode()  # as it is, ends of lines included
+    try:
+        after = edit(before)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    if after == before:
+        return False
+    target = path.resolve()  # a link stays a link
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        new = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(after.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            new.chmod(target.stat().st_mode & 0o777)
+            load_policies(new)
+            new.replace(target)
+        finally:
+            new.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be written: {error.strerror}: edit it where it comes from"
+        ) from error
+    return True
+
+
+class KnownNames(NamedTuple):
+    """Users and client ids that sent something, or ever had a quota."""
+
+    users: frozenset[str]
+    client_ids: frozenset[str]
+
+
+def known_names(settings: Settings) -> KnownNames:
+    """All names in `usage` and `quota_rules`; none of a table that is not there.
+
+    Raises:
+        UserError: a table cannot be read.
+    """
+    names: dict[str, set[str]] = {'"user"': set(), "client_id": set()}
+    with Tables(settings) as tables:
+        for table in filter(tables.open_if_there, ("usage", "quota_rules")):
+            for column, found in names.items():
+                sql = _NAMES.format(table=table, column=column)
+                found.update(row[0] for row in tables.query(sql, [settings.cluster_id]).rows)
+    return KnownNames(*map(frozenset, names.values()))
+
+
+def unknown_exemptions(settings: Settings, policies: Policies) -> list[str]:
+    """Exemptions that hold for nobody who is known, a line each.
+
+    Raises:
+        UserError: a table cannot be read.
+    """
+    return unknown_exempt(policies, *known_names(settings))

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforce.situation import Situation
+from kquota_spark.enforce.changes import Evidence, Quota
+from kquota_spark.enforce.guards import Situation
+from kquota_spark.enforce.log_state import HOUR_MS
+from kquota_spark.enforce.policies.scene import type_of
 from kquota_spark.model.quotas.entities import Entity, parse_entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, parse_key
 from kquota_spark.store.reading import Tables, utc_text
@@ -34,9 +36,7 @@ with heard as (
 select broker_id, heard_ms, used_ms, decided_ms from heard full join used using (broker_id)
 full join decided using (broker_id) where broker_id >= 0 order by broker_id
 """
-_RULES_KNOWN = """
-select epoch_ms(min(known_through)) from quota_sources where cluster_id = ?
-"""
+_RULES_KNOWN = "select epoch_ms(min(known_through)) from quota_sources where cluster_id = ?"
 _PROBLEMS = """
 select entity, problem from quota_changes where cluster_id = ?
 qualify row_number() over (partition by entity order by version desc, observed_at desc) = 1 and problem is not null
@@ -45,6 +45,13 @@ order by entity
 _EDITS = """
 select entity, "key", max(epoch_ms(coalesce(changed_before, changed_at))) as edited_ms from quota_changes
 where cluster_id = ? and "key" is not null group by all
+"""
+_SECONDS = """
+select epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as to_ms, count(*) as seconds,
+       count(*) filter (is_certain and not coalesce(is_rules_behind, false)) as certain_seconds,
+       count(*) filter (throttled_requests > 0) as throttled_seconds,
+       max(rate_per_s) as peak_rate_per_s
+from decisions where cluster_id = ? and epoch_ms(second) >= ? and ({which})
 """
 
 
@@ -113,3 +120,30 @@ def _edits(rows: list[tuple[Any, ...]]) -> Iterator[tuple[Quota, int]]:
         parsed, parsed_key = parse_entity(entity), parse_key(key)
         if isinstance(parsed, Entity) and isinstance(parsed_key, QuotaKey):
             yield Quota(parsed, parsed_key), edited_ms
+
+
+def override_evidence(settings: Settings, quota: Quota, now_ms: int) -> Evidence:
+    """What a person's change of a quota rests on, as the guards want it.
+
+    Seconds of the last hour that this quota decided; where there are none, of its type; else of all. A quota that is
+    new to the cluster has no decisions of its own: what it rests on then is that the audit works.
+
+    Raises:
+        UserError: the decisions cannot be read.
+    """
+    since_ms = now_ms - HOUR_MS
+    kind = type_of(quota.key).value
+    with Tables(settings) as tables:
+        tables.open("decisions", since_ms)
+        for which, values in (
+            ("quota_type = ? and rule = ?", [kind, str(quota.entity)]),
+            ("quota_type = ?", [kind]),
+            ("true", []),
+        ):
+            sql = _SECONDS.format(which=which)
+            [found] = tables.query(sql, [settings.cluster_id, since_ms, *values]).dicts()
+            if found["seconds"]:
+                peak = found.pop("peak_rate_per_s")
+                is_known = "rule" in which and peak is not None
+                return Evidence(**found, numbers={"peak_rate_per_s": peak} if is_known else {})
+    return Evidence(since_ms, now_ms, 0, 0, 0)

@@ -1,15 +1,7 @@
 """`QuotaGate`: enforces the quotas of the decision topic in a proxy or gateway, with the broker's own arithmetic.
 
 It holds what it was told and resolves as brokers do, so a client sees the same limits on either way in. Each gate
-measures its own traffic, as each broker does: a limit holds per gate.
-
-When the topic falls silent, nothing is loosened at once:
-
-- up to `silence_ms` after the last word the gate is *live*: what the topic says holds;
-- then it is *stale*: the last known quotas go on, but those that enforcement had set for a time end at that time, by
-  the gate's own clock, and what was before comes back, because nobody else would bring it back;
-- after `give_up_ms`, and before anything was heard at all, it is on its *fallback*: quotas that its operator
-  configured, or none. An outage of the audit must not become one of the gateway.
+measures its own traffic, as each broker does: a limit holds per gate. `docs/gateways.md` explains it for users.
 """
 
 from __future__ import annotations
@@ -17,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
 from kquota_spark.enforce.decision_messages import (
     MOST_AHEAD_MS,
@@ -38,11 +29,14 @@ Fallback = Mapping[Entity, Mapping[QuotaKey, float]]
 
 
 class GateState(Enum):
-    """What the gate goes by."""
+    """What the gate goes by; when the topic falls silent, nothing is loosened at once."""
 
     LIVE = "live"
+    """What the topic says, up to `silence_ms` after the last word."""
     STALE = "stale"
+    """The last known quotas; those that enforcement had set for a time end by the gate's own clock."""
     FALLBACK = "fallback"
+    """Quotas that its operator configured, or none: after `give_up_ms`, and before anything was heard at all."""
 
 
 @dataclass(slots=True)
@@ -56,13 +50,6 @@ class GateCounts:
     """Not readable: what was known before stays."""
     last_refusal: str = ""
     """Why, and at which key; text from the topic, to be escaped where it is shown."""
-
-
-class _Told(NamedTuple):
-    """The last word about an entity; None where its quotas were removed."""
-
-    decided: Decided | None
-    issued_ms: int
 
 
 @dataclass(slots=True)
@@ -83,7 +70,8 @@ class QuotaGate:
     fallback: Fallback = field(default_factory=dict)
     config: RateConfig = field(default_factory=RateConfig)
     counts: GateCounts = field(default_factory=GateCounts)
-    _told: dict[Entity, _Told] = field(default_factory=dict)
+    _told: dict[Entity, Decided] = field(default_factory=dict)
+    """The last word about each entity; without quotas where they were removed."""
     _resolved: dict[tuple[QuotaType, str, str], Limit] = field(default_factory=dict)
     """Until something is learnt; a resolution looks at eight entities, and a request needs four of them."""
     _resolved_in: GateState | None = None
@@ -117,17 +105,12 @@ class QuotaGate:
             # It would hold until then, whatever is said after it.
             self.counts.refused += 1
             self.counts.last_refusal = f"issued more than {MOST_AHEAD_MS // 1_000} s ahead of this clock"
-        elif isinstance(message, Heartbeat):
-            self._count(self._hear(message, time_ms))
-        else:
-            told = _Told(None if isinstance(message, Removed) else message, issued_ms)
-            self._count(self._learn(message.entity, told))
-
-    def _count(self, is_new: bool) -> None:
-        if is_new:
-            self.counts.taken += 1
-        else:
-            self.counts.outdated += 1
+            return
+        if isinstance(message, Removed):
+            message = Decided(message.entity, {}, issued_ms=issued_ms)
+        is_new = self._hear(message, time_ms) if isinstance(message, Heartbeat) else self._learn(message)
+        self.counts.taken += is_new
+        self.counts.outdated += not is_new
 
     def state_at(self, time_ms: int) -> GateState:
         """What the gate goes by at this moment."""
@@ -201,9 +184,9 @@ class QuotaGate:
         if state is GateState.FALLBACK:
             return self.fallback.get(entity)
         told = self._told.get(entity)
-        if told is None or told.decided is None:
+        if told is None:
             return None
-        return told.decided.quotas if state is GateState.LIVE else told.decided.after(time_ms)
+        return told.quotas if state is GateState.LIVE else told.after(time_ms)
 
     def _hear(self, beat: Heartbeat, time_ms: int) -> bool:
         # Of a clock that is ahead of ours no more is believed than that somebody spoke now.
@@ -213,11 +196,11 @@ class QuotaGate:
         self._heard_ms = heard_ms
         return True
 
-    def _learn(self, entity: Entity, told: _Told) -> bool:
-        held = self._told.get(entity)
+    def _learn(self, told: Decided) -> bool:
+        held = self._told.get(told.entity)
         # Of two that were issued in one millisecond the later in the topic counts, as in compaction.
         if held is not None and told.issued_ms < held.issued_ms:
             return False
-        self._told[entity] = told
+        self._told[told.entity] = told
         self._resolved.clear()
         return True

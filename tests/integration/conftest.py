@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
-from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.quotas.watch import Watcher
 
 _NUMBERS = itertools.count(1)

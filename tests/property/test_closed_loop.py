@@ -13,8 +13,8 @@ from kquota_spark.enforce import guards
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.simulation import closed_loop
+from kquota_spark.enforce.simulation.closed_loop import Trial
 from kquota_spark.enforce.simulation.scenario import HOUR_MS, LENGTH_MS, Load, Scenario, draw
-from kquota_spark.enforce.simulation.trial import Trial
 from kquota_spark.model.simulation.clients import Client
 from tests.support.chance import SEED
 

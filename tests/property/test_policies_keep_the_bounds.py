@@ -96,7 +96,6 @@ def _use(random: Random, at: Place, rule: Entity | None, limit: float | None) ->
     return BucketUse(
         place=at,
         limit_per_s=limit,
-        level=None if rule is None else rule.level,
         rule=rule,
         has_one_limit=random.random() < 0.9,
         seconds=seconds,
@@ -110,7 +109,6 @@ def _use(random: Random, at: Place, rule: Entity | None, limit: float | None) ->
         throttle_ms=throttled * 100_000,
         episodes=random.randint(0, 20),
         peak_used_percent=random.uniform(0, 500),
-        last_seen_ms=NOW_MS - 1_000,
     )
 
 

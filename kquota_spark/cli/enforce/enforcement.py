@@ -43,7 +43,7 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
-    from kquota_spark.enforcement.edges.opened import Edges
+    from kquota_spark.enforcement.assembly import Edges
 
 _COLUMNS = ("entity", "key", "before", "after", "status", "detail")
 _STATUS_COLUMNS = ("entity", "key", "value", "since", "actor", "reason", "is_in_doubt", "plan_id", "step")
@@ -174,7 +174,7 @@ def _scope_of(options: argparse.Namespace) -> Scope:
 
 @contextmanager
 def _edges(settings: Settings) -> Iterator[Edges]:
-    from kquota_spark.enforcement.edges.opened import enforcement_edges
+    from kquota_spark.enforcement.assembly import enforcement_edges
 
     try:
         with enforcement_edges(settings) as edges:

@@ -9,11 +9,9 @@ from kquota_spark.cli.options.options import add_output_options, add_settings_op
 from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import Report, Shown, show
 from kquota_spark.config.exempt_list import with_exempt, without_exempt
-from kquota_spark.enforce.guard_settings import Exempt
-from kquota_spark.enforce.name_patterns import pattern_problem
+from kquota_spark.enforce.guard_settings import Exempt, pattern_problem
 from kquota_spark.enforce.policies.policy import Policies
-from kquota_spark.enforcement.known_names import unknown_exemptions
-from kquota_spark.enforcement.policy_file import edit_policy_file
+from kquota_spark.enforcement.policies import edit_policy_file, unknown_exemptions
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import person_name

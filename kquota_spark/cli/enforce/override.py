@@ -93,7 +93,7 @@ def run_set(options: argparse.Namespace) -> int:
         UserError: no entity, no reason, an end that is over, or a server or table that cannot be used.
     """
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
-    from kquota_spark.enforcement.override_evidence import override_evidence
+    from kquota_spark.enforcement.situation import override_evidence
 
     settings, time_ms = settings_of(options), now_ms()
     quota = Quota(_entity(options), QuotaKey(options.key))

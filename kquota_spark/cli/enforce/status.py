@@ -83,7 +83,7 @@ def _sections(
 
 
 def _holder(settings: Settings) -> tuple[Holder | None, str]:
-    from kquota_spark.enforcement.edges.opened import enforcement_edges
+    from kquota_spark.enforcement.assembly import enforcement_edges
 
     try:
         with enforcement_edges(settings) as edges:

@@ -1,5 +1,5 @@
 """What policies propose: each looks at the same observations, and knows nothing of the others.
 
-In reading order: observations, scene, demand, policy, cluster_quota_policy, default_policy, lower_policy,
+In reading order: observations, scene, policy, cluster_quota_policy, default_policy, lower_policy,
 penalty_policy, raise_policy, proposing.
 """

@@ -1,11 +1,9 @@
 """Cluster quota: one budget for an entity on all brokers together.
 
-Kafka holds a quota on each broker by itself, and ZooKeeper and the Admin API know one value for all of them: a value
-for each broker cannot be said to them (it takes a callback, KIP-257). So this finds the one value under which the
-brokers' shares add up to the budget as the load lies now: each broker serves at most its demand and at most the value
-(water-filling). With an even split, budget / brokers, the entity gets less than its budget as soon as its load is
-skewed. What stays unsaid: between two looks the load may move, and then each broker lets as much through as the value
-allows; `worst_case_per_s` of the evidence says how much that is.
+ZooKeeper and the Admin API know one value for all brokers (a value for each takes a callback, KIP-257). This finds the
+one under which the brokers' shares add up to the budget as the load lies now: each broker serves at most its demand and
+at most the value (water-filling). The load may move between two looks: `worst_case_per_s` of the evidence is the most
+that gets through then. `docs/policies.md` compares it with an even split.
 """
 
 from __future__ import annotations
@@ -13,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota
-from kquota_spark.enforce.policies.demand import demand_per_s, used_per_s
-from kquota_spark.enforce.policies.observations import BucketUse
 from kquota_spark.enforce.policies.policy import ClusterQuota
 from kquota_spark.enforce.policies.scene import (
     Case,
     Scene,
+    demand_per_s,
     evidence_of,
     minute_text,
     type_of,
+    used_per_s,
     value_text,
 )
 from kquota_spark.model.quotas.entities import Entity
@@ -75,7 +73,9 @@ def _first(policy: ClusterQuota, scene: Scene, entity: Entity, budget: float) ->
     even = budget / len(brokers)
     if bounds.nearest(None, even) != even or even < policy.floor_per_broker:
         return None
-    uses = [use for use in period.buckets if _is_of(use, policy, entity)]
+    names = entity.user or "", entity.client_id or ""
+    of_key = (use for use in period.buckets if use.place.quota_type.key is policy.key)
+    uses = [use for use in of_key if (use.place.bucket.user, use.place.bucket.client_id) == names]
     reason = (
         f"budget of {value_text(policy.key, budget)} for the cluster and no quota yet: "
         f"{value_text(policy.key, even)} on each of {len(brokers)} brokers"
@@ -89,12 +89,6 @@ def _first(policy: ClusterQuota, scene: Scene, entity: Entity, budget: float) ->
         expires_at_ms=None,
         evidence=evidence_of(period, uses, budget_per_s=budget, brokers=len(brokers)),
     )
-
-
-def _is_of(use: BucketUse, policy: ClusterQuota, entity: Entity) -> bool:
-    bucket = use.place.bucket
-    names = (entity.user or "", entity.client_id or "")
-    return use.place.quota_type.key is policy.key and (bucket.user, bucket.client_id) == names
 
 
 def _next(policy: ClusterQuota, scene: Scene, case: Case, budget: float) -> Proposal | None:
@@ -117,7 +111,7 @@ def _next(policy: ClusterQuota, scene: Scene, case: Case, budget: float) -> Prop
         f"split of {value_text(policy.key, even)} would serve {value_text(policy.key, served(demands.values(), even))}"
     )
     evidence = _evidence(case, demands, budget, after)
-    return scene.proposal(case, after, policy=policy.name, reason=reason, evidence=evidence)
+    return scene.proposal(case, after, policy.name, reason, evidence)
 
 
 def _evidence(case: Case, demands: Mapping[int, float], budget: float, after: float) -> Evidence:

@@ -8,7 +8,6 @@ it: give that name a quota of its own first. A client without an id is not held 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Proposal, Quota
 from kquota_spark.enforce.policies.observations import ClientUse
@@ -19,31 +18,17 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS
 
 
-class _Effect(NamedTuple):
-    """Whom a default would hold: users or client ids, and those of them that used more than it on a broker."""
-
-    names: int
-    over: int
-    peak_rate_per_s: float
-
-
 def defaults(policy: DefaultQuota, scene: Scene) -> Iterator[Proposal]:
     """One proposal for each key that has no such default yet and unlimited traffic."""
     entity = Entity.parse(policy.entity)
     for key in map(QuotaKey, policy.values):
-        if scene.observations.value_of(Quota(entity, key)) is None and not _would_take_over(
-            scene, entity, key
-        ):
-            proposal = _proposal(policy, scene, Quota(entity, key))
+        quota, levels = Quota(entity, key), {other.level for other in scene.observations.entities_with(key)}
+        # Clients would lose the quota that they have now.
+        would_take_over = entity.user is not None and not levels.isdisjoint(CLIENT_ONLY_LEVELS)
+        if scene.observations.value_of(quota) is None and not would_take_over:
+            proposal = _proposal(policy, scene, quota)
             if proposal is not None:
                 yield proposal
-
-
-def _would_take_over(scene: Scene, entity: Entity, key: QuotaKey) -> bool:
-    """Whether clients would lose the quota that they have now."""
-    if entity.user is None:
-        return False
-    return any(other.level in CLIENT_ONLY_LEVELS for other in scene.observations.entities_with(key))
 
 
 def _proposal(policy: DefaultQuota, scene: Scene, quota: Quota) -> Proposal | None:
@@ -57,10 +42,12 @@ def _proposal(policy: DefaultQuota, scene: Scene, quota: Quota) -> Proposal | No
     of_type = (use for use in period.buckets if use.place.quota_type.key is quota.key)
     uses = [use for use in of_type if use.limit_per_s is None]
     of_users = quota.entity.user is not None
-    effect = _effect(unmetered, of_users=of_users, value=value)
+    peaks = _peaks(unmetered, of_users=of_users)
+    names, over = {name for name, _ in peaks}, {name for (name, _), peak in peaks.items() if peak > value}
+    peak_rate_per_s = max(peaks.values())
     who = "users" if of_users else "client ids"
     reason = (
-        f"{effect.names:,} {who} have no {quota.key.value}, and up to {value_text(quota.key, effect.peak_rate_per_s)} "
+        f"{len(names):,} {who} have no {quota.key.value}, and up to {value_text(quota.key, peak_rate_per_s)} "
         f"on a broker went through unlimited: {value_text(quota.key, value)} for each of them on each broker"
     )
     return Proposal(
@@ -73,11 +60,11 @@ def _proposal(policy: DefaultQuota, scene: Scene, quota: Quota) -> Proposal | No
         evidence=evidence_of(
             period,
             uses,
-            names_without_quota=effect.names,
-            names_over_it=effect.over,
-            peak_rate_per_s=effect.peak_rate_per_s,
+            names_without_quota=len(names),
+            names_over_it=len(over),
+            peak_rate_per_s=peak_rate_per_s,
         ),
-        would_have=f"in the last day it would have throttled at most {effect.over:,} of {effect.names:,} {who}: "
+        would_have=f"in the last day it would have throttled at most {len(over):,} of {len(names):,} {who}: "
         "an estimate from rates over ten seconds, not the broker's ring",
     )
 
@@ -93,11 +80,10 @@ def _unmetered(scene: Scene, quota: Quota) -> list[ClientUse]:
     ]
 
 
-def _effect(clients: Collection[ClientUse], *, of_users: bool, value: float) -> _Effect:
-    """Peaks of clients in one bucket are added up as if they had come together: at most so much."""
+def _peaks(clients: Collection[ClientUse], *, of_users: bool) -> dict[tuple[str, int], float]:
+    """Of each user or client id on each broker: peaks in one bucket are added up as if they had come together."""
     peaks: dict[tuple[str, int], float] = {}
     for client in clients:
         place = (client.user if of_users else client.client_id, client.broker_id)
         peaks[place] = peaks.get(place, 0.0) + client.peak_rate_per_s
-    over = {name for (name, _), peak in peaks.items() if peak > value}
-    return _Effect(len({name for name, _ in peaks}), len(over), max(peaks.values()))
+    return peaks

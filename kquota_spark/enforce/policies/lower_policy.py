@@ -52,4 +52,4 @@ def _proposal(policy: Lower, scene: Scene, case: Case, peak: float, after: float
         peak_rate_per_s=peak,
         p95_rate_per_s=max(use.p95_rate_per_s for use in case.uses),
     )
-    return scene.proposal(case, after, policy=policy.name, reason=reason, evidence=evidence)
+    return scene.proposal(case, after, policy.name, reason, evidence)

@@ -65,7 +65,6 @@ class BucketUse:
     place: Place
     limit_per_s: float | None
     """The newest; None where nothing limits."""
-    level: int | None
     rule: Entity | None
     """What set the limit; None if no entity did (a static default of the broker, a callback)."""
     has_one_limit: bool
@@ -90,7 +89,6 @@ class BucketUse:
     """Violations that touch the period."""
     peak_used_percent: float
     """Highest part of the limit in them."""
-    last_seen_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +123,10 @@ class ClientUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observations:
-    """Everything, as of `at_ms`. Times are epoch ms; None where the tables say nothing."""
+    """Everything, as of one moment."""
 
-    at_ms: int
     decisions_from_ms: int | None
-    """Before this there are no decisions, so a longer period is not known as a whole."""
-    decisions_through_ms: int | None
-    rules_through_ms: int | None
-    broker_through_ms: Mapping[int, int] = field(default_factory=dict)
-    """The same of each broker with decisions in the longest period; a broker without traffic has no newer ones."""
+    """Epoch ms; a period that begins before this is not known as a whole. None where there are no decisions."""
     periods: Mapping[int, Period] = field(default_factory=dict)
     """By length, ms; all of them end at the same time."""
     rates: Mapping[Place, tuple[RateSeconds, ...]] = field(default_factory=dict)

@@ -1,17 +1,13 @@
 """Penalty: a lower limit, for a time, for who is over its limit again and again and does not hold back.
 
-To be throttled is no offence: a client that obeys is throttled all day if it wants more than it may have, and has
-violations all the same, also high ones, since one large request is enough. Two things together tell another:
+To be throttled is no offence: an obeying client may be throttled all day. Two things together tell another:
 
 * It took clearly more than its limit, averaged over the whole period. The broker's throttle is just long enough to come
-  down to the limit (KIP-13, `QuotaUtils.throttleTime`). But it forgets after its windows: who sends requests of more
-  than ten seconds' limit gets up to twice the limit and waits out every throttle, and so do many connections together.
+  down to the limit (KIP-13, `QuotaUtils.throttleTime`), but the broker forgets after its windows.
 * It was told to wait for longer than there was time. A connection that waits is not throttled meanwhile (KIP-219), so
   the sum of all throttles over the length of the period is how many connections waited at once, at least, if they did.
-  More than a client has is more than it waited.
 
-Throttled fetches come back empty and are not charged, so no consumer gets far above its limit, and hardly one is
-penalised. There is one penalty at a time.
+`docs/policies.md` has examples, and whom this does not find. There is one penalty at a time.
 """
 
 from __future__ import annotations
@@ -78,12 +74,5 @@ def _proposal(policy: Penalty, scene: Scene, case: Case, worst: BucketUse, after
         throttle_ms=worst.throttle_ms,
         waiting_connections=waiting_connections(case, worst),
     )
-    proposal = scene.proposal(
-        case,
-        after,
-        policy=policy.name,
-        reason=reason,
-        evidence=evidence,
-        expires_at_ms=scene.now_ms + policy.expires_after,
-    )
-    return replace(proposal, is_penalty=True)
+    proposal = scene.proposal(case, after, policy.name, reason, evidence)
+    return replace(proposal, expires_at_ms=scene.now_ms + policy.expires_after, is_penalty=True)

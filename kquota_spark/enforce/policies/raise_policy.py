@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kquota_spark.enforce.changes import Proposal
-from kquota_spark.enforce.policies.demand import demand_per_s
 from kquota_spark.enforce.policies.observations import BucketUse
 from kquota_spark.enforce.policies.policy import Raise
 from kquota_spark.enforce.policies.scene import (
     Case,
     Scene,
+    demand_per_s,
     evidence_of,
     minute_text,
     throttled_percent,
@@ -87,4 +87,4 @@ def _proposal(policy: Raise, scene: Scene, case: Case, worst: BucketUse, after: 
         throttled_percent=throttled_percent(worst),
         throttle_ms=worst.throttle_ms,
     )
-    return scene.proposal(case, after, policy=policy.name, reason=reason, evidence=evidence)
+    return scene.proposal(case, after, policy.name, reason, evidence)

@@ -1,8 +1,4 @@
-"""What every policy needs besides its own rule: whom a change would be of, what it may be, and how it is said.
-
-A limit that comes from a default is never changed at the default for the sake of one client: the client's own entity
-gets a quota instead, unless that would take other traffic along (`users/U` goes before `users/<default>/clients/C`).
-"""
+"""What every policy needs besides its own rule: whom a change would be of, what it may be, and how it is said."""
 
 from __future__ import annotations
 
@@ -19,6 +15,7 @@ from kquota_spark.model.quotas.resolve import Bucket, Resolution, resolve
 
 LEAST_CHANGE_PERCENT = 1.0
 """A smaller change is none: it would only use up what the guards allow."""
+_LEFT_OUT_PERCENT = 5.0
 _PAIR_DEFAULTS = (2, 4, 5)
 _DEFAULT_USER, _DEFAULT_CLIENT = 6, 8
 _TYPES = {quota_type.key: quota_type for quota_type in QuotaType}
@@ -106,21 +103,15 @@ class Scene:
         if self.observations.temporary & {quota, Quota(rule, key)}:
             return None
         ordered = tuple(sorted(uses, key=lambda use: use.place.broker_id))
-        return Case(
-            quota=quota,
-            before=self.observations.value_of(quota),
-            limit_per_s=limit,
-            uses=ordered,
-            period=period,
-        )
+        before = self.observations.value_of(quota)
+        return Case(quota=quota, before=before, limit_per_s=limit, uses=ordered, period=period)
 
     def allowed(self, case: Case, wanted: float) -> float | None:
-        """The value nearest to what is wanted that the guards will let pass; None if no change worth it is left."""
-        return self.allowed_from(case.quota.key, case.limit_per_s, wanted)
+        """The value nearest to what is wanted, in the same direction, that the guards will let pass.
 
-    def allowed_from(self, key: QuotaKey, limit: float, wanted: float) -> float | None:
-        """The same for any limit in force; the direction is kept."""
-        bounds = self.guards.bounds_of(key)
+        None if no change worth it is left.
+        """
+        limit, bounds = case.limit_per_s, self.guards.bounds_of(case.quota.key)
         if bounds is None:
             return None
         after = bounds.nearest(limit, wanted)
@@ -128,29 +119,20 @@ class Scene:
             return None
         return after if abs(after - limit) >= limit * LEAST_CHANGE_PERCENT / 100 else None
 
-    def proposal(
-        self,
-        case: Case,
-        after: float,
-        *,
-        policy: str,
-        reason: str,
-        evidence: Evidence,
-        expires_at_ms: int | None = None,
-    ) -> Proposal:
-        """A proposal for a case, with what it would have done."""
+    def proposal(self, case: Case, after: float, policy: str, reason: str, evidence: Evidence) -> Proposal:
+        """A proposal for a case that is meant to stay, with what it would have done."""
         return Proposal(
             quota=case.quota,
             before=case.before,
             after=after,
             policy=policy,
             reason=reason,
-            expires_at_ms=expires_at_ms,
+            expires_at_ms=None,
             evidence=evidence,
-            would_have=self.would_have(case, after),
+            would_have=self._would_have(case, after),
         )
 
-    def would_have(self, case: Case, after: float) -> str:
+    def _would_have(self, case: Case, after: float) -> str:
         """How many seconds of the last day had a rate above a limit, on all brokers together."""
         rates = [one for use in case.uses for one in self.observations.rates.get(use.place, ())]
         total = sum(one.seconds for one in rates)
@@ -165,6 +147,8 @@ class Scene:
 
 def own_entity(rule: Entity, bucket: Bucket, levels: Collection[int]) -> Entity | None:
     """Whose quota a change of one bucket's limit is; None where that would take other traffic along.
+
+    A default is never changed for the sake of one client: its own entity gets a quota instead.
 
     Args:
         rule: what sets the limit now.
@@ -192,11 +176,6 @@ def evidence_of(period: Period, uses: Collection[BucketUse], **numbers: float) -
     )
 
 
-def throttled_percent(use: UsedSeconds) -> float:
-    """Throttled part of the seconds with traffic."""
-    return 100.0 * use.throttled_seconds / use.seconds if use.seconds else 0.0
-
-
 def type_of(key: QuotaKey) -> QuotaType:
     """The type of quota that a key limits."""
     return _TYPES[key]
@@ -210,3 +189,30 @@ def value_text(key: QuotaKey, value: float) -> str:
 def minute_text(time_ms: int) -> str:
     """`2026-11-21 05:40 UTC`."""
     return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def throttled_percent(use: UsedSeconds) -> float:
+    """Throttled part of the seconds with traffic."""
+    return 100.0 * use.throttled_seconds / use.seconds if use.seconds else 0.0
+
+
+def used_per_s(use: UsedSeconds) -> float:
+    """What a bucket used, the busiest 5 % of its seconds left out."""
+    return max(use.p95_rate_per_s, use.throttled_rate_per_s) if _is_held_back(use) else use.p95_rate_per_s
+
+
+def demand_per_s(use: UsedSeconds, limit_per_s: float) -> float:
+    """What it wanted, the busiest 5 % of its seconds left out, as an estimate.
+
+    What a throttled client wanted is not in the data: the quota held it back (censored). It had what it used in its
+    throttled seconds, the limit at least, and wanted more in those, so demand is taken as that rate times (1 + the
+    part of its seconds that was throttled). That is too low for one that is far over its limit, and too high for one
+    that is held back a little in every second. It never leads below the limit.
+    """
+    if not _is_held_back(use):
+        return use.p95_rate_per_s
+    return max(limit_per_s, use.throttled_rate_per_s) * (1 + throttled_percent(use) / 100)
+
+
+def _is_held_back(use: UsedSeconds) -> bool:
+    return throttled_percent(use) > _LEFT_OUT_PERCENT

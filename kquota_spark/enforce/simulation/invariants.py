@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Quota, StepId
-from kquota_spark.enforce.in_memory import InMemoryLeases, InMemoryTarget
-from kquota_spark.enforce.ports import Held, Ledger, Outcome, Written
+from kquota_spark.enforce.in_memory import InMemoryLeases, InMemoryLedger, InMemoryTarget, Nodes
+from kquota_spark.enforce.ports import Held, Outcome, Written
 from kquota_spark.enforce.simulation.policies import KEY, RECKLESS
 from kquota_spark.enforce.simulation.scenario import HOUR_MS, Scenario
 
@@ -181,33 +181,29 @@ def _height(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-class WatchedTarget:
-    """The cluster's own door: whatever comes through is seen, when it comes through."""
+class WatchedTarget(InMemoryTarget):
+    """A cluster: whatever comes through its door is seen, when it comes through."""
 
-    def __init__(self, cluster: InMemoryTarget, watch: Watch, scenario: Scenario) -> None:
-        self._cluster, self._watch, self._scenario = cluster, watch, scenario
+    def __init__(self, leases: InMemoryLeases, nodes: Nodes, watch: Watch, scenario: Scenario) -> None:
+        super().__init__(leases, nodes)
+        self._watch, self._scenario = watch, scenario
 
     def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
         """See `ports.QuotaTarget`."""
-        return {quota: self._seen(quota, held) for quota, held in self._cluster.read(quotas).items()}
-
-    def refusal(self, quota: Quota, value: float | None) -> str | None:
-        """See `ports.QuotaTarget`."""
-        return self._cluster.refusal(quota, value)
+        return {quota: self._seen(quota, held) for quota, held in super().read(quotas).items()}
 
     def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
         """See `ports.QuotaTarget`."""
-        written = self._cluster.write(quota, value, expected, fencing)
+        written = super().write(quota, value, expected, fencing)
         if written.outcome is Outcome.DONE:
             self._watch.done(quota, expected.value, value, is_restoring=False)
         return written
 
     def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
         """See `ports.QuotaTarget`."""
-        written = self._cluster.put_back(quota, expected, note, fencing)
+        written = super().put_back(quota, expected, note, fencing)
         if written.outcome is Outcome.DONE:
-            after = self._cluster.read([quota])[quota].value
-            self._watch.done(quota, expected, after, is_restoring=True)
+            self._watch.done(quota, expected, self.read([quota])[quota].value, is_restoring=True)
         return written
 
     def _seen(self, quota: Quota, held: Held) -> Held:
@@ -218,18 +214,15 @@ class WatchedTarget:
         return held
 
 
-class WatchedLedger:
+class WatchedLedger(InMemoryLedger):
     """The log, seen row by row as it becomes durable."""
 
-    def __init__(self, ledger: Ledger, watch: Watch) -> None:
-        self._ledger, self._watch = ledger, watch
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
 
     def append(self, entries: Sequence[LogEntry]) -> None:
         """See `ports.Ledger`."""
-        self._ledger.append(entries)
+        super().append(entries)
         for row in entries:
             self._watch.logged(row)
-
-    def entries(self) -> list[LogEntry]:
-        """See `ports.Ledger`."""
-        return self._ledger.entries()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from kquota_spark.enforce.changes import Evidence, Proposal, Quota
-from kquota_spark.enforce.simulation.scenario import Scenario
-from kquota_spark.enforce.simulation.traffic import LOOK_MS, Use
+from kquota_spark.enforce.simulation.scenario import LOOK_MS, Scenario, Use
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
@@ -85,12 +84,8 @@ def _wild(scenario: Scenario, look: Look, user: str, use: Use, random: Random) -
     value = random.choice(
         [None, random.uniform(0, 20e6), (look.values[user] or 1e6) * random.uniform(0.3, 3)]
     )
-    before = look.values.get(name)
-    is_penalty = random.random() < 0.5
-    wild = _proposal(scenario, look, name, use, RECKLESS, 1.0, is_penalty=is_penalty)
-    return Proposal(
-        wild.quota, before, value, RECKLESS, "", wild.expires_at_ms, wild.evidence, is_penalty=is_penalty
-    )
+    wild = _proposal(scenario, look, name, use, RECKLESS, 1.0, is_penalty=random.random() < 0.5)
+    return replace(wild, after=value, reason="")
 
 
 def _proposal(

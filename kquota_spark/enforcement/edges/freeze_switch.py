@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.checkpoints.notes import put_whole
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 _LARGEST_BYTES = 100_000
-_UNKNOWN = "unknown"
 
 
 class FreezeSwitch:
@@ -25,8 +23,9 @@ class FreezeSwitch:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._name = f"_kquota/frozen-{sanitise(settings.cluster_id)}.json"
-        self.where = place_of(settings.tables, self._name)
+        name = f"_kquota/frozen-{sanitise(settings.cluster_id)}.json"
+        self._local = local_place_of(settings.tables, name)
+        self.where = place_of(settings.tables, name)
         """Path or URI of the file, for messages."""
 
     def frozen(self) -> Frozen | None:
@@ -35,8 +34,7 @@ class FreezeSwitch:
             data = self._read()
             return None if data is None else _parsed(data)
         except (OSError, ValueError, RecursionError) as error:
-            reason = one_line(error)[:300]
-            return Frozen(0, _UNKNOWN, f"{self.where} cannot be read ({reason})")
+            return Frozen(0, "unknown", f"{self.where} cannot be read ({one_line(error)[:300]})")
 
     def freeze(self, frozen: Frozen) -> None:
         """Stop all of our own enforcement.
@@ -56,9 +54,8 @@ class FreezeSwitch:
             UserError: the file cannot be deleted.
         """
         try:
-            local = self._local()
-            if local is not None:
-                local.unlink(missing_ok=True)
+            if self._local is not None:
+                self._local.unlink(missing_ok=True)
             elif self._read() is not None:
                 files, path = self._remote()
                 files.delete_file(path)
@@ -66,14 +63,13 @@ class FreezeSwitch:
             raise self._failed("deleted", error) from error
 
     def _read(self) -> bytes | None:
-        local = self._local()
-        if local is not None:
+        if self._local is not None:
             try:
-                with local.open("rb") as file:
+                with self._local.open("rb") as file:
                     return file.read(_LARGEST_BYTES)
             except FileNotFoundError:
                 # A disk that is not mounted has no tables either.
-                if local.parent.parent.is_dir():
+                if self._local.parent.parent.is_dir():
                     return None
                 raise
         from pyarrow import fs
@@ -85,22 +81,17 @@ class FreezeSwitch:
             found: bytes = stream.read(_LARGEST_BYTES)
             return found
 
-    def _local(self) -> Path | None:
-        return local_place_of(self._settings.tables, self._name)
-
     def _remote(self) -> tuple[fs.FileSystem, str]:
         from kquota_spark.store.storage import file_system
 
         return file_system(self._settings, self.where)
 
     def _failed(self, what: str, error: OSError) -> UserError:
-        reason = one_line(error)[:300]
-        return UserError(f"{self.where} cannot be {what}: {reason}")
+        return UserError(f"{self.where} cannot be {what}: {one_line(error)[:300]}")
 
 
 def _parsed(data: bytes) -> Frozen:
     match json.loads(data):
         case {"since_ms": int(since_ms), "actor": str(actor), "reason": str(reason)}:
             return Frozen(since_ms, actor, reason)
-    msg = "not as kquota freeze writes it"
-    raise ValueError(msg)
+    raise ValueError("not as kquota freeze writes it")

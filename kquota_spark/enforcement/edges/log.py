@@ -11,6 +11,8 @@ import logging
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -110,7 +112,8 @@ class EnforcementLog:
         self._tidy(table, entries[-1].at_ms)
 
     def _tidy(self, table: Any, at_ms: int) -> None:
-        day = [("event_date", "=", _date(at_ms))]
+        date = datetime.fromtimestamp(at_ms // 1_000, UTC).date()
+        day = [("event_date", "=", date.isoformat())]
         try:
             with delta_errors(f"{ENFORCEMENT_LOG.name}: files were not put together"):
                 if len(table.file_uris(file_pruning_predicate=day)) > _MANY_FILES:
@@ -168,26 +171,13 @@ def _evidence_text(evidence: Evidence) -> str:
     numbers = {
         name: value if math.isfinite(value) else str(value) for name, value in evidence.numbers.items()
     }
-    return json.dumps({
-        "from_ms": evidence.from_ms,
-        "to_ms": evidence.to_ms,
-        "seconds": evidence.seconds,
-        "certain_seconds": evidence.certain_seconds,
-        "throttled_seconds": evidence.throttled_seconds,
-        "numbers": numbers,
-    }, ensure_ascii=False)  # fmt: skip
+    return json.dumps(asdict(evidence) | {"numbers": numbers}, ensure_ascii=False)
 
 
 def _evidence(text: str) -> Evidence:
     found: dict[str, Any] = msgspec.json.decode(text)
     numbers: Mapping[str, float | str] = found.pop("numbers")
     return Evidence(**found, numbers={name: float(value) for name, value in numbers.items()})
-
-
-def _date(at_ms: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(at_ms // 1_000, UTC).date().isoformat()
 
 
 def _flush(table: Path, version: int) -> None:

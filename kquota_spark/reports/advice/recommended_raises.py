@@ -12,8 +12,14 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from kquota_spark.enforce.policies.demand import demand_per_s, used_per_s
-from kquota_spark.enforce.policies.scene import own_entity, throttled_percent, type_of, value_text
+from kquota_spark.enforce.policies.scene import (
+    demand_per_s,
+    own_entity,
+    throttled_percent,
+    type_of,
+    used_per_s,
+    value_text,
+)
 from kquota_spark.model.compare.observed_clients import Rule
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType

@@ -13,9 +13,8 @@ from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.readiness import connected
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Outcome
-from kquota_spark.enforcement.edges.opened import Edges
-from kquota_spark.enforcement.edges.zookeeper_lease import EnforcementNodes
-from kquota_spark.enforcement.edges.zookeeper_target import ZooKeeperTarget
+from kquota_spark.enforcement.assembly import Edges
+from kquota_spark.enforcement.edges.zookeeper import EnforcementNodes, ZooKeeperTarget
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.zookeeper.client import ZooKeeperCalls

@@ -17,9 +17,8 @@ from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Lease, Outcome
-from kquota_spark.enforcement.edges.admin_target import AdminTarget
-from kquota_spark.enforcement.edges.kafka_lease import KafkaLease
-from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.enforcement.assembly import Edges, enforcement_edges
+from kquota_spark.enforcement.edges.admin import AdminTarget, KafkaLease
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.lease_topic import LeaseTopic
 from kquota_spark.kafka.quota_admin import QuotaAdmin, Refusal

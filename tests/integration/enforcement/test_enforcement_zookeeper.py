@@ -17,7 +17,7 @@ from kquota_spark.config.settings import Duration, Enforcement, Quotas, Settings
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Held, Lease, Outcome
-from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes.writes import EMPTY_NODE
 from kquota_spark.model.quotas.entities import DEFAULT, Entity

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforcement.edges.opened import Edges, enforcement_edges
+from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.processes import wait_for

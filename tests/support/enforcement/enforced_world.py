@@ -9,6 +9,7 @@ from kquota_spark.config.settings import Duration
 from kquota_spark.enforce.changes import Evidence, LogEntry, Mode, Proposal, Quota
 from kquota_spark.enforce.enforcer import Enforcer
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
+from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.in_memory import (
     InMemoryLease,
     InMemoryLeases,
@@ -17,7 +18,6 @@ from kquota_spark.enforce.in_memory import (
     InMemoryTarget,
 )
 from kquota_spark.enforce.ports import Ledger, QuotaTarget
-from kquota_spark.enforce.situation import Situation
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 

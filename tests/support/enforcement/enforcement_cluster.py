@@ -11,9 +11,9 @@ import pytest
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.in_memory import InMemoryLease, InMemoryLeases, InMemoryTarget
+from kquota_spark.enforcement.assembly import Edges
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
-from kquota_spark.enforcement.edges.opened import Edges
 from tests.support.tables.table_rows import T0_MS, decision, heartbeat, second, source, usage, write_table
 
 NOW_MS = T0_MS + 121_000
@@ -51,7 +51,6 @@ class InMemoryCluster:
         self.config.write_text(f"{text}enforcement: {{policy_file: {self.policy_file}}}\n", encoding="utf-8")
         write_tables(root / "tables")
         monkeypatch.setattr("kquota_spark.enforcement.assembly.enforcement_edges", self.edges)
-        monkeypatch.setattr("kquota_spark.enforcement.edges.opened.enforcement_edges", self.edges)
         monkeypatch.setattr("kquota_spark.cli.enforce.freeze.getpass.getuser", lambda: "eve")
         for module in ("enforce.plans", "enforce.status", "enforce.override", "enforce.freeze"):
             monkeypatch.setattr(f"kquota_spark.cli.{module}.now_ms", lambda: self.now_ms)
@@ -62,7 +61,7 @@ class InMemoryCluster:
 
     @contextmanager
     def edges(self, settings: Settings) -> Iterator[Edges]:
-        """As `enforcement.edges.opened.enforcement_edges`; log and switch are the real ones."""
+        """As `enforcement.assembly.enforcement_edges`; log and switch are the real ones."""
         lease = InMemoryLease(self.leases, "eve")
         target = InMemoryTarget(self.leases, self.nodes)
         try:

@@ -51,10 +51,8 @@ def use(at: Place | None = None, *, rule: Entity | None = ALICE, **changed: Any)
         "throttle_ms": 0,
         "episodes": 0,
         "peak_used_percent": 0.0,
-        "last_seen_ms": NOW_MS - 1_000,
     }
-    level = None if rule is None else rule.level
-    return BucketUse(place=at or place(), rule=rule, level=level, **(values | changed))
+    return BucketUse(place=at or place(), rule=rule, **(values | changed))
 
 
 def seen(*uses: BucketUse, quotas: dict[Quota, InForce] | None = None, **changed: Any) -> Observations:
@@ -65,10 +63,7 @@ def seen(*uses: BucketUse, quotas: dict[Quota, InForce] | None = None, **changed
         if one.rule is not None and one.limit_per_s is not None
     }
     values: dict[str, Any] = {
-        "at_ms": NOW_MS,
         "decisions_from_ms": 0,
-        "decisions_through_ms": NOW_MS,
-        "rules_through_ms": NOW_MS,
         "periods": {
             length: Period(from_ms=NOW_MS - length, to_ms=NOW_MS, buckets=uses)
             for length in (HOUR, DAY, 7 * DAY)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kquota_spark.enforce.changes import Event, Evidence, LogEntry, Mode, Proposal, Quota, StepId
-from kquota_spark.enforce.decided import decided, differences, newest_issue_ms
 from kquota_spark.enforce.decision_messages import (
     Decided,
     Encoded,
@@ -19,8 +18,11 @@ from kquota_spark.enforce.decision_messages import (
     MessageError,
     Ours,
     Removed,
+    decided,
     decode,
+    differences,
     encode,
+    newest_issue_ms,
 )
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey

@@ -12,9 +12,9 @@ import pytest
 
 from kquota_spark.enforce.changes import Mode, Quota
 from kquota_spark.enforce.guard_settings import Exempt
+from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.in_memory import InMemoryTarget
 from kquota_spark.enforce.ports import Held
-from kquota_spark.enforce.situation import Situation
 from kquota_spark.model.quotas.rules import END_MS
 from tests.support.enforcement.enforced_world import (
     ALICE,

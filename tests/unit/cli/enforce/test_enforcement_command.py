@@ -23,7 +23,7 @@ from kquota_spark.enforce.in_memory import (
 )
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.ports import Frozen
-from kquota_spark.enforcement.edges.opened import Edges
+from kquota_spark.enforcement.assembly import Edges
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
@@ -66,7 +66,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     found = Cluster()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOGNAME", "ann")
-    monkeypatch.setattr("kquota_spark.enforcement.edges.opened.enforcement_edges", found.edges)
+    monkeypatch.setattr("kquota_spark.enforcement.assembly.enforcement_edges", found.edges)
     monkeypatch.setattr("kquota_spark.quotas.sources.from_cluster", found.history)
     monkeypatch.setattr("kquota_spark.enforcement.edges.log.EnforcementLog", lambda _: found.ledger)
     return found

@@ -1,14 +1,15 @@
-"""The right to act, kept in Kafka where there is no ZooKeeper: a transactional producer and the newest of its records.
+"""Target and lease where quotas are changed by AlterClientQuotas (KIP-546): KRaft, and ZooKeeper from 2.6 on.
 
-Every holder uses the transactional id `kquota-enforcer-<cluster_id>`. `init_transactions` raises its epoch, and the
-broker refuses whoever has an older one: that is the fence. Whether a holder lives is read from the newest record of
-the lease topic: one that is older than the lease time may be taken over.
+The lease is kept in Kafka. Every holder uses the transactional id `kquota-enforcer-<cluster_id>`. `init_transactions`
+raises its epoch, and the broker refuses whoever has an older one: that is the fence. Whether a holder lives is read
+from the newest record of the lease topic: one that is older than the lease time may be taken over.
 
-Limits. AlterClientQuotas takes no epoch, so the fence stands right in front of it and not inside it: a transaction is
-committed, the quota read, the clock looked at, and then the quota is sent. A process that is stopped between that last
-look and the sending, for longer than the lease time, still sends. Ages are told by our clock against the broker's: one
-that is ahead takes over too early (which fences the other one, and no more than that). The number of a holder is the
-offset of its first record: it starts again if the topic is deleted.
+AlterClientQuotas takes no epoch, so the fence stands right in front of it and not inside it. Kafka has no
+compare-and-set for quotas either: the value is read right before it is written, one round trip apart. An edit that
+comes in between is overwritten, and only reading the value afterwards shows who came last. `docs/enforcement-writes.md`
+has what that leaves open. Ages are told by our clock against the broker's: one that is ahead takes over too early,
+which fences the other one. The number of a holder is the offset of its first record: it starts again if the topic is
+deleted.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.ports import Holder, Outcome, Written
+from kquota_spark.enforce.changes import Quota
+from kquota_spark.enforce.ports import Held, Holder, Outcome, Written
+from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka import clients as kafka_clients
 from kquota_spark.kafka.lease_topic import LeaseRecord, LeaseTopic
+from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.process.clock import now_ms
 
 _TIMEOUT_S = 10.0
@@ -201,3 +206,75 @@ def _is_fenced(error: Exception) -> bool:
     found = error.args[0]
     fenced = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
     return found.fatal() or found.code() in fenced
+
+
+class AdminTarget:
+    """A `QuotaTarget`. Kafka does not say who else manages a quota: `Held.owner` is empty."""
+
+    def __init__(self, admin: QuotaAdmin, lease: KafkaLease) -> None:
+        self._admin, self._lease = admin, lease
+
+    def read(self, quotas: Collection[Quota]) -> Mapping[Quota, Held]:
+        """What is there now.
+
+        Raises:
+            UserError: no broker answers, or it does not let us see the quotas.
+        """
+        entities = sorted({quota.entity for quota in quotas}, key=str)
+        found = {(entity, key): value for entity, key, value in self._admin.describe(entities)}
+        values = {quota: found.get((quota.entity, quota.key)) for quota in quotas}
+        return {quota: Held(value, json.dumps({"value": value})) for quota, value in values.items()}
+
+    def refusal(self, quota: Quota, value: float | None) -> str | None:
+        """The broker's words, asked with validate_only.
+
+        Raises:
+            UserError: no broker answers.
+        """
+        refused = self._admin.alter(quota.entity, {quota.key.value: value}, validate_only=True)
+        return None if refused is None else refused.words
+
+    def write(self, quota: Quota, value: float | None, expected: Held, fencing: int) -> Written:
+        """Set or remove one key of one entity."""
+        return self._changed(quota, value, expected.value, fencing)
+
+    def put_back(self, quota: Quota, expected: float | None, note: str, fencing: int) -> Written:
+        """Restore the value that the note names. With KRaft there is no text and no node behind it."""
+        try:
+            match json.loads(note):
+                case {"value": float() | int() | None as value}:
+                    return self._changed(quota, value, expected, fencing)
+        except ValueError:
+            pass
+        return Written(Outcome.REFUSED, "not the note of a quota of the Admin API")
+
+    def _changed(self, quota: Quota, value: float | None, expected: float | None, fencing: int) -> Written:
+        intent = f"{quota.entity} {quota.key.value} {'removed' if value is None else repr(value)}"
+        refused = self._lease.confirm(fencing, "intent", intent)
+        if refused is not None:
+            return refused
+        try:
+            found = self._value(quota)
+        except UserError as error:
+            return Written(Outcome.REFUSED, f"nothing was sent: {error}")
+        if found != expected:
+            words = "not set" if found is None else f"{found:g}"
+            return Written(Outcome.CHANGED, f"{quota.entity}: {quota.key.value} is {words}")
+        if not self._lease.is_confirmed:
+            return Written(Outcome.FENCED)
+        return self._sent(quota, value)
+
+    def _sent(self, quota: Quota, value: float | None) -> Written:
+        try:
+            refusal = self._admin.alter(quota.entity, {quota.key.value: value})
+        except UnreachableError as error:
+            return Written(Outcome.UNKNOWN, str(error))
+        except UserError as error:
+            return Written(Outcome.REFUSED, str(error))
+        if refusal is None:
+            self._admin.wait_for(quota.entity, {quota.key: value})
+            return Written(Outcome.DONE)
+        return Written(Outcome.UNKNOWN if refusal.is_unsure else Outcome.REFUSED, refusal.words)
+
+    def _value(self, quota: Quota) -> float | None:
+        return self.read([quota])[quota].value
