@@ -16,7 +16,7 @@ from kquota_spark.formats.text.person_units import amount_text, iso_time, person
 from kquota_spark.model.compare.quota_diff import EffectChange, Governs, Identity
 from kquota_spark.model.quotas.entities import IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
-from kquota_spark.reports.clients.recent_use import RecentUse
+from kquota_spark.reports.clients.seen_clients import RecentUse
 
 _LEGEND = (
     "(any): one that no rule names; rule: u/ user, c/ client id, * the default; limits hold per broker; "

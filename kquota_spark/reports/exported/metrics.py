@@ -56,101 +56,95 @@ _WORDS = {
     "mutations_per_second": "partitions per second that topic changes",
     "connections_per_second": "connections per second that ips",
 }
-_AMOUNTS = {
+_COUNTED = {
     "bytes": "Bytes that the quota was charged.",
     "thread_seconds": "Time of handler threads that the quota was charged.",
     "mutations": "Partitions of topic changes that the quota was charged.",
     "connections": "Connections that the quota was charged.",
+    "requests": "Requests.",
+    "throttled_requests": "Requests that were throttled.",
+    "throttle_seconds": "Total delay: the sum of the throttle times of all requests.",
+    "time_in_throttle_seconds": "Time throttled: clock time during which a throttle of the bucket held.",
 }
 
-OF_BUCKETS: tuple[Metric, ...] = (
-    *(
-        Metric(f"bucket_limit_{unit}", "gauge", RULE, f"Limit on the broker: {words} may use.")
-        for unit, words in _WORDS.items()
+
+_GROUPS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
+    (
+        RULE,
+        {f"bucket_limit_{unit}": f"Limit on the broker: {words} may use." for unit, words in _WORDS.items()},
     ),
-    *(
-        Metric(
-            f"bucket_rate_{unit}",
-            "gauge",
-            BUCKET,
-            f"The broker's own rate, highest of a minute: {words} use.",
-        )
-        for unit, words in _WORDS.items()
+    (
+        BUCKET,
+        {
+            f"bucket_rate_{unit}": f"The broker's own rate, highest of a minute: {words} use."
+            for unit, words in _WORDS.items()
+        },
     ),
-    Metric(
-        "bucket_quota_used_ratio",
-        "gauge",
+    (
         OR_OTHER,
-        "Rate by limit, highest of a minute; above 1 is violated. Of other: the highest of its buckets.",
+        {
+            "bucket_quota_used_ratio": (
+                "Rate by limit, highest of a minute; above 1 is violated. Of other: the highest of its buckets."
+            ),
+            **{f"bucket_{what}_total": about for what, about in _COUNTED.items()},
+        },
     ),
-    *(Metric(f"bucket_{amount}_total", "counter", OR_OTHER, about) for amount, about in _AMOUNTS.items()),
-    Metric("bucket_requests_total", "counter", OR_OTHER, "Requests."),
-    Metric("bucket_throttled_requests_total", "counter", OR_OTHER, "Requests that were throttled."),
-    Metric(
-        "bucket_throttle_seconds_total",
-        "counter",
-        OR_OTHER,
-        "Total delay: the sum of the throttle times of all requests.",
+    (
+        PLACE,
+        {
+            "unmetered_bytes_total": "Bytes that no limit applied to.",
+            "decisions_total": "Seconds of buckets judged from the request log.",
+            "certain_decisions_total": "Of these, without a verdict that is open.",
+            "requests_judged_total": "Verdicts compared with the broker's.",
+            "requests_agreeing_total": "Of these, throttled or not as the broker did.",
+            "certain_ratio": "Certain part of the decisions read in the last five minutes.",
+            "agreement_ratio": "Agreeing part of the verdicts read in the last five minutes.",
+        },
     ),
-    Metric(
-        "bucket_time_in_throttle_seconds_total",
-        "counter",
-        OR_OTHER,
-        "Time throttled: clock time during which a throttle of the bucket held.",
-    ),
-)
-OF_PLACES: tuple[Metric, ...] = (
-    Metric("unmetered_bytes_total", "counter", PLACE, "Bytes that no limit applied to."),
-    Metric("decisions_total", "counter", PLACE, "Seconds of buckets judged from the request log."),
-    Metric("certain_decisions_total", "counter", PLACE, "Of these, without a verdict that is open."),
-    Metric("requests_judged_total", "counter", PLACE, "Verdicts compared with the broker's."),
-    Metric("requests_agreeing_total", "counter", PLACE, "Of these, throttled or not as the broker did."),
-    Metric("certain_ratio", "gauge", PLACE, "Certain part of the decisions read in the last five minutes."),
-    Metric("agreement_ratio", "gauge", PLACE, "Agreeing part of the verdicts read in the last five minutes."),
-)
-OF_TABLES: tuple[Metric, ...] = (
-    Metric(
-        "newest_decision_timestamp_seconds",
-        "gauge",
+    (
         ("cluster_id", "broker_id"),
-        "Newest second that was judged of a broker.",
+        {"newest_decision_timestamp_seconds": "Newest second that was judged of a broker."},
     ),
-    Metric(
-        "table_newest_timestamp_seconds",
-        "gauge",
+    (
         ("cluster_id", "table"),
-        "Newest event time in a table of the audit.",
+        {"table_newest_timestamp_seconds": "Newest event time in a table of the audit."},
     ),
-    Metric(
-        "quotas_known_through_timestamp_seconds",
-        "gauge",
+    (
         CLUSTER,
-        "All edits of quotas up to then are known; of a quota file that is for ever.",
+        {
+            "quotas_known_through_timestamp_seconds": (
+                "All edits of quotas up to then are known; of a quota file that is for ever."
+            )
+        },
     ),
-    Metric("open_violations", "gauge", PLACE, "Episodes above the limit that have not ended."),
-)
-OF_EXPORTER: tuple[Metric, ...] = (
-    Metric("exporter_build_info", "gauge", (*CLUSTER, "version"), "1; which release this is."),
-    Metric("exporter_shown_buckets", "gauge", CLUSTER, "Buckets with series of their own."),
-    Metric(
-        "exporter_dropped_buckets",
-        "gauge",
+    (PLACE, {"open_violations": "Episodes above the limit that have not ended."}),
+    ((*CLUSTER, "version"), {"exporter_build_info": "1; which release this is."}),
+    (CLUSTER, {"exporter_shown_buckets": "Buckets with series of their own."}),
+    (
         ("cluster_id", "quota_type"),
-        "Buckets of the last read with decisions that are only in the sum of the others.",
+        {
+            "exporter_dropped_buckets": (
+                "Buckets of the last read with decisions that are only in the sum of the others."
+            )
+        },
     ),
-    Metric("exporter_refreshes_total", "counter", CLUSTER, "Reads of the tables."),
-    Metric(
-        "exporter_refresh_errors_total", "counter", CLUSTER, "Reads that failed; the next one tries again."
-    ),
-    Metric("exporter_refresh_duration_seconds", "gauge", CLUSTER, "Time that the last read took."),
-    Metric(
-        "exporter_last_refresh_timestamp_seconds",
-        "gauge",
+    (
         CLUSTER,
-        "When a read last succeeded; five minutes later nothing of the tables is shown any more.",
+        {
+            "exporter_refreshes_total": "Reads of the tables.",
+            "exporter_refresh_errors_total": "Reads that failed; the next one tries again.",
+            "exporter_refresh_duration_seconds": "Time that the last read took.",
+            "exporter_last_refresh_timestamp_seconds": (
+                "When a read last succeeded; five minutes later nothing of the tables is shown any more."
+            ),
+        },
     ),
 )
-METRICS = (*OF_BUCKETS, *OF_PLACES, *OF_TABLES, *OF_EXPORTER)
+METRICS = tuple(
+    Metric(name, "counter" if name.endswith("_total") else "gauge", labels, about)
+    for labels, of_labels in _GROUPS
+    for name, about in of_labels.items()
+)
 
 Labels = Mapping[str, str]
 Sample = tuple[str, Labels, float]
@@ -160,16 +154,14 @@ Sample = tuple[str, Labels, float]
 def families(samples: Iterable[Sample]) -> list[Family]:
     """The declared metrics with their samples, in the declared order; a name that is not declared is an error."""
     found: dict[str, list[tuple[Labels, float]]] = {metric.name: [] for metric in METRICS}
-    kinds = {metric.name: metric for metric in METRICS}
+    allowed = {metric.name: set(metric.labels) for metric in METRICS}
     for name, labels, value in samples:
         # An empty label is none to Prometheus: it must not tell two samples apart.
         told = {label: text for label, text in labels.items() if text}
-        assert set(told) <= set(kinds[name].labels), (name, told)
+        assert set(told) <= allowed[name], (name, told)
         found[name].append((told, value))
     return [
-        Family(f"kquota_{name}", kinds[name].kind, kinds[name].about, found[name])
-        for name in found
-        if found[name]
+        Family(f"kquota_{name}", kind, about, found[name]) for name, kind, _, about in METRICS if found[name]
     ]
 
 

@@ -7,20 +7,22 @@ from collections.abc import Iterator, Sequence
 from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.model.compare.observed_clients import Observed
 from kquota_spark.reports.advice.recommendations import recommendations
 from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
-from kquota_spark.reports.clients.clients_beside_rules import clients_beside_rules
-from kquota_spark.reports.gathered.capacity import capacities
-from kquota_spark.reports.gathered.change_effects import with_effects
+from kquota_spark.reports.clients.seen_clients import (
+    ClientSeen,
+    clients_seen,
+    ids_of,
+    is_sampled,
+    problems_of,
+    rules_at,
+)
 from kquota_spark.reports.gathered.changes import changes
-from kquota_spark.reports.gathered.heat import heat_maps
-from kquota_spark.reports.gathered.hurt import hurt_buckets
-from kquota_spark.reports.gathered.lines import rate_lines
-from kquota_spark.reports.gathered.period_buckets import period_buckets
-from kquota_spark.reports.gathered.skew import skews
-from kquota_spark.reports.gathered.talkers import top_talkers
-from kquota_spark.reports.gathered.throttle_pictures import throttle_pairs, throttle_spreads
+from kquota_spark.reports.gathered.hurt import hurt_buckets, throttle_pairs, throttle_spreads
+from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
+from kquota_spark.reports.gathered.usage import capacities, period_buckets, skews, top_talkers
 from kquota_spark.reports.scope.audit_report import AuditReport, Head, HurtBucket
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, open_scope
@@ -33,6 +35,11 @@ select exists(
     and coalesce(producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate,
                  connection_creation_rate) is not null
 ) or exists(select 1 from places where least_limit_per_s is not null)
+"""
+_USERS = """
+select distinct "user" from usage
+where cluster_id = ? and usage.second >= make_timestamptz(?) and usage.second < make_timestamptz(?) and "user" <> ''
+order by 1
 """
 _COVERED_PERCENT = 99.0
 _IS_JUDGED = "select exists(select 1 from places)"
@@ -70,15 +77,29 @@ def gather_report(
         return _gathered(scope, settings, made_at_ms, heat_rows)
 
 
+def tenants_seen(settings: Settings, period: Period) -> list[str]:
+    """Users that sent anything, in order: each has a page of its own.
+
+    Raises:
+        UserError: the table is missing or cannot be read.
+    """
+    with Tables(settings) as tables:
+        tables.open("usage", period.from_ms)
+        during = (period.from_ms * 1_000, period.to_ms * 1_000)
+        return [user for (user,) in tables.query(_USERS, [settings.cluster_id, *during]).rows]
+
+
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
     hurt, hurt_left_out = hurt_buckets(scope)
     found_changes, changes_left_out = changes(scope)
-    found_changes = with_effects(scope, found_changes)
-    clients, ids = clients_beside_rules(scope)
-    without_rule, unprotected_left_out = unprotected(scope, clients, ids)
-    during = (scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000)
+    clients = clients_seen(
+        scope.tables, scope.cluster_id, scope.asked.from_ms, until_ms=scope.asked.to_ms, user=scope.tenant
+    )
+    observed = _observed(scope, clients)
+    without_rule, unprotected_left_out = unprotected(scope, observed, ids_of(clients))
+    during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
-    todo, todo_left_out = recommendations(scope, clients, hurt, found_changes, is_first_look=not is_limited)
+    todo, todo_left_out = recommendations(scope, observed, hurt, found_changes, is_first_look=not is_limited)
     head = Head(
         cluster_id=scope.cluster_id,
         from_ms=scope.asked.from_ms,
@@ -110,6 +131,18 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         capacity=capacities(scope),
         buckets=period_buckets(scope),
         notes=tuple(_notes(scope, head, hurt)),
+    )
+
+
+def _observed(scope: Scope, clients: Sequence[ClientSeen]) -> Observed:
+    """Who used bandwidth in the stretch beside the rules at its end; only the request log tells of all."""
+    return Observed(
+        [one.seen for one in clients],
+        rules_at(scope.tables, scope.cluster_id, scope.asked.to_ms),
+        scope.covered.from_ms,
+        scope.covered.to_ms,
+        problems_of(scope.tables, scope.cluster_id),
+        is_sampled(scope.tables, scope.cluster_id, *scope.asked),
     )
 
 

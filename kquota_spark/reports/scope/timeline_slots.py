@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from kquota_spark.reports.scope.amount_rates import rate_of
 from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.period import Period
 from kquota_spark.schema.harm import DELAY_MS, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -98,13 +99,6 @@ def _all_of(*parts: tuple[str, str | None, int]) -> tuple[str, list[object]]:
     ]
 
 
-class Stretch(NamedTuple):
-    """A stretch of time, epoch ms; the end is exclusive."""
-
-    from_ms: int
-    to_ms: int
-
-
 class Place(NamedTuple):
     """A broker and a quota type."""
 
@@ -153,28 +147,28 @@ class Slot:
     is_muted: bool = False
 
 
-def slot_ms(stretch: Stretch, most_slots: int) -> int:
+def slot_ms(stretch: Period, most_slots: int) -> int:
     """The shortest slot of which so many cover the stretch."""
     length_ms = stretch.to_ms - stretch.from_ms
     fitting = (slot_s * 1_000 for slot_s in SLOT_LENGTHS_S if length_ms <= most_slots * slot_s * 1_000)
     return next(fitting, SLOT_LENGTHS_S[-1] * 1_000)
 
 
-def buckets_of(tables: Tables, who: Identity, stretch: Stretch) -> list[Found]:
+def buckets_of(tables: Tables, who: Identity, stretch: Period) -> list[Found]:
     """The buckets that a client was in, the most throttled first."""
     inside, values = who.inside()
     rows = tables.query(_BUCKETS.format(inside=inside), [*stretch, *values]).rows
     return [Found(BucketKey(*row[:6]), *row[6:]) for row in rows]
 
 
-def used_at(tables: Tables, who: Identity, stretch: Stretch) -> dict[Place, int]:
+def used_at(tables: Tables, who: Identity, stretch: Period) -> dict[Place, int]:
     """Where a client sent anything, the most first, and its first second there."""
     sql, values = who.sent()
     rows = tables.query(_USED.format(who=sql), [*stretch, *values]).rows
     return {Place(*row[:2]): row[2] for row in rows}
 
 
-def seconds_sql(who: Identity, stretch: Stretch, keys: Sequence[BucketKey]) -> tuple[str, list[object]]:
+def seconds_sql(who: Identity, stretch: Period, keys: Sequence[BucketKey]) -> tuple[str, list[object]]:
     """The common table expression `seconds` of these buckets, one row a second, and its values."""
     inside, values = who.inside()
     buckets = " or ".join([_OF_BUCKET] * len(keys)) or "false"
@@ -185,7 +179,7 @@ def seconds_sql(who: Identity, stretch: Stretch, keys: Sequence[BucketKey]) -> t
 def slots_of(
     tables: Tables,
     who: Identity,
-    stretch: Stretch,
+    stretch: Period,
     keys: Sequence[BucketKey],
     place: Place,
     length_ms: int,
@@ -218,7 +212,7 @@ def slots_of(
 
 
 def _used(
-    tables: Tables, who: Identity, stretch: Stretch, place: Place, length_ms: int
+    tables: Tables, who: Identity, stretch: Period, place: Place, length_ms: int
 ) -> dict[int, dict[str, Any]]:
     """What `usage` tells of each slot that it has rows of."""
     sent, of_sent = who.sent()

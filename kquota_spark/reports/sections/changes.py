@@ -13,10 +13,7 @@ _COLUMNS = (
     Column("time (UTC)", is_short=True),
     Column("entity"),
     Column("quota", is_short=True),
-    Column("before", is_number=True),
-    Column("after", is_number=True),
-    Column("total delay per minute before", is_number=True),
-    Column("after it", is_number=True),
+    *Column.numbers("before", "after", "total delay per minute before", "after it"),
     Column("what"),
     Column("by"),
 )

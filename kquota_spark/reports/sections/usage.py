@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from kquota_spark.formats.text.person_units import amount_text, broker_text, person_ms, rate_text
 from kquota_spark.reports.scope.audit_report import AuditReport, Skew, Talkers
+from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.limits import band
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
-from kquota_spark.reports.sections.words import (
-    amount_cell,
-    bucket_of,
-    client_of,
-    count_cell,
-    done_word,
-    in_order,
-    rate_cell,
-    share_text,
-    throttles_cell,
-    type_word,
-    used_cell,
-)
 
 _MOST_BARS, _MOST_SPREADS, _MOST_BROKERS = 20, 20, 12
 
@@ -31,25 +19,20 @@ def usage_section(report: AuditReport) -> Section:
     is_own = report.head.tenant is not None
     blocks = [_talkers(report, of_type) for of_type in _with_traffic(report)]
     spread = sorted(report.skew, key=lambda one: -one.max_to_mean)
+    if spread:
+        blocks += [_spread(report, spread), *_by_broker(report), _cluster_limits(report, spread)]
     return Section(
         anchor="usage",
         short="Usage",
         title="How much did you use?" if is_own else "Who used how much?",
         lead=_lead(report),
-        blocks=(
-            *blocks,
-            *(
-                [_spread(report, spread), *_by_broker(report), _cluster_limits(report, spread)]
-                if spread
-                else []
-            ),
-        ),
+        blocks=tuple(blocks),
     )
 
 
 def _with_traffic(report: AuditReport) -> list[Talkers]:
     found = [of_type for of_type in report.talkers if of_type.talkers]
-    return sorted(found, key=lambda of_type: in_order(of_type.quota_type))
+    return sorted(found, key=lambda of_type: words.in_order(of_type.quota_type))
 
 
 def _lead(report: AuditReport) -> str:
@@ -61,47 +44,43 @@ def _lead(report: AuditReport) -> str:
     for of_type in with_traffic:
         first = max(of_type.talkers, key=lambda one: one.amount)
         total = amount_text(of_type.quota_type, of_type.total)
-        name = client_of(first.user, first.client_id, report.head)
+        name = words.client_of(first.user, first.client_id, report.head)
         parts.append(
-            f"{total} {done_word(of_type.quota_type)}, most by {name} ({share_text(first.share_percent)})"
+            f"{total} {words.done_word(of_type.quota_type)}, most by {name} ({words.share_text(first.share_percent)})"
         )
     return f"{'; '.join(parts)}."
 
 
 def _talkers(report: AuditReport, of_type: Talkers) -> Block:
-    word = type_word(of_type.quota_type)
+    word = words.type_word(of_type.quota_type)
     ordered = sorted(of_type.talkers, key=lambda one: -one.amount)
     running = list(accumulate(one.share_percent for one in ordered))
     shown = ordered[:_MOST_BARS]
     data = {
-        "labels": [client_of(one.user, one.client_id, report.head) for one in shown],
+        "labels": [words.client_of(one.user, one.client_id, report.head) for one in shown],
         "percent": [round(one.share_percent, 4) for one in shown],
         "running": [round(min(percent, 100.0), 4) for percent in running[:_MOST_BARS]],
         "texts": [
-            f"{share_text(one.share_percent)} · {amount_text(of_type.quota_type, one.amount)}"
+            f"{words.share_text(one.share_percent)} · {amount_text(of_type.quota_type, one.amount)}"
             for one in shown
         ],
     }
     columns = (
         Column("client"),
-        Column("amount", is_number=True),
-        Column("share", is_number=True),
-        Column("running share", is_number=True),
-        Column("requests", is_number=True),
-        Column("mean", is_number=True),
-        Column("peak", is_number=True),
-        Column("total delay by brokers", is_number=True),
+        *Column.numbers(
+            "amount", "share", "running share", "requests", "mean", "peak", "total delay by brokers"
+        ),
     )
     rows = (
         (
-            Cell(client_of(one.user, one.client_id, report.head)),
-            amount_cell(of_type.quota_type, one.amount),
-            Cell(share_text(one.share_percent), f"{one.share_percent:.4f} %", bar_percent=one.share_percent),
-            Cell(share_text(min(so_far, 100.0))),
-            Cell("-") if one.requests is None else count_cell(one.requests),
-            rate_cell(of_type.quota_type, one.mean_per_s),
-            rate_cell(of_type.quota_type, one.peak_per_s),
-            throttles_cell(one.observed_throttle_ms),
+            Cell(words.client_of(one.user, one.client_id, report.head)),
+            words.amount_cell(of_type.quota_type, one.amount),
+            words.share_cell(one.share_percent),
+            Cell(words.share_text(min(so_far, 100.0))),
+            Cell("-") if one.requests is None else words.count_cell(one.requests),
+            words.rate_cell(of_type.quota_type, one.mean_per_s),
+            words.rate_cell(of_type.quota_type, one.peak_per_s),
+            words.throttles_cell(one.observed_throttle_ms),
         )
         for one, so_far in zip(ordered, running, strict=True)
     )
@@ -124,9 +103,7 @@ def _rest(of_type: Talkers) -> str:
 def _spread(report: AuditReport, spread: list[Skew]) -> Block:
     shown = [one for one in spread if len(one.used_per_s) > 1][:_MOST_SPREADS]
     data = {
-        "labels": [
-            f"{bucket_of(one.bucket, report.head)} ({type_word(one.bucket.quota_type)})" for one in shown
-        ],
+        "labels": _names(report, shown),
         "points": [
             [
                 {"broker": broker_text(broker), "ratio": round(ratio, 3), "text": rate_text(kind, rate)}
@@ -139,16 +116,15 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
     columns = (
         Column("bucket"),
         Column("type", is_short=True),
-        Column("busiest to mean", is_number=True),
-        Column("brokers", is_number=True),
+        *Column.numbers("busiest to mean", "brokers"),
         Column("rate by broker"),
     )
     rows = (
         (
-            Cell(bucket_of(one.bucket, report.head)),
-            Cell(type_word(one.bucket.quota_type)),
+            Cell(words.bucket_of(one.bucket, report.head)),
+            Cell(words.type_word(one.bucket.quota_type)),
             Cell(f"{one.max_to_mean:.2f} x"),
-            count_cell(len(one.used_per_s)),
+            words.count_cell(len(one.used_per_s)),
             Cell(
                 ", ".join(
                     f"{broker_text(broker)}: {rate_text(one.bucket.quota_type, rate)}"
@@ -169,14 +145,21 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
     )
 
 
-def _by_broker(report: AuditReport) -> tuple[Block, ...]:
+def _names(report: AuditReport, shown: Sequence[Skew]) -> list[str]:
+    return [
+        f"{words.bucket_of(one.bucket, report.head)} ({words.type_word(one.bucket.quota_type)})"
+        for one in shown
+    ]
+
+
+def _by_broker(report: AuditReport) -> Iterator[Block]:
     """Bucket x broker: where a bucket meets its limit, and where it has room. Nothing with a single broker."""
     brokers = sorted({broker for one in report.skew for broker in one.used_per_s})
     shown = report.skew[:_MOST_SPREADS]
     if len(brokers) < 2:
-        return ()
+        return
     percent = [[_of_limit(one, broker) for broker in brokers] for one in shown]
-    names = [f"{bucket_of(one.bucket, report.head)} ({type_word(one.bucket.quota_type)})" for one in shown]
+    names = _names(report, shown)
     data = {
         "labels": names,
         "columns": [f"broker {broker_text(broker)}" for broker in brokers],
@@ -192,17 +175,15 @@ def _by_broker(report: AuditReport) -> tuple[Block, ...]:
         *(Column(f"broker {broker_text(broker)}", is_number=True) for broker in brokers[:_MOST_BROKERS]),
     )
     rows = (
-        (Cell(name), *(used_cell(value) for value in row[:_MOST_BROKERS]))
+        (Cell(name), *(words.used_cell(value) for value in row[:_MOST_BROKERS]))
         for name, row in zip(names, percent, strict=True)
     )
     label = "Heat map: mean rate while active as percent of the limit, by bucket and broker"
-    return (
-        Block(
-            "Percent of the limit by broker",
-            "Mean rate of the seconds with traffic. A bucket that is over on one broker may have room on the others.",
-            Chart("chart-brokers", "grid", label, data),
-            table_of("Percent of the limit by broker", columns, rows, len(report.skew), "buckets"),
-        ),
+    yield Block(
+        "Percent of the limit by broker",
+        "Mean rate of the seconds with traffic. A bucket that is over on one broker may have room on the others.",
+        Chart("chart-brokers", "grid", label, data),
+        table_of("Percent of the limit by broker", columns, rows, len(report.skew), "buckets"),
     )
 
 
@@ -221,21 +202,23 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
     columns = (
         Column("bucket"),
         Column("type", is_short=True),
-        Column("limit on a broker", is_number=True),
-        Column("brokers in use", is_number=True),
-        Column("limit on the cluster", is_number=True),
-        Column("used while active", is_number=True),
-        Column("with one more broker", is_number=True),
+        *Column.numbers(
+            "limit on a broker",
+            "brokers in use",
+            "limit on the cluster",
+            "used while active",
+            "with one more broker",
+        ),
     )
     rows = (
         (
-            Cell(bucket_of(one.bucket, report.head)),
-            Cell(type_word(kind)),
-            rate_cell(kind, one.limit_per_s),
-            count_cell(len(one.used_per_s)),
-            rate_cell(kind, one.cluster_limit_per_s),
-            rate_cell(kind, sum(one.used_per_s.values())),
-            rate_cell(kind, one.with_one_more_broker_per_s),
+            Cell(words.bucket_of(one.bucket, report.head)),
+            Cell(words.type_word(kind)),
+            words.rate_cell(kind, one.limit_per_s),
+            words.count_cell(len(one.used_per_s)),
+            words.rate_cell(kind, one.cluster_limit_per_s),
+            words.rate_cell(kind, sum(one.used_per_s.values())),
+            words.rate_cell(kind, one.with_one_more_broker_per_s),
         )
         for one in spread
         for kind in (one.bucket.quota_type,)

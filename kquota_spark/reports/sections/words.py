@@ -155,6 +155,11 @@ def count_cell(count: int) -> Cell:
     return Cell(f"{count:,}")
 
 
+def share_cell(percent: float) -> Cell:
+    """A share with its bar, exact in the title."""
+    return Cell(share_text(percent), f"{percent:.4f} %", bar_percent=percent)
+
+
 def rate_cell(quota_type: str, rate: float | None, none: str = "none") -> Cell:
     """A rate in its unit, exact in the title."""
     shown = finite(rate)

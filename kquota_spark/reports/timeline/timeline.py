@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from kquota_spark.model.quotas.quota_types import CONNECTION, IP_QUOTA_KEY, QuotaType
 from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import (
     Found,
     Identity,
     Place,
     Slot,
-    Stretch,
     buckets_of,
     slot_ms,
     slots_of,
@@ -53,7 +53,7 @@ class Timeline:
 def timeline(
     tables: Tables,
     who: Identity,
-    stretch: Stretch,
+    stretch: Period,
     *,
     broker_id: int | None,
     quota_type: str | None,
@@ -82,12 +82,12 @@ def timeline(
     place = wanted[0]
     here = [one for one in found if one.place == place]
     if is_clipped:
-        stretch = Stretch(_first_ms(here, used.get(place)), stretch.to_ms)
+        stretch = Period(_first_ms(here, used.get(place)), stretch.to_ms)
     elsewhere = [(other, throttled_ms[other]) for other in places if other != place]
     return _drawn(tables, who, stretch, place, [one.key for one in here], elsewhere, most_slots)
 
 
-def bucket_timeline(tables: Tables, key: BucketKey, stretch: Stretch, most_slots: int) -> Timeline:
+def bucket_timeline(tables: Tables, key: BucketKey, stretch: Period, most_slots: int) -> Timeline:
     """The timeline of one bucket on one broker, from its first second in the stretch on.
 
     Args:
@@ -98,7 +98,7 @@ def bucket_timeline(tables: Tables, key: BucketKey, stretch: Stretch, most_slots
     """
     who = Identity(key.user or None, key.client_id or None, key.cluster_id)
     first_ms = bucket_first_ms(tables, key, stretch.from_ms)
-    drawn = Stretch(stretch.from_ms if first_ms is None else first_ms, stretch.to_ms)
+    drawn = Period(stretch.from_ms if first_ms is None else first_ms, stretch.to_ms)
     place = Place(key.broker_id, key.quota_type)
     return _drawn(tables, who, drawn, place, [key], [], most_slots, has_usage=False)
 
@@ -106,7 +106,7 @@ def bucket_timeline(tables: Tables, key: BucketKey, stretch: Stretch, most_slots
 def _drawn(
     tables: Tables,
     who: Identity,
-    stretch: Stretch,
+    stretch: Period,
     place: Place,
     here: Sequence[BucketKey],
     elsewhere: Sequence[tuple[Place, int]],
@@ -118,7 +118,7 @@ def _drawn(
     keys = here if is_whole else here[:1]
     # One slot less, because the first begins at a whole number of slots.
     length_ms = slot_ms(stretch, most_slots - 1)
-    drawn = Stretch(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
+    drawn = Period(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
     slots = slots_of(tables, who, drawn, keys, place, length_ms, has_usage=has_usage)
     rules = {slot.rule for slot in slots if slot.rule is not None}
     return Timeline(

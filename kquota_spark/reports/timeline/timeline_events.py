@@ -10,7 +10,8 @@ from typing import Any
 from kquota_spark.formats.text.person_units import person_ms, person_span
 from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.reports.scope.bucket_key import BucketKey
-from kquota_spark.reports.scope.timeline_slots import Identity, Stretch, seconds_sql
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.timeline_slots import Identity, seconds_sql
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
 from kquota_spark.store.reading import Tables
@@ -96,7 +97,7 @@ class Event:
 def events_of(
     tables: Tables,
     who: Identity,
-    stretch: Stretch,
+    stretch: Period,
     keys: Sequence[BucketKey],
     rules: Collection[str],
     key: str,
@@ -163,7 +164,7 @@ def _nobody(_entity: str, _key: str, _value: float | None, _time_ms: int) -> str
     return None
 
 
-def _editors(tables: Tables, cluster_id: str, stretch: Stretch) -> _Editors:
+def _editors(tables: Tables, cluster_id: str, stretch: Period) -> _Editors:
     """Who asked a broker for an edit; a write to ZooKeeper has no sender."""
     around = (cluster_id, stretch.from_ms - _EDIT_MS, stretch.to_ms)
     if not tables.open_if_there("requests", stretch.from_ms - _EDIT_MS):
@@ -195,7 +196,7 @@ def _enforcement(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
         yield Event(row["time_ms"], kind, what, before, after, row["actor"])
 
 
-def _limits(tables: Tables, who: Identity, stretch: Stretch, keys: Sequence[BucketKey]) -> Iterator[Event]:
+def _limits(tables: Tables, who: Identity, stretch: Period, keys: Sequence[BucketKey]) -> Iterator[Event]:
     seconds, values = seconds_sql(who, stretch, keys)
     for row in tables.query(_STEPS.format(seconds=seconds), values).dicts():
         was = row["was"]

@@ -1,4 +1,4 @@
-"""The report for a spreadsheet or a script: a zip archive with one CSV file a section, raw numbers, nothing cut off.
+"""The report for programs: a zip archive with one CSV file a section, and plain values for JSON; nothing cut off.
 
 Why a file a section and not one file: sections have different columns, and a sheet that mixes them can neither be
 sorted nor summed. Why an archive: one name to schedule, to mail and to keep; every spreadsheet and `duckdb`, `pandas`
@@ -11,7 +11,9 @@ import csv
 import io
 import math
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 from kquota_spark.formats.text.escape import csv_text
@@ -184,3 +186,20 @@ def _brokers(report: AuditReport) -> Rows:
     for one in report.skew:
         for broker_id, rate in sorted(one.used_per_s.items()):
             yield (*_of(one.bucket), *_values(one, _SKEW), broker_id, rate, one.throttled_ms.get(broker_id))
+
+
+def plain_report(report: AuditReport) -> dict[str, Any]:
+    """Names and values of `AuditReport`; a number that JSON does not have is null, ids of brokers are texts."""
+    return {one.name: _plain(getattr(report, one.name)) for one in fields(report)}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
