@@ -44,7 +44,8 @@ select {BUCKET}, broker_id, limit_per_s, newest.rule, count(*) as seconds,
        count(*) filter (is_throttled) as throttled_seconds,
        coalesce(quantile_disc(rate_per_s, 0.95) filter (not is_throttled), 0.0) as p95_rate_per_s,
        coalesce(avg(rate_per_s) filter (is_throttled), 0.0) as throttled_rate_per_s,
-       coalesce(sum(amount)::double / {amount_per_rate()} / ((max(second_ms) - min(second_ms)) / 1000 + 1), 0.0)
+       coalesce(sum(amount)::double / {amount_per_rate("any_value(quota_type)")}
+                / ((max(second_ms) - min(second_ms)) / 1000 + 1), 0.0)
          as mean_rate_per_s
 from judged join newest using ({BUCKET}, limit_per_s)
 where has_verdict group by all order by {BUCKET}, broker_id

@@ -121,10 +121,10 @@ def covered_note(scope: Scope) -> str:
     asked, covered = scope.asked, scope.covered
     if covered == asked:
         return ""
-    percent = 100 * scope.covered_seconds * 1_000 / (asked.to_ms - asked.from_ms)
+    known = f"{utc_text(covered.from_ms)} to {utc_text(covered.to_ms)}"
     return (
-        f"the tables cover {utc_text(covered.from_ms)} to {utc_text(covered.to_ms)} only, {percent:.1f} % of the "
-        "stretch asked for: shares of time are of what is covered"
+        f"the tables cover {known} only, {scope.covered_percent:.1f} % of the stretch asked for: shares of time are of "
+        "what is covered"
     )
 
 
@@ -157,30 +157,30 @@ def _of_seconds(seconds: dict[str, int]) -> Iterator[_Doubt]:
         return
     if not seconds["of_log"]:
         yield _Doubt(
-            f"all {seconds['seconds']:,} decisions are samples of JMX: what was between two samples is not known",
+            f"all {seconds['seconds']:,} decisions are samples of JMX: what was between two samples is not known"
         )
         return
     if seconds["share_fetches"]:
         yield _Doubt(
             f"{seconds['share_fetches']:,} fetches of share consumers have no size in the log: amounts and rates "
-            "of their buckets are without them",
+            "of their buckets are without them"
         )
     certain = _percent(seconds["certain"], seconds["of_log"]) or 0.0
     if certain < LEAST_CERTAIN_PERCENT:
         yield _Doubt(
             f"{certain:.1f} % of {seconds['of_log']:,} judged seconds are certain (trusted from "
-            f"{LEAST_CERTAIN_PERCENT:.0f} % on)",
+            f"{LEAST_CERTAIN_PERCENT:.0f} % on)"
         )
     behind = _percent(seconds["behind"], seconds["seconds"]) or 0.0
     if behind > MOST_BEHIND_PERCENT:
         yield _Doubt(
             f"{behind:.1f} % of the seconds were judged before the quotas of their time were known: "
-            "kquota restate judges them again",
+            "kquota restate judges them again"
         )
     late = _percent(seconds["late"], seconds["late"] + seconds["verdicts"]) or 0.0
     if late > MOST_LATE_PERCENT:
         yield _Doubt(
-            f"{late:.2f} % of the requests came after their second had been judged: kquota restate counts them",
+            f"{late:.2f} % of the requests came after their second had been judged: kquota restate counts them"
         )
 
 
@@ -191,7 +191,7 @@ def _of_delay(replay_ms: int | None, broker_ms: int | None) -> Iterator[_Doubt]:
     if apart_ms > LEAST_DELAY_APART_MS and 100.0 * apart_ms > MOST_DELAY_APART_PERCENT * broker_ms:
         yield _Doubt(
             f"in certain seconds the total delay is {person_ms(broker_ms)} by brokers and {person_ms(replay_ms)} by "
-            f"replay (trusted up to {MOST_DELAY_APART_PERCENT:.0f} % apart)",
+            f"replay (trusted up to {MOST_DELAY_APART_PERCENT:.0f} % apart)"
         )
 
 
@@ -203,7 +203,7 @@ def _of_log(lines: int, unreadable: int, gaps: int, of_brokers: int) -> Iterator
     if gaps:
         yield _Doubt(
             f"of the log of {of_brokers:,} broker(s) {gaps:,} stretch(es) are missing: what was used in them is "
-            "not counted",
+            "not counted"
         )
 
 
@@ -211,7 +211,7 @@ def _of_time(lag_ms: int | None) -> Iterator[_Doubt]:
     if lag_ms is not None and lag_ms > MOST_LAG_MS:
         yield _Doubt(
             f"the last {lag_ms / 60_000:,.0f} minutes have no decision: nobody sent anything, or the audit is behind "
-            f"(more than {MOST_LAG_MS // 60_000} minutes)",
+            f"(more than {MOST_LAG_MS // 60_000} minutes)"
         )
 
 

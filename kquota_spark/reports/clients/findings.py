@@ -49,11 +49,7 @@ def findings(
 ) -> list[Finding]:
     """All findings of the kinds asked for, the most severe first, those of a kind by subject.
 
-    Args:
-        settings: where the tables are, and which cluster.
-        kinds: leave out all others.
-        since_ms: look at nothing older.
-        progress: told what is looked at next.
+    Nothing older than `since_ms` is looked at; `progress` is told what is looked at next.
 
     Raises:
         UserError: usage or the requests cannot be read.

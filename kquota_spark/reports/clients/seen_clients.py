@@ -79,13 +79,8 @@ def clients_seen(
 ) -> list[ClientSeen]:
     """The clients in `usage`, those that used most first; only of the request log, which tells of all.
 
-    Args:
-        tables: with `usage` opened.
-        cluster: whose.
-        since_ms: the first second, epoch ms.
-        types: types of quota.
-        until_ms: the end of the stretch, exclusive.
-        user: only this user's; None for all.
+    `usage` is opened. The stretch is from the second `since_ms` until `until_ms`, exclusive, both epoch ms; without a
+    user it is of all.
     """
     conditions = {
         "cluster_id = ?": cluster,
@@ -185,13 +180,7 @@ def seen_in_hour(
 ) -> SeenInHour | None:
     """Who was seen in the hour before a moment; None without a table of usage, or where that is empty.
 
-    Args:
-        settings: where the tables are.
-        cluster_id: of which cluster.
-        quota_type: produce or fetch; None for both.
-        user: only this user; empty for all.
-        client_id: only this client id; None for all.
-        before_ms: the moment; None for the end of the table.
+    The moment None is the end of the table. Quota type and client id None are all of them, and so is an empty user.
     """
     try:
         tables = open_tables(settings, "usage")

@@ -96,13 +96,8 @@ def what_if(
 ) -> WhatIf:
     """Judge a stretch of the tables' bandwidth usage under the quotas that were and under others.
 
-    Args:
-        settings: which tables, which cluster.
-        before: the quotas as they were.
-        after: the quotas to try.
-        from_ms: the first second, epoch ms; what came shortly before warms the rings up.
-        to_ms: the end, exclusive.
-        progress: told how many requests are about to be judged.
+    The stretch is in epoch ms, its end exclusive; what came shortly before warms the rings up. `progress` is told how
+    many requests are about to be judged.
 
     Raises:
         UserError: a table is missing or cannot be read.

@@ -168,13 +168,10 @@ def families(samples: Iterable[Sample]) -> list[Family]:
 def bucket_samples(
     cluster_id: str, shown: ShownBuckets, newest_ms: Mapping[int, int], hidden_used: Mapping[str, float]
 ) -> Iterator[Sample]:
-    """Samples of all buckets.
+    """Samples of all buckets: those with series, and the sums of the others.
 
-    Args:
-        cluster_id: of which cluster.
-        shown: the buckets with series, and the sums of the others.
-        newest_ms: the newest decision of each broker.
-        hidden_used: by quota type the highest percent of the quota among the others.
+    `newest_ms` is the newest decision of each broker, `hidden_used` by quota type the highest percent of the quota
+    among the others.
     """
     for key, one in shown.series.items():
         labels = _labels(cluster_id, key)

@@ -56,11 +56,7 @@ class BucketSeries:
 
 
 class ShownBuckets:
-    """The buckets with series.
-
-    Args:
-        most: how many at most, of all quota types together.
-    """
+    """The buckets with series, so many at most, of all quota types together."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -76,13 +72,7 @@ class ShownBuckets:
         return {key: (one.held_until_ms, one.newest.last_ms) for key, one in self.series.items()}
 
     def fold(self, look: Look, now_ms: int, *, is_counted: bool = True) -> None:
-        """Take over a look.
-
-        Args:
-            look: what new decisions say.
-            now_ms: when they were read.
-            is_counted: False for what was there before the counters began.
-        """
+        """Take over a look that was made then; what was there before the counters began is not counted."""
         seen = {bucket.key: bucket for bucket in look.buckets}
         self._choose(seen, now_ms)
         rest = {quota_type: Counts() for quota_type in look.types}

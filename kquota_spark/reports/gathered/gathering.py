@@ -11,14 +11,7 @@ from kquota_spark.model.compare.observed_clients import Observed
 from kquota_spark.reports.advice.recommendations import recommendations
 from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
-from kquota_spark.reports.clients.seen_clients import (
-    ClientSeen,
-    clients_seen,
-    ids_of,
-    is_sampled,
-    problems_of,
-    rules_at,
-)
+from kquota_spark.reports.clients import seen_clients
 from kquota_spark.reports.gathered.changes import changes
 from kquota_spark.reports.gathered.hurt import hurt_buckets, throttle_pairs, throttle_spreads
 from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
@@ -42,8 +35,7 @@ where cluster_id = ? and usage.second >= make_timestamptz(?) and usage.second < 
 order by 1
 """
 _COVERED_PERCENT = 99.0
-_IS_JUDGED = "select exists(select 1 from places)"
-_IS_SEEN = "select exists(select 1 from used)"
+_IS_SEEN = "select exists(select 1 from places) or exists(select 1 from used)"
 _HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
 
 
@@ -58,20 +50,15 @@ def gather_report(
 ) -> AuditReport:
     """The report over a stretch of time.
 
-    Args:
-        settings: where the tables are, and which cluster.
-        period: the stretch.
-        made_at_ms: now, epoch ms.
-        tenant: a user: then the report is of this user's own buckets and clients, and names no other.
-        top: lists are cut to so many.
-        heat_rows: buckets of each heat map.
+    It is made at `made_at_ms`, epoch ms. With a tenant, a user, it is of this user's own buckets and clients, and names
+    no other. Lists are cut to `top`, heat maps to `heat_rows` buckets.
 
     Raises:
         UserError: there is nothing in the stretch, the user was not seen in it, or the tables cannot be read.
     """
     with Tables(settings) as tables:
         scope = open_scope(tables, settings, period, tenant=tenant, top=top)
-        if tenant is not None and not any(tables.query(sql).rows[0][0] for sql in (_IS_JUDGED, _IS_SEEN)):
+        if tenant is not None and not tables.query(_IS_SEEN).rows[0][0]:
             msg = f"user {tenant} was not seen from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}"
             raise UserError(f"{msg}: check the name, which stands without its type (alice, not User:alice)")
         return _gathered(scope, settings, made_at_ms, heat_rows)
@@ -92,11 +79,11 @@ def tenants_seen(settings: Settings, period: Period) -> list[str]:
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
     hurt, hurt_left_out = hurt_buckets(scope)
     found_changes, changes_left_out = changes(scope)
-    clients = clients_seen(
+    clients = seen_clients.clients_seen(
         scope.tables, scope.cluster_id, scope.asked.from_ms, until_ms=scope.asked.to_ms, user=scope.tenant
     )
     observed = _observed(scope, clients)
-    without_rule, unprotected_left_out = unprotected(scope, observed, ids_of(clients))
+    without_rule, unprotected_left_out = unprotected(scope, observed, seen_clients.ids_of(clients))
     during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
     todo, todo_left_out = recommendations(scope, observed, hurt, found_changes, is_first_look=not is_limited)
@@ -108,8 +95,8 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         version=__version__,
         tenant=scope.tenant,
         is_first_look=not is_limited,
-        covered_percent=_covered_percent(scope),
-        is_covered=_covered_percent(scope) >= _COVERED_PERCENT,
+        covered_percent=scope.covered_percent,
+        is_covered=scope.covered_percent >= _COVERED_PERCENT,
     )
     return AuditReport(
         head=head,
@@ -134,20 +121,16 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     )
 
 
-def _observed(scope: Scope, clients: Sequence[ClientSeen]) -> Observed:
+def _observed(scope: Scope, clients: Sequence[seen_clients.ClientSeen]) -> Observed:
     """Who used bandwidth in the stretch beside the rules at its end; only the request log tells of all."""
     return Observed(
         [one.seen for one in clients],
-        rules_at(scope.tables, scope.cluster_id, scope.asked.to_ms),
+        seen_clients.rules_at(scope.tables, scope.cluster_id, scope.asked.to_ms),
         scope.covered.from_ms,
         scope.covered.to_ms,
-        problems_of(scope.tables, scope.cluster_id),
-        is_sampled(scope.tables, scope.cluster_id, *scope.asked),
+        seen_clients.problems_of(scope.tables, scope.cluster_id),
+        seen_clients.is_sampled(scope.tables, scope.cluster_id, *scope.asked),
     )
-
-
-def _covered_percent(scope: Scope) -> float:
-    return 100 * scope.covered_seconds * 1_000 / (scope.asked.to_ms - scope.asked.from_ms)
 
 
 def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str]:
@@ -170,9 +153,7 @@ def _to_tenant(hurt: Sequence[HurtBucket]) -> Iterator[str]:
         yield "you were not throttled"
     for one in hurt:
         share = f"{one.time_in_throttle_percent:.1f} % of this time"
-        of_whom = (
-            f"client id {one.bucket.client_id or '(empty)'}" if one.bucket.client_id else "all your clients"
-        )
+        of_whom = f"client id {one.bucket.client_id}" if one.bucket.client_id else "all your clients"
         yield f"you were throttled {share} ({one.bucket.quota_type}, {of_whom})"
         if one.shared_with:
             yield (

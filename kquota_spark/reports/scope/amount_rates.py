@@ -13,9 +13,5 @@ def rate_of(quota_type: str, amount: float, seconds: float) -> float:
 
 
 def amount_per_rate(quota_type: str = "quota_type") -> str:
-    """SQL: the amount in a second that is a rate of 1.
-
-    Args:
-        quota_type: SQL of the quota type.
-    """
+    """SQL: the amount in a second that is a rate of 1; the quota type is SQL too."""
     return f"if({quota_type} = '{QuotaType.REQUEST}', {US_PER_PERCENT}, 1)"

@@ -74,29 +74,24 @@ class Identity(NamedTuple):
     def inside(self) -> tuple[str, list[object]]:
         """Condition on `decisions`: the bucket is of these names, or had them inside."""
         return _all_of(
-            ("cluster_id = ?", self.cluster_id, 1),
-            ("((bucket_user = ? and bucket_user <> '') or list_contains(users, ?))", self.user, 2),
-            (
-                "((bucket_client_id = ? and bucket_client_id <> '') or list_contains(client_ids, ?))",
-                self.client_id,
-                2,
-            ),
+            {
+                "cluster_id = ?": self.cluster_id,
+                "((bucket_user = ? and bucket_user <> '') or list_contains(users, ?))": self.user,
+                "((bucket_client_id = ? and bucket_client_id <> '') or list_contains(client_ids, ?))": self.client_id,
+            }
         )
 
     def sent(self) -> tuple[str, list[object]]:
         """Condition on `usage`."""
         return _all_of(
-            ("cluster_id = ?", self.cluster_id, 1),
-            ('"user" = ?', self.user, 1),
-            ("client_id = ?", self.client_id, 1),
+            {"cluster_id = ?": self.cluster_id, '"user" = ?': self.user, "client_id = ?": self.client_id}
         )
 
 
-def _all_of(*parts: tuple[str, str | None, int]) -> tuple[str, list[object]]:
-    given = [(sql, value, times) for sql, value, times in parts if value is not None]
-    return " and ".join(sql for sql, _, _ in given), [
-        value for _, value, times in given for _ in range(times)
-    ]
+def _all_of(parts: Mapping[str, str | None]) -> tuple[str, list[object]]:
+    """The conditions that have a value, and it as often as they ask for it."""
+    given = {sql: value for sql, value in parts.items() if value is not None}
+    return " and ".join(given), [value for sql, value in given.items() for _ in range(sql.count("?"))]
 
 
 class Place(NamedTuple):
@@ -186,16 +181,9 @@ def slots_of(
     *,
     has_usage: bool = True,
 ) -> list[Slot]:
-    """Every slot of the stretch, in order.
+    """Every slot of the stretch, in order; `decisions` and `usage` are opened.
 
-    Args:
-        tables: with `decisions` and `usage` opened.
-        who: the client.
-        stretch: from when to when.
-        keys: its buckets.
-        place: broker and quota type, for `usage`.
-        length_ms: of a slot.
-        has_usage: slots without decisions show what the client sent.
+    With `has_usage`, slots without decisions show what the client sent at the place.
     """
     sql, values = seconds_sql(who, stretch, keys)
     query = _SLOTS.format(seconds=sql)

@@ -84,16 +84,12 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         first = f"You were throttled {share} {words.of_the_stretch(head)}"
         throttled = Tile("Throttled", share, f"{words.of_the_stretch(head)}, in {word}", Tone.OVER)
     peak = words.highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
-    second = (
-        "no limit of your own applied to you"
-        if peak is None
-        else f"you came to {person_percent(peak)} of your own quota"
-    )
-    of_quota = (
-        Tile("Highest use", "-", "no traffic of yours met a limit")
-        if peak is None
-        else Tile("Highest use", person_percent(peak), "of your own quota", words.used_tone(peak))
-    )
+    if peak is None:
+        second = "no limit of your own applied to you"
+        of_quota = Tile("Highest use", "-", "no traffic of yours met a limit")
+    else:
+        second = f"you came to {person_percent(peak)} of your own quota"
+        of_quota = Tile("Highest use", person_percent(peak), "of your own quota", words.used_tone(peak))
     used = sorted(
         ((one.quota_type, sum(talker.amount for talker in one.talkers)) for one in report.talkers),
         key=lambda one: words.in_order(one[0]),

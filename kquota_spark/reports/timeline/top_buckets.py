@@ -196,8 +196,8 @@ def top_buckets(
         tables: with `decisions` opened for that minute.
         newest_ms: start of its last second.
         where: on columns of `decisions`.
-        sort: what comes first.
-        is_reversed: what comes last instead.
+        sort: what comes first, or with `is_reversed` last.
+        is_reversed: turn the order around.
         is_per_broker: one row per bucket and broker.
         limit: at most so many rows; None for all.
     """
@@ -223,13 +223,12 @@ def _order(sort: SortBy, *, is_reversed: bool = False) -> str:
 def _row(found: Mapping[str, Any]) -> dict[str, Any]:
     used_by_age = {second["age_s"]: second["used"] for second in found["seconds"]}
     names = {name: [one for one in found[name] or () if one is not None] for name in ("users", "client_ids")}
+    is_log = found["source"] == "log"
     row = {
         **found,
         **{name: some[:_MOST_NAMES] for name, some in names.items()},
         "clients": max(map(len, names.values())),
-        "throttled_seconds": time_throttled_s(found["seconds"], RECENT_S)
-        if found["source"] == "log"
-        else None,
+        "throttled_seconds": time_throttled_s(found["seconds"], RECENT_S) if is_log else None,
         "used_percents": [used_by_age.get(age_s) for age_s in reversed(range(WINDOW_S))],
     }
     return {name: row[name] for name in COLUMNS}
