@@ -16,7 +16,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.timeline.timeline import Timeline, bucket_timeline
 from kquota_spark.reports.timeline.top_buckets import (

@@ -20,8 +20,8 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.reports.advice.quota_command import alter_command, override_command
-from kquota_spark.reports.scope.amount_rates import amount_per_rate
 from kquota_spark.reports.scope.audit_report import Alternative, Change, HurtBucket, Recommendation
+from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
 THROTTLED_PERCENT = 20.0

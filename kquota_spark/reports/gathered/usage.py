@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from kquota_spark.model.replay.request_replay import US_PER_PERCENT
-from kquota_spark.reports.scope.amount_rates import amount_per_rate, rate_of
 from kquota_spark.reports.scope.audit_report import Capacity, PeriodBucket, Skew, Talker, Talkers
+from kquota_spark.reports.scope.broker_buckets import amount_per_rate, rate_of
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
 _RATE_UNIT = amount_per_rate()

@@ -16,14 +16,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import SLOT_LENGTHS_S
-from kquota_spark.schema.harm import (
-    CERTAIN_BROKER_MS,
-    CERTAIN_REPLAY_MS,
-    DELAY_MS,
-    IS_THROTTLED,
-    LONGEST_THROTTLE_MS,
-    THROTTLED_REQUESTS,
-)
+from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text
 
@@ -69,8 +62,8 @@ from own left join names using ({BUCKET}) group by all
 _JUDGED = f"""
 create temp view judged as
 select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
-       {FROM_LOG} as is_log, {IS_THROTTLED} as is_throttled,
-       {DELAY_MS} as delay_ms, {THROTTLED_REQUESTS} as delayed_requests, {LONGEST_THROTTLE_MS} as longest_ms,
+       {FROM_LOG} as is_log, {harm.IS_THROTTLED} as is_throttled, {harm.DELAY_MS} as delay_ms,
+       {harm.THROTTLED_REQUESTS} as delayed_requests, {harm.LONGEST_THROTTLE_MS} as longest_ms,
        coalesce(requests, 1) > 0 as has_verdict
 from decisions where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
@@ -101,7 +94,7 @@ select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_
   coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,
   count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds,
   coalesce(sum(unsized_requests), 0)::bigint as unsized,
-  {CERTAIN_REPLAY_MS} as certain_replay_ms, {CERTAIN_BROKER_MS} as certain_broker_ms
+  {harm.CERTAIN_REPLAY_MS} as certain_replay_ms, {harm.CERTAIN_BROKER_MS} as certain_broker_ms
 from judged group by all
 """  # noqa: S608 - names of ours
 _PLACES = f"""

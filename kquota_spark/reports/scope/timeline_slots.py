@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kquota_spark.reports.scope.amount_rates import rate_of
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey, rate_of
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.schema.harm import DELAY_MS, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG

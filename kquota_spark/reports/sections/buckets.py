@@ -14,8 +14,7 @@ from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT
 
 ANCHOR = "buckets"
 COLUMNS = (
-    Column("bucket"),
-    Column("type", is_short=True),
+    *words.BUCKET_COLUMNS,
     *Column.numbers("total delay", "throttled requests", "peak of quota", "headroom", "limit on a broker"),
     Column("brokers", is_short=True),
 )
@@ -77,8 +76,7 @@ def _headroom(one: PeriodBucket) -> float | None:
 def _cells(report: AuditReport, one: PeriodBucket) -> tuple[Cell, ...]:
     kind, room = one.bucket.quota_type, _headroom(one)
     return (
-        Cell(words.bucket_of(one.bucket, report.head)),
-        Cell(words.type_word(kind)),
+        *words.bucket_cells(one.bucket, report.head),
         words.throttles_cell(one.throttled_ms),
         Cell("-") if one.throttled_requests is None else words.count_cell(one.throttled_requests),
         words.used_cell(one.peak_quota_used_percent),

@@ -15,8 +15,7 @@ _MOST_PANELS = 9
 _MOST_PERCENT = 300.0
 """What is higher goes out of its panel: one burst would flatten all others."""
 _COLUMNS = (
-    Column("bucket"),
-    Column("type", is_short=True),
+    *words.BUCKET_COLUMNS,
     *Column.numbers(
         "time throttled",
         "throttled requests",
@@ -119,11 +118,10 @@ def _worst(report: AuditReport) -> Iterator[Block]:
     most = min(_MOST_PERCENT, 1.1 * max((max(values) for values in peaks if values), default=100.0))
     data = {"slots": lines[0].slots, "slot_ms": lines[0].slot_ms, "most": max(most, 110.0), "panels": panels}
     label = f"Rate as percent of the limit over time, {words.counted(len(lines), 'bucket')}, most total delay first"
-    columns = (*_COLUMNS[:2], Column("total delay", is_number=True), Column("peak of limit", is_number=True))
+    columns = (*words.BUCKET_COLUMNS, *Column.numbers("total delay", "peak of limit"))
     rows = (
         (
-            Cell(words.bucket_of(one.bucket, report.head)),
-            Cell(words.type_word(one.bucket.quota_type)),
+            *words.bucket_cells(one.bucket, report.head),
             words.throttles_cell(sum(one.throttled_ms)),
             words.used_cell(max(values, default=None)),
         )

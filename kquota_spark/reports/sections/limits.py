@@ -141,14 +141,12 @@ def _near(report: AuditReport) -> Iterator[Block]:
     if not near:
         return
     columns = (
-        Column("bucket"),
-        Column("type", is_short=True),
+        *words.BUCKET_COLUMNS,
         *Column.numbers("highest", "headroom", "of a limit on a broker of", "total delay"),
     )
     rows = (
         (
-            Cell(words.bucket_of(one.bucket, report.head)),
-            Cell(words.type_word(one.bucket.quota_type)),
+            *words.bucket_cells(one.bucket, report.head),
             words.used_cell(percent),
             Cell(f"{LIMIT_PERCENT - percent:.1f} %"),
             words.rate_cell(one.bucket.quota_type, one.limit_per_s),
@@ -167,8 +165,7 @@ def _near(report: AuditReport) -> Iterator[Block]:
 def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
     data = {"lines": [_points(report, line) for line in lines]}
     columns = (
-        Column("bucket"),
-        Column("type", is_short=True),
+        *words.BUCKET_COLUMNS,
         *Column.numbers("broker", "highest rate", "limit at the end", "changes of the limit", "total delay"),
     )
     rows = (_line_row(report, line) for line in lines)
@@ -215,8 +212,7 @@ def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
     limits = [value for value in line.limit_per_s if words.finite(value) is not None]
     changes = sum(before != after for before, after in pairwise(limits))
     return (
-        Cell(words.bucket_of(line.bucket, report.head)),
-        Cell(words.type_word(line.bucket.quota_type)),
+        *words.bucket_cells(line.bucket, report.head),
         Cell(broker_text(line.broker_id)),
         words.rate_cell(line.bucket.quota_type, words.highest(line.rate_per_s), "-"),
         words.rate_cell(line.bucket.quota_type, limits[-1] if limits else None),

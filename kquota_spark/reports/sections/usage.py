@@ -113,16 +113,10 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
             for one in shown
         ],
     }
-    columns = (
-        Column("bucket"),
-        Column("type", is_short=True),
-        *Column.numbers("busiest to mean", "brokers"),
-        Column("rate by broker"),
-    )
+    columns = (*words.BUCKET_COLUMNS, *Column.numbers("busiest to mean", "brokers"), Column("rate by broker"))
     rows = (
         (
-            Cell(words.bucket_of(one.bucket, report.head)),
-            Cell(words.type_word(one.bucket.quota_type)),
+            *words.bucket_cells(one.bucket, report.head),
             Cell(f"{one.max_to_mean:.2f} x"),
             words.count_cell(len(one.used_per_s)),
             Cell(
@@ -200,8 +194,7 @@ def _ratios(one: Skew) -> Iterator[tuple[int, float, float]]:
 
 def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
     columns = (
-        Column("bucket"),
-        Column("type", is_short=True),
+        *words.BUCKET_COLUMNS,
         *Column.numbers(
             "limit on a broker",
             "brokers in use",
@@ -212,8 +205,7 @@ def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
     )
     rows = (
         (
-            Cell(words.bucket_of(one.bucket, report.head)),
-            Cell(words.type_word(kind)),
+            *words.bucket_cells(one.bucket, report.head),
             words.rate_cell(kind, one.limit_per_s),
             words.count_cell(len(one.used_per_s)),
             words.rate_cell(kind, one.cluster_limit_per_s),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kquota_spark.model.quotas.quota_types import CONNECTION, IP_QUOTA_KEY, QuotaType
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import (
     Identity,

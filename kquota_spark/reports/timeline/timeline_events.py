@@ -9,7 +9,7 @@ from typing import Any
 
 from kquota_spark.formats.text.person_units import person_ms, person_span
 from kquota_spark.model.quotas.resolve import candidates
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import Identity, seconds_sql
 from kquota_spark.schema.gap_tables import BROKER_START
