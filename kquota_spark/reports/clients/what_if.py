@@ -9,26 +9,33 @@ refused, and what they then cost, is not in the tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.model.govern.govern import Governor
-from kquota_spark.model.govern.traffic import BrokerBucket, stretches_of
+from kquota_spark.model.govern.traffic import BrokerBucket, Gaps, Traffic, stretches_of
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.replay.bucket_replays import replay_of
-from kquota_spark.model.replay.decision import Stretch, judge_bucket
+from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket
 from kquota_spark.model.replay.replay import Outcome, Verdict
 from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
 
-_OfBuckets = Mapping[BrokerBucket, Sequence[Verdict]]
 WARM_UP_MS = 130_000
 """Read before the stretch: the longest window that is common (61 samples of 2 s) is full by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One bucket of one broker: its seconds, and every verdict in them."""
+
+    decisions: list[Decision]
+    verdicts: list[Verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +86,24 @@ class WhatIf:
     differences: list[Difference] = field(default_factory=list)
 
 
-def _judged(key: BrokerBucket, of_bucket: Sequence[Stretch], ring: RateConfig) -> list[Verdict]:
+def judged_again(
+    traffic: Iterable[Traffic],
+    governor: Governor,
+    rings: Mapping[int, RateConfig],
+    default: RateConfig,
+    gaps: Mapping[int, Gaps] | None = None,
+) -> dict[BrokerBucket, Judged]:
+    """Usage judged under given quotas; the same quotas and rings give the decisions that the tables have.
+
+    Rings and gaps of the log are by broker; brokers without a ring have the default.
+    """
+    buckets = stretches_of(traffic, governor, gaps=gaps)
+    return {key: _judged(key, of_bucket, rings.get(key[0], default)) for key, of_bucket in buckets.items()}
+
+
+def _judged(key: BrokerBucket, of_bucket: Sequence[Stretch], ring: RateConfig) -> Judged:
     verdicts: list[Verdict] = []
-    judge_bucket(replay_of(key[1], ring), of_bucket, verdicts)
-    return verdicts
+    return Judged(judge_bucket(replay_of(key[1], ring), of_bucket, verdicts), verdicts)
 
 
 def what_if(
@@ -135,18 +156,18 @@ class _Tally:
         self._after: dict[tuple[QuotaType, Bucket], Side] = {}
         self.requests = 0
 
-    def add(self, before: _OfBuckets, after: _OfBuckets) -> None:
+    def add(self, before: Mapping[BrokerBucket, Judged], after: Mapping[BrokerBucket, Judged]) -> None:
         """Add the buckets of one broker and type."""
         inferred = {
             verdict.point: verdict.governing.limit_per_s
-            for verdicts in before.values()
-            for verdict in verdicts
+            for judged in before.values()
+            for verdict in judged.verdicts
             if verdict.outcome is Outcome.INFERRED
         }
-        for (_, quota_type, bucket), verdicts in before.items():
-            self.requests += self._add(self._before, (quota_type, bucket), verdicts, {})
-        for (_, quota_type, bucket), verdicts in after.items():
-            self._add(self._after, (quota_type, bucket), verdicts, inferred)
+        for (_, quota_type, bucket), judged in before.items():
+            self.requests += self._add(self._before, (quota_type, bucket), judged.verdicts, {})
+        for (_, quota_type, bucket), judged in after.items():
+            self._add(self._after, (quota_type, bucket), judged.verdicts, inferred)
 
     def _add(
         self,

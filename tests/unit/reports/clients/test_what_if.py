@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.formats.quota_files.quota_file_text import quota_file_text
 from kquota_spark.model.govern.govern import RuleGovernor
-from kquota_spark.model.govern.traffic import BrokerBucket, Gaps, Traffic, stretches_of
+from kquota_spark.model.govern.traffic import Traffic
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.entities import Entity
@@ -23,11 +22,9 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch, with_values
-from kquota_spark.model.replay.bucket_replays import replay_of
-from kquota_spark.model.replay.decision import Decision, judge_bucket
 from kquota_spark.quotas.sources import from_file, from_tables
 from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
-from kquota_spark.reports.clients.what_if import Side, WhatIf, what_if
+from kquota_spark.reports.clients.what_if import Side, WhatIf, judged_again, what_if
 from kquota_spark.schema.gap_tables import MID_STREAM
 from kquota_spark.store.reading import query
 from tests.support.logs.captures import Capture
@@ -54,19 +51,6 @@ def governor(*values: tuple[Entity, QuotaKey, float]) -> RuleGovernor:
     )
 
 
-def judged_again(
-    traffic: Iterable[Traffic],
-    governor: RuleGovernor,
-    rings: Mapping[int, RateConfig],
-    default: RateConfig,
-    gaps: Mapping[int, Gaps],
-) -> dict[BrokerBucket, list[Decision]]:
-    return {
-        key: judge_bucket(replay_of(key[1], rings.get(key[0], default)), of_bucket)
-        for key, of_bucket in stretches_of(traffic, governor, gaps=gaps).items()
-    }
-
-
 def everything(settings: Settings, before: RuleGovernor, after: RuleGovernor) -> WhatIf:
     return what_if(settings, before, after, 0, FOREVER_MS)
 
@@ -84,8 +68,8 @@ def test_the_same_quotas_give_the_decisions_of_the_tables(kraft: Settings) -> No
         (broker_id, quota_type.value, bucket.user, bucket.client_id, decision.second_ms): tuple(
             getattr(decision, name) for name in COMPARED
         )
-        for (broker_id, quota_type, bucket), decisions in found.items()
-        for decision in decisions
+        for (broker_id, quota_type, bucket), judged in found.items()
+        for decision in judged.decisions
     }
     names = ", ".join(COMPARED)
     types = ", ".join(f"'{each.value}'" for each in BANDWIDTH)
@@ -205,8 +189,8 @@ def test_gaps_and_polled_edits_leave_verdicts_uncertain_as_in_the_audit(tmp_path
     found = judged_again(stored_usage(settings, 0, FOREVER_MS), RuleGovernor(book), {}, RateConfig(), gaps)
     uncertain = [
         (decision.second_ms - T0_MS) // 1_000
-        for decisions in found.values()
-        for decision in decisions
+        for judged in found.values()
+        for decision in judged.decisions
         if not decision.is_certain
     ]
     assert sorted(uncertain) == [*range(13), *range(20, 24)]
