@@ -7,7 +7,7 @@ unit: what one metric holds can be added up. Percents of a handler thread are th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
@@ -68,82 +68,51 @@ _COUNTED = {
 }
 
 
-_GROUPS: tuple[tuple[tuple[str, ...], Mapping[str, str]], ...] = (
-    (
-        RULE,
-        {f"bucket_limit_{unit}": f"Limit on the broker: {words} may use." for unit, words in _WORDS.items()},
-    ),
-    (
-        BUCKET,
-        {
-            f"bucket_rate_{unit}": f"The broker's own rate, highest of a minute: {words} use."
-            for unit, words in _WORDS.items()
-        },
-    ),
-    (
+_METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    **{
+        f"bucket_limit_{unit}": (RULE, f"Limit on the broker: {words} may use.")
+        for unit, words in _WORDS.items()
+    },
+    **{
+        f"bucket_rate_{unit}": (BUCKET, f"The broker's own rate, highest of a minute: {words} use.")
+        for unit, words in _WORDS.items()
+    },
+    "bucket_quota_used_ratio": (
         OR_OTHER,
-        {
-            "bucket_quota_used_ratio": (
-                "Rate by limit, highest of a minute; above 1 is violated. Of other: the highest of its buckets."
-            ),
-            **{f"bucket_{what}_total": about for what, about in _COUNTED.items()},
-        },
+        "Rate by limit, highest of a minute; above 1 is violated. Of other: the highest of its buckets.",
     ),
-    (
-        PLACE,
-        {
-            "unmetered_bytes_total": "Bytes that no limit applied to.",
-            "decisions_total": "Seconds of buckets judged from the request log.",
-            "certain_decisions_total": "Of these, without a verdict that is open.",
-            "requests_judged_total": "Verdicts compared with the broker's.",
-            "requests_agreeing_total": "Of these, throttled or not as the broker did.",
-            "certain_ratio": "Certain part of the decisions read in the last five minutes.",
-            "agreement_ratio": "Agreeing part of the verdicts read in the last five minutes.",
-        },
-    ),
-    (
-        ("cluster_id", "broker_id"),
-        {"newest_decision_timestamp_seconds": "Newest second that was judged of a broker."},
-    ),
-    (
-        ("cluster_id", "table"),
-        {"table_newest_timestamp_seconds": "Newest event time in a table of the audit."},
-    ),
-    (
+    **{f"bucket_{what}_total": (OR_OTHER, about) for what, about in _COUNTED.items()},
+    "unmetered_bytes_total": (PLACE, "Bytes that no limit applied to."),
+    "decisions_total": (PLACE, "Seconds of buckets judged from the request log."),
+    "certain_decisions_total": (PLACE, "Of these, without a verdict that is open."),
+    "requests_judged_total": (PLACE, "Verdicts compared with the broker's."),
+    "requests_agreeing_total": (PLACE, "Of these, throttled or not as the broker did."),
+    "certain_ratio": (PLACE, "Certain part of the decisions read in the last five minutes."),
+    "agreement_ratio": (PLACE, "Agreeing part of the verdicts read in the last five minutes."),
+    "newest_decision_timestamp_seconds": (PLACE[:2], "Newest second that was judged of a broker."),
+    "table_newest_timestamp_seconds": ((*CLUSTER, "table"), "Newest event time in a table of the audit."),
+    "quotas_known_through_timestamp_seconds": (
         CLUSTER,
-        {
-            "quotas_known_through_timestamp_seconds": (
-                "All edits of quotas up to then are known; of a quota file that is for ever."
-            )
-        },
+        "All edits of quotas up to then are known; of a quota file that is for ever.",
     ),
-    (PLACE, {"open_violations": "Episodes above the limit that have not ended."}),
-    ((*CLUSTER, "version"), {"exporter_build_info": "1; which release this is."}),
-    (CLUSTER, {"exporter_shown_buckets": "Buckets with series of their own."}),
-    (
-        ("cluster_id", "quota_type"),
-        {
-            "exporter_dropped_buckets": (
-                "Buckets of the last read with decisions that are only in the sum of the others."
-            )
-        },
+    "open_violations": (PLACE, "Episodes above the limit that have not ended."),
+    "exporter_build_info": ((*CLUSTER, "version"), "1; which release this is."),
+    "exporter_shown_buckets": (CLUSTER, "Buckets with series of their own."),
+    "exporter_dropped_buckets": (
+        (*CLUSTER, "quota_type"),
+        "Buckets of the last read with decisions that are only in the sum of the others.",
     ),
-    (
+    "exporter_refreshes_total": (CLUSTER, "Reads of the tables."),
+    "exporter_refresh_errors_total": (CLUSTER, "Reads that failed; the next one tries again."),
+    "exporter_refresh_duration_seconds": (CLUSTER, "Time that the last read took."),
+    "exporter_last_refresh_timestamp_seconds": (
         CLUSTER,
-        {
-            "exporter_refreshes_total": "Reads of the tables.",
-            "exporter_refresh_errors_total": "Reads that failed; the next one tries again.",
-            "exporter_refresh_duration_seconds": "Time that the last read took.",
-            "exporter_last_refresh_timestamp_seconds": (
-                "When a read last succeeded; five minutes later nothing of the tables is shown any more."
-            ),
-        },
+        "When a read last succeeded; five minutes later nothing of the tables is shown any more.",
     ),
-)
+}
 METRICS = tuple(
     Metric(name, "counter" if name.endswith("_total") else "gauge", labels, about)
-    for labels, of_labels in _GROUPS
-    for name, about in of_labels.items()
+    for name, (labels, about) in _METRICS.items()
 )
 
 Labels = Mapping[str, str]
@@ -174,7 +143,7 @@ def bucket_samples(
     among the others.
     """
     for key, one in shown.series.items():
-        labels = _labels(cluster_id, key)
+        labels = {"cluster_id": cluster_id, **asdict(key), "broker_id": str(key.broker_id)}
         yield from _gauges(key, one, labels, newest_ms.get(key.broker_id, one.newest.last_ms))
         yield from _counters(key.quota_type, one.counts, labels)
     for quota_type, counts in shown.others.items():
@@ -182,17 +151,6 @@ def bucket_samples(
         yield from _counters(quota_type, counts, labels)
         if quota_type in hidden_used:
             yield "bucket_quota_used_ratio", labels, hidden_used[quota_type] / 100
-
-
-def _labels(cluster_id: str, key: BucketKey) -> dict[str, str]:
-    return {
-        "cluster_id": cluster_id,
-        "broker_id": str(key.broker_id),
-        "quota_type": key.quota_type,
-        "user": key.user,
-        "client_id": key.client_id,
-        "tags": key.tags,
-    }
 
 
 def _gauges(key: BucketKey, one: BucketSeries, labels: Labels, newest_ms: int) -> Iterator[Sample]:
