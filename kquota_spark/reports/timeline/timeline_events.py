@@ -104,8 +104,8 @@ def events_of(
 ) -> list[Event]:
     """All events of the stretch by time; `decisions` is opened, other tables that are not there tell none.
 
-    The buckets are all on one broker and of one type, the rules are the entities that governed them, and the key is
-    Kafka's of the quota type, e.g. producer_byte_rate.
+    The buckets are all on one broker and of one type. The rules are the entities that governed them. The key is Kafka's
+    of the quota type, e.g. producer_byte_rate.
     """
     if not keys:
         return []
