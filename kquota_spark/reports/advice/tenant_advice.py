@@ -13,7 +13,7 @@ from kquota_spark.formats.text.person_units import (
     person_ms,
     rate_text,
 )
-from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.reports.scope.audit_report import HurtBucket, Recommendation
 from kquota_spark.reports.scope.report_scope import Scope
 
@@ -25,7 +25,7 @@ REQUEST_TIMEOUT_MS = 30_000
 BURST_PERCENT = 50.0
 """Who is throttled in fewer of the seconds, and uses less of the limit on average, sends in bursts."""
 _WINDOW_S = 10
-_PRODUCE, _FETCH = QuotaType.PRODUCE.value, QuotaType.FETCH.value
+_PRODUCE = QuotaType.PRODUCE.value
 
 _USED = """
 select quota_type, coalesce(sum(amount), 0)::bigint as amount, coalesce(sum(requests), 0)::bigint as requests,
@@ -96,12 +96,7 @@ def _batch(seen: _Seen) -> Iterator[_Piece]:
 
 def _large(seen: _Seen) -> Iterator[_Piece]:
     limit, largest = seen.hurt.limit_per_s, seen.lines.get("largest_bytes")
-    if (
-        not limit
-        or largest is None
-        or largest <= _WINDOW_S * limit
-        or seen.quota_type not in (_PRODUCE, _FETCH)
-    ):
+    if seen.quota_type not in BANDWIDTH or not limit or largest is None or largest <= _WINDOW_S * limit:
         return
     setting = "max.request.size" if seen.quota_type == _PRODUCE else "fetch.max.bytes"
     yield _Piece(
@@ -113,7 +108,7 @@ def _large(seen: _Seen) -> Iterator[_Piece]:
 
 def _spread_out(seen: _Seen) -> Iterator[_Piece]:
     limit, percent = seen.hurt.limit_per_s, seen.hurt.time_in_throttle_percent
-    if not limit or seen.quota_type not in (_PRODUCE, _FETCH) or seen.hurt.shared_with:
+    if not limit or seen.quota_type not in BANDWIDTH or seen.hurt.shared_with:
         return
     mean = 100 * seen.used["amount"] / seen.covered_s / limit
     if percent < BURST_PERCENT and mean < 100:
