@@ -16,15 +16,8 @@ _MOST_PERCENT = 300.0
 """What is higher goes out of its panel: one burst would flatten all others."""
 _COLUMNS = (
     *words.BUCKET_COLUMNS,
-    *Column.numbers(
-        "time throttled",
-        "throttled requests",
-        "total delay",
-        "episodes",
-        "peak of quota",
-        "limit on a broker",
-        "worst broker",
-    ),
+    *Column.numbers("time throttled", "throttled requests", "total delay", "episodes"),
+    *Column.numbers("peak of quota", "limit on a broker", "worst broker"),
     Column("clients inside"),
 )
 
@@ -50,14 +43,13 @@ def _lead(report: AuditReport, ordered: list[HurtBucket]) -> str:
         who = "You were not throttled" if head.tenant is not None else "Nobody was throttled"
         return f"{who}: no request of this stretch waited for a quota."
     worst = ordered[0]
-    share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(head)}"
-    most = (
-        f"{words.bucket_of(worst.bucket, head)} longest, {share} ({words.type_word(worst.bucket.quota_type)})"
-    )
+    kind = words.type_word(worst.bucket.quota_type)
+    share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(head)} ({kind})"
+    most = f"{words.bucket_of(worst.bucket, head)} longest, {share}"
     count = len(ordered) + report.hurt_left_out
     if head.tenant is not None:
         if count == 1:
-            return f"You were throttled {share} ({words.type_word(worst.bucket.quota_type)})."
+            return f"You were throttled {share}."
         return f"You were throttled in {count:,} buckets; {most}."
     return f"{words.counted(count, 'bucket was', 'buckets were')} throttled; {most}."
 

@@ -52,7 +52,7 @@ def _lead(report: AuditReport) -> str:
 
 
 def _talkers(report: AuditReport, of_type: Talkers) -> Block:
-    word = words.type_word(of_type.quota_type)
+    kind, word = of_type.quota_type, words.type_word(of_type.quota_type)
     ordered = sorted(of_type.talkers, key=lambda one: -one.amount)
     running = list(accumulate(one.share_percent for one in ordered))
     shown = ordered[:_MOST_BARS]
@@ -61,43 +61,38 @@ def _talkers(report: AuditReport, of_type: Talkers) -> Block:
         "percent": [round(one.share_percent, 4) for one in shown],
         "running": [round(min(percent, 100.0), 4) for percent in running[:_MOST_BARS]],
         "texts": [
-            f"{words.share_text(one.share_percent)} · {amount_text(of_type.quota_type, one.amount)}"
-            for one in shown
+            f"{words.share_text(one.share_percent)} · {amount_text(kind, one.amount)}" for one in shown
         ],
     }
     columns = (
         Column("client"),
-        *Column.numbers(
-            "amount", "share", "running share", "requests", "mean", "peak", "total delay by brokers"
-        ),
+        *Column.numbers("amount", "share", "running share", "requests", "mean", "peak"),
+        Column("total delay by brokers", is_number=True),
     )
     rows = (
         (
             Cell(words.client_of(one.user, one.client_id, report.head)),
-            words.amount_cell(of_type.quota_type, one.amount),
+            words.amount_cell(kind, one.amount),
             words.share_cell(one.share_percent),
             Cell(words.share_text(min(so_far, 100.0))),
             Cell("-") if one.requests is None else words.count_cell(one.requests),
-            words.rate_cell(of_type.quota_type, one.mean_per_s),
-            words.rate_cell(of_type.quota_type, one.peak_per_s),
+            words.rate_cell(kind, one.mean_per_s),
+            words.rate_cell(kind, one.peak_per_s),
             words.throttles_cell(one.observed_throttle_ms),
         )
         for one, so_far in zip(ordered, running, strict=True)
     )
-    table = table_of(f"Clients by {word}", columns, rows, len(ordered) + of_type.others, _rest(of_type))
+    rest = f"clients, together {amount_text(kind, of_type.others_amount)}"
+    table = table_of(f"Clients by {word}", columns, rows, len(ordered) + of_type.others, rest)
     bars = "; bars are shares, the line adds them up" if len(ordered) > 1 else ""
     label = f"Share of all {word} by client, largest first, with the running share"
     return Block(
         f"{'Top talkers' if report.head.tenant is None else 'Your clients'}: {word}",
-        f"{amount_text(of_type.quota_type, of_type.total)} in all{bars}.",
-        Chart(f"chart-talkers-{of_type.quota_type}", "pareto", label, data) if len(ordered) > 1 else None,
+        f"{amount_text(kind, of_type.total)} in all{bars}.",
+        Chart(f"chart-talkers-{kind}", "pareto", label, data) if len(ordered) > 1 else None,
         table,
         is_table_open=len(ordered) == 1,
     )
-
-
-def _rest(of_type: Talkers) -> str:
-    return f"clients, together {amount_text(of_type.quota_type, of_type.others_amount)}"
 
 
 def _spread(report: AuditReport, spread: list[Skew]) -> Block:
@@ -106,9 +101,8 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
         "labels": _names(report, shown),
         "points": [
             [
-                {"broker": broker_text(broker), "ratio": round(ratio, 3), "text": rate_text(kind, rate)}
+                {"broker": broker, "ratio": round(ratio, 3), "text": rate_text(one.bucket.quota_type, rate)}
                 for broker, rate, ratio in _ratios(one)
-                for kind in (one.bucket.quota_type,)
             ]
             for one in shown
         ],
@@ -121,8 +115,7 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
             words.count_cell(len(one.used_per_s)),
             Cell(
                 ", ".join(
-                    f"{broker_text(broker)}: {rate_text(one.bucket.quota_type, rate)}"
-                    for broker, rate in sorted(one.used_per_s.items())
+                    f"{broker}: {rate_text(one.bucket.quota_type, rate)}" for broker, rate, _ in _ratios(one)
                 )
             ),
         )
@@ -186,22 +179,17 @@ def _of_limit(one: Skew, broker: int) -> float | None:
     return None if rate is None or not one.limit_per_s else round(100 * rate / one.limit_per_s, 2)
 
 
-def _ratios(one: Skew) -> Iterator[tuple[int, float, float]]:
+def _ratios(one: Skew) -> Iterator[tuple[str, float, float]]:
     mean = sum(one.used_per_s.values()) / len(one.used_per_s) if one.used_per_s else 0.0
     for broker, rate in sorted(one.used_per_s.items()):
-        yield broker, rate, rate / mean if mean else 0.0
+        yield broker_text(broker), rate, rate / mean if mean else 0.0
 
 
 def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
     columns = (
         *words.BUCKET_COLUMNS,
-        *Column.numbers(
-            "limit on a broker",
-            "brokers in use",
-            "limit on the cluster",
-            "used while active",
-            "with one more broker",
-        ),
+        *Column.numbers("limit on a broker", "brokers in use", "limit on the cluster", "used while active"),
+        Column("with one more broker", is_number=True),
     )
     rows = (
         (
