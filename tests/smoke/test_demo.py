@@ -13,7 +13,8 @@ from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.demo import __main__ as demo
 from kquota_spark.embedded.demo import enforcement as demo_enforcement
-from kquota_spark.reports.scope.timeline_slots import Identity, Place, Stretch, buckets_of, slots_of
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.timeline_slots import Identity, Place, buckets_of, slots_of
 from kquota_spark.store.reading import open_tables, query
 from tests.support.clusters.few_wrong import few_are_wrong
 from tests.support.reports.harm_surfaces import (
@@ -120,7 +121,7 @@ def _the_cut_of_bobs_quota_is_seen(settings: Settings) -> None:
     assert longest_ms >= throttle_ms
     with open_tables(settings, "decisions", "usage") as tables:
         second_ms = first_ms // 1_000 * 1_000
-        stretch = Stretch(second_ms - 60_000, second_ms + 60_000)
+        stretch = Period(second_ms - 60_000, second_ms + 60_000)
         [bucket] = [
             each.key
             for each in buckets_of(tables, Identity("bob", None), stretch)

@@ -156,7 +156,7 @@ class Made:
 
 
 def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: bool) -> int:
-    from kquota_spark.reports.gathered.tenants import tenants_seen
+    from kquota_spark.reports.gathered.gathering import tenants_seen
     from kquota_spark.reports.pages.page_names import safe_name
 
     _make(folder)
@@ -226,13 +226,13 @@ def _markdown(report: AuditReport) -> bytes:
 
 
 def _csv(report: AuditReport) -> bytes:
-    from kquota_spark.reports.pages.page_csv import csv_archive
+    from kquota_spark.reports.pages.page_data import csv_archive
 
     return csv_archive(report)
 
 
 def _json(report: AuditReport) -> bytes:
-    from kquota_spark.reports.pages.page_json import plain_report
+    from kquota_spark.reports.pages.page_data import plain_report
 
     row = plain_report(report)
     return json_report(Report("kquota report", tuple(row), [row], shown=())).encode()

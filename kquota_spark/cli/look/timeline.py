@@ -28,7 +28,8 @@ from kquota_spark.cli.text.timeline_chart import MOST_SLOTS, slots_in
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.reports.scope.timeline_slots import Identity, Stretch
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.timeline_slots import Identity
 from kquota_spark.reports.timeline.timeline import timeline
 from kquota_spark.store.reading import Tables, utc_text
 
@@ -96,7 +97,7 @@ def run_timeline(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stretch(tables: Tables, since: Since | None, until: Since | None) -> Stretch:
+def _stretch(tables: Tables, since: Since | None, until: Since | None) -> Period:
     """As asked for; else up to the newest second, from an hour before on."""
     for name in ("decisions", "usage"):
         if since is not None:
@@ -116,7 +117,7 @@ def _stretch(tables: Tables, since: Since | None, until: Since | None) -> Stretc
             f"nothing lies between {utc_text(from_ms)} and {utc_text(to_ms)}: the tables reach {utc_text(end_ms)}, "
             "give --since and --until"
         )
-    return Stretch(from_ms, to_ms)
+    return Period(from_ms, to_ms)
 
 
 def _cluster(tables: Tables, settings: Settings) -> str | None:
@@ -132,7 +133,7 @@ def _cluster(tables: Tables, settings: Settings) -> str | None:
     return settings.cluster_id
 
 
-def _nobody(who: Identity, stretch: Stretch, quota_type: str | None, broker_id: int | None) -> str:
+def _nobody(who: Identity, stretch: Period, quota_type: str | None, broker_id: int | None) -> str:
     of_type = f" of type {quota_type}" if quota_type else ""
     on = f" on broker {broker_id}" if broker_id is not None else ""
     return (

@@ -21,7 +21,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
     type_text,
 )
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.timeline_slots import Identity, Place
 from kquota_spark.reports.timeline.timeline import Timeline
 from kquota_spark.reports.timeline.timeline_events import Event

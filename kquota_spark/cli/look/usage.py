@@ -35,7 +35,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
     type_text,
 )
-from kquota_spark.reports.scope.amount_rates import amount_per_rate
+from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.store.reading import Tables, open_tables, utc_text
 
 _CLIENT = 'cluster_id, broker_id, quota_type, "user", client_id'

@@ -28,7 +28,7 @@ from kquota_spark.model.compare.quota_diff import (
 )
 from kquota_spark.model.quotas.entities import IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
-from kquota_spark.reports.clients.recent_use import RecentUse, recent_use
+from kquota_spark.reports.clients.seen_clients import RecentUse, recent_use
 
 _COLUMNS = (
     "by", "entity", "key", "quota_type", "user", "client_id", "ip", "before", "after", "rule_before", "rule_after",

@@ -192,7 +192,7 @@ def _sharers(question: Question, answer: Answer) -> Sharers | None:
     cluster_id = question.history.cluster_id
     if cluster_id is None or answer.quota_type is QuotaType.CONTROLLER_MUTATION:
         return None
-    from kquota_spark.reports.clients.bucket_traffic import seen_in_hour
+    from kquota_spark.reports.clients.seen_clients import seen_in_hour
 
     bucket = answer.governed.bucket
     is_clients = not (question.has_callback or bucket.user) or bool(bucket.client_id)

@@ -16,8 +16,8 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.reports.scope.bucket_key import BucketKey
-from kquota_spark.reports.scope.timeline_slots import Stretch
+from kquota_spark.reports.scope.broker_buckets import BucketKey
+from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.timeline.timeline import Timeline, bucket_timeline
 from kquota_spark.reports.timeline.top_buckets import (
     WINDOW_S,
@@ -106,7 +106,7 @@ def read_near(sources: Sources, key: BucketKey, look: Look, newest_ms: int, colu
 
 
 def _timeline(settings: Settings, key: BucketKey, newest_ms: int, columns: int) -> Timeline:
-    stretch = Stretch(newest_ms + 1_000 - _CHART_MS, newest_ms + 1_000)
+    stretch = Period(newest_ms + 1_000 - _CHART_MS, newest_ms + 1_000)
     most_slots = min(max(columns - LABEL - 1, _LEAST_SLOTS), MOST_SLOTS)
     with Tables(settings) as tables:
         tables.open("decisions", stretch.from_ms)

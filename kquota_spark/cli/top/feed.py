@@ -11,7 +11,7 @@ from kquota_spark.cli.options.options import SettingsPlace
 from kquota_spark.cli.top.detail import Look, Near, Sources, read_near
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.timeline.top_buckets import WINDOW_S, SortBy, TopBuckets, Where, top_buckets
 from kquota_spark.store.reading import Tables
 

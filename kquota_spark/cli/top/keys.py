@@ -11,7 +11,7 @@ from kquota_spark.cli.top.detail import Look
 from kquota_spark.cli.top.feed import Answer, Question
 from kquota_spark.cli.top.keys_help import SORT_KEYS
 from kquota_spark.cli.top.page import View
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 
 _MOST_TYPED = 100
 _BACK = ("escape", "backspace", "left")

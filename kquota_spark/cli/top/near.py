@@ -23,7 +23,7 @@ from kquota_spark.formats.text.person_units import (
     rate_text,
     type_text,
 )
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.timeline.top_buckets import WINDOW_S, time_throttled_s
 
 _BAR_CELLS = 24

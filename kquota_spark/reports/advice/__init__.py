@@ -1,5 +1,4 @@
 """What to do: raises, defaults, removals, each with its figures.
 
-In reading order: quota_command, raise_card, recommended_defaults, recommended_raises, recommended_removals,
-tenant_advice, recommendations, unprotected.
+In reading order: quota_command, recommended_raises, tenant_advice, recommendations, unprotected.
 """

@@ -1,24 +1,40 @@
-"""The command that would make a change of a quota: dry, and quoted for a shell, since names are hostile."""
+"""The commands that would make a change of a quota, quoted for a shell, since names are hostile."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
-from kquota_spark.model.quotas.entities import AnyEntity, Default, IpEntity, Name
-from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.model.quotas.entities import AnyEntity, Default, Entity, IpEntity, Name
+from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 
 
 def alter_command(
     entity: AnyEntity, add: Mapping[AnyKey, float] | None = None, delete: Iterable[AnyKey] = ()
 ) -> str:
-    """`kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run`."""
+    """`kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run`: dry."""
     words = ["kquota", "alter", *_of_entity(entity)]
     for key, value in (add or {}).items():
-        words += ["--add", f"{key.value}={value:.10g}" if value % 1 else f"{key.value}={value:.0f}"]
+        words += ["--add", f"{key.value}={_number(value)}"]
     for key in delete:
         words += ["--delete", key.value]
     return shlex.join([*words, "--dry-run"])
+
+
+def override_command(entity: Entity, key: QuotaKey, value: float) -> str:
+    """`kquota override set --user=alice --key producer_byte_rate --value 2000000 --for 2h --reason throttled`."""
+    words = ["kquota", "override", "set"]
+    for option, name in (("user", entity.user), ("client", entity.client_id)):
+        if isinstance(name, Default):
+            words.append(f"--{option}-default")
+        elif name is not None:
+            words.append(f"--{option}={name}")
+    words += ["--key", key.value, "--value", _number(value)]
+    return shlex.join([*words, "--for", "2h", "--reason", "throttled"])
+
+
+def _number(value: float) -> str:
+    return f"{value:.10g}" if value % 1 else f"{value:.0f}"
 
 
 def _of_entity(entity: AnyEntity) -> Iterator[str]:

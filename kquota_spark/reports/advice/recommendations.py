@@ -1,16 +1,76 @@
-"""What to do, the most urgent first: what holds clients back, what nothing holds, what does nothing, what is spare."""
+"""What to do, the most urgent first: what holds clients back, what nothing holds, what does nothing, what is spare.
+
+Where nothing is set at all, there are values to begin with. They are those that practitioners begin with, meant to
+cover about 80 % of applications. How many of the clients that were seen they would cover is computed: those whose rate,
+as the broker measures it, was never above the value on any broker. `clients/<default>` is the last of the levels, so it
+takes nobody's quota away; an empty client id is the one that it does not match (KAFKA-13341).
+
+Rules that do nothing, and limits that nobody comes near to, need a day or more of usage to be told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import Any
 
-from kquota_spark.model.compare.observed_clients import Observed
-from kquota_spark.reports.advice.recommended_defaults import defaults, first_values
+from kquota_spark.enforce.policies.lower_policy import lowered
+from kquota_spark.enforce.policies.policy import DefaultQuota, Lower
+from kquota_spark.enforce.policies.scene import type_of, value_text
+from kquota_spark.findings.idle_rules import LEAST_OBSERVED_MS, dead, shadowed
+from kquota_spark.model.compare.observed_clients import Observed, Rule
+from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
+from kquota_spark.model.quotas.quota_types import (
+    BANDWIDTH,
+    CONNECTION,
+    AnyKey,
+    IpQuotaKey,
+    QuotaKey,
+    QuotaType,
+)
+from kquota_spark.reports.advice.quota_command import alter_command
 from kquota_spark.reports.advice.recommended_raises import raises
-from kquota_spark.reports.advice.recommended_removals import idle_rules, unused_limits
 from kquota_spark.reports.advice.tenant_advice import tenant_advice
 from kquota_spark.reports.scope.audit_report import Change, HurtBucket, Recommendation
-from kquota_spark.reports.scope.report_scope import Scope
+from kquota_spark.reports.scope.report_scope import BUCKET, Scope
+
+MEANT_TO_COVER_PERCENT = 80.0
+BANDWIDTH_VALUES = {
+    QuotaKey(name): value
+    for name, value in DefaultQuota(name="default-for-the-unmetered", kind="default").values.items()
+}
+"""5 MB/s to write and 15 MB/s to read, on each broker."""
+REQUEST_PERCENTAGE = 100.0
+"""One thread's worth of request time on each broker."""
+CONNECTIONS_PER_S = 250.0
+"""For each address."""
+_CLIENTS, _ADDRESSES = Entity(client_id=DEFAULT), IpEntity(DEFAULT)
+
+# Traffic that no rule matches is recorded under its client id; addresses are the tag of a connection rate.
+_UNLIMITED = """
+with names as (
+  select bucket_client_id, bucket_tags, max(peak_rate_per_s) as peak_per_s
+  from places where quota_type = ? and bucket_user = '' group by all
+  having bool_and(least_limit_per_s is null)
+)
+select count(*) filter (bucket_client_id || bucket_tags <> '') as names,
+       count(*) filter (bucket_client_id || bucket_tags <> '' and peak_per_s > ?) as over,
+       max(peak_per_s) filter (bucket_client_id || bucket_tags <> '') as peak_per_s,
+       count(*) filter (bucket_client_id || bucket_tags = '') as nameless
+from names
+"""
+_STEP = Lower(name="lower-unused", kind="lower")
+"""The policy's own arithmetic, as it is where the policy file says nothing else."""
+_DAY_MS = 86_400_000
+
+_UNUSED = f"""
+select quota_type, max(rule) as rule, max(most_limit_per_s) as limit_per_s, max(peak_rate_per_s) as peak_rate_per_s,
+       sum(seconds)::bigint as seconds
+from places group by {BUCKET}
+having bucket_tags = '' and sum(held_back_rows) = 0 and min(least_limit_per_s) = max(most_limit_per_s)
+  and bool_and(least_limit_per_s is not null) and min(rule) = max(rule)
+  and 100 * max(peak_rate_per_s) < ? * max(most_limit_per_s)
+order by max(peak_rate_per_s) / max(most_limit_per_s), rule
+"""  # noqa: S608 - names of ours
 
 
 def recommendations(
@@ -29,11 +89,119 @@ def recommendations(
     if scope.tenant is not None:
         found = [*tenant_advice(scope, hurt), *found]
     elif is_first_look:
-        found += first_values(scope)
+        found += _first_values(scope)
     else:
-        found += defaults(scope, observed.rules)
-        found += idle_rules(observed)
-        found += unused_limits(scope, observed)
+        found += _defaults(scope, observed.rules)
+        found += _idle_rules(observed)
+        found += _unused_limits(scope, observed)
     cards = {(one.title or one.entity, one.key): one for one in reversed(found)}
     kept = [one for one in found if cards[one.title or one.entity, one.key] is one]
     return kept[: scope.top], max(0, len(kept) - scope.top)
+
+
+def _first_values(scope: Scope) -> Iterator[Recommendation]:
+    """Where nothing is set: a value for each kind of quota, whether or not its use was measured."""
+    for key, value in BANDWIDTH_VALUES.items():
+        unlimited = _unlimited(scope, type_of(key).value, value)
+        yield _default(_CLIENTS, key, value, _begin_text(key, value, unlimited))
+    unlimited = _unlimited(scope, type_of(QuotaKey.REQUEST_PERCENTAGE).value, REQUEST_PERCENTAGE)
+    reason = "one thread's worth of request time on each broker to begin with; " + (
+        _covered_text(unlimited)
+        if unlimited["names"]
+        else "how many clients it covers is not known, because request time is measured once a quota of it is set"
+    )
+    yield _default(_CLIENTS, QuotaKey.REQUEST_PERCENTAGE, REQUEST_PERCENTAGE, reason)
+    unlimited = _unlimited(scope, CONNECTION, CONNECTIONS_PER_S)
+    reason = f"{CONNECTIONS_PER_S:.0f} new connections per second from each address to begin with; " + (
+        _covered_text(unlimited, "addresses")
+        if unlimited["names"]
+        else "how many addresses it covers is not known, because connections are not in the request log"
+    )
+    yield _default(_ADDRESSES, IpQuotaKey.CONNECTION_CREATION_RATE, CONNECTIONS_PER_S, reason)
+
+
+def _defaults(scope: Scope, rules: Collection[Rule]) -> Iterator[Recommendation]:
+    """Where something is set: a default for bandwidth that goes through unlimited, unless there is one."""
+    for key, value in BANDWIDTH_VALUES.items():
+        if any(rule.entity == _CLIENTS and key in rule.quotas for rule in rules):
+            continue
+        unlimited = _unlimited(scope, type_of(key).value, value)
+        if unlimited["names"]:
+            yield _default(_CLIENTS, key, value, _begin_text(key, value, unlimited))
+
+
+def _unlimited(scope: Scope, quota_type: str, value: float) -> dict[str, Any]:
+    (row,) = scope.rows(_UNLIMITED, quota_type, value)
+    return row
+
+
+def _begin_text(key: QuotaKey, value: float, unlimited: dict[str, Any]) -> str:
+    text = (
+        f"{value_text(key, value)} for each client id on each broker is where to begin, meant to cover about "
+        f"{MEANT_TO_COVER_PERCENT:.0f} % of applications"
+    )
+    if unlimited["names"]:
+        most = value_text(key, unlimited["peak_per_s"])
+        text += f"; {_covered_text(unlimited)}, the largest went up to {most}"
+    if unlimited["nameless"]:
+        text += "; an empty client id it does not match: set client.id, or a quota for the user"
+    return text
+
+
+def _covered_text(unlimited: dict[str, Any], what: str = "client ids") -> str:
+    covered = unlimited["names"] - unlimited["over"]
+    share = 100 * covered / unlimited["names"]
+    return f"it would cover {covered:,} of the {unlimited['names']:,} unlimited {what} seen ({share:.1f} %)"
+
+
+def _default(entity: AnyEntity, key: AnyKey, value: float, reason: str) -> Recommendation:
+    return Recommendation(str(entity), key.value, None, value, reason, alter_command(entity, {key: value}))
+
+
+def _idle_rules(observed: Observed) -> Iterator[Recommendation]:
+    """Keys of rules that never decide, and rules whose clients are gone."""
+    for shadow in shadowed(observed):
+        by = ", ".join(shadow.by[:3]) + (", ..." if len(shadow.by) > 3 else "")
+        yield _removal(shadow.rule, (shadow.key,), f"it limits nobody: {by} comes before it")
+    for rule, keys in dead(observed):
+        days = (observed.to_ms - observed.from_ms) / _DAY_MS
+        why = f"nobody that it names was seen in {days:.1f} days of usage: remove it if the client is gone"
+        yield _removal(rule, keys, why)
+
+
+def _removal(rule: Rule, keys: tuple[QuotaKey, ...], reason: str) -> Recommendation:
+    present = rule.quotas[keys[0]] if len(keys) == 1 else None
+    names = ", ".join(key.value for key in keys)
+    return Recommendation(
+        str(rule.entity), names, present, None, reason, alter_command(rule.entity, delete=keys)
+    )
+
+
+def _unused_limits(scope: Scope, observed: Observed) -> Iterator[Recommendation]:
+    """Limits of named entities of which less than half was ever used, the least used first: one step down."""
+    if scope.covered.to_ms - scope.covered.from_ms < LEAST_OBSERVED_MS:
+        return
+    in_force = {str(rule.entity): rule for rule in observed.rules}
+    for row in scope.rows(_UNUSED, _STEP.unused_percent):
+        rule, limit, peak = in_force.get(row["rule"]), row["limit_per_s"], row["peak_rate_per_s"]
+        key = QuotaType(row["quota_type"]).key if row["quota_type"] in BANDWIDTH else None
+        if key is None or rule is None or not _is_named(rule.entity) or rule.quotas.get(key) != limit:
+            continue
+        after = lowered(_STEP, limit, peak)
+        if after is not None:
+            yield _lowering(rule.entity, key, limit, peak, float(round(after)), row["seconds"])
+
+
+def _is_named(entity: Entity) -> bool:
+    return all(part is None or isinstance(part, str) for part in (entity.user, entity.client_id))
+
+
+def _lowering(
+    entity: Entity, key: QuotaKey, limit: float, peak: float, after: float, seconds: int
+) -> Recommendation:
+    reason = (
+        f"highest rate {value_text(key, peak)}, {100 * peak / limit:.0f} % of the limit, in {seconds:,} seconds with "
+        "traffic, none of them throttled: one step down, and the next one after another such stretch"
+    )
+    quotas: dict[AnyKey, float] = {key: after}
+    return Recommendation(str(entity), key.value, limit, after, reason, alter_command(entity, quotas))

@@ -8,9 +8,9 @@ more than its limit all the same is not waiting to be raised.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from kquota_spark.enforce.policies.scene import (
     demand_per_s,
@@ -20,14 +20,14 @@ from kquota_spark.enforce.policies.scene import (
     used_per_s,
     value_text,
 )
+from kquota_spark.formats.text.person_units import clock_time
 from kquota_spark.model.compare.observed_clients import Rule
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.reports.advice.quota_command import alter_command
-from kquota_spark.reports.advice.raise_card import alternatives_of, cause_of, confidence_of, expected_of
-from kquota_spark.reports.scope.amount_rates import rate_of
-from kquota_spark.reports.scope.audit_report import Change, HurtBucket, Recommendation
+from kquota_spark.reports.advice.quota_command import alter_command, override_command
+from kquota_spark.reports.scope.audit_report import Alternative, Change, HurtBucket, Recommendation
+from kquota_spark.reports.scope.broker_buckets import amount_per_rate
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
 THROTTLED_PERCENT = 20.0
@@ -50,14 +50,28 @@ select {BUCKET}, broker_id, limit_per_s, newest.rule, count(*) as seconds,
        count(*) filter (is_throttled) as throttled_seconds,
        coalesce(quantile_disc(rate_per_s, 0.95) filter (not is_throttled), 0.0) as p95_rate_per_s,
        coalesce(avg(rate_per_s) filter (is_throttled), 0.0) as throttled_rate_per_s,
-       sum(amount)::double as amount, (max(second_ms) - min(second_ms)) / 1000 + 1 as lasted_s
+       coalesce(sum(amount)::double / {amount_per_rate("any_value(quota_type)")}
+                / ((max(second_ms) - min(second_ms)) / 1000 + 1), 0.0)
+         as mean_rate_per_s
 from judged join newest using ({BUCKET}, limit_per_s)
 where has_verdict group by all order by {BUCKET}, broker_id
 """  # noqa: S608 - names of ours
+_HIDDEN_PERCENT, _HALF_PERCENT = 80.0, 50.0
+"""Of the seconds with traffic in throttle: from there on what it wants is not to be seen, or hardly."""
+_WINDOW_S = 10
+_STILL_OVER = """
+select count(*) filter (is_throttled) as throttled, count(*) filter (is_throttled and rate_per_s > ?) as still
+from judged
+where quota_type = ? and bucket_user = ? and bucket_client_id = ? and bucket_tags = '' and has_verdict
+  and limit_per_s = ?
+"""
+_OF_CLIENTS = {
+    QuotaKey.PRODUCER_BYTE_RATE: "compress and batch at the client (compression.type, linger.ms, batch.size)",
+    QuotaKey.REQUEST_PERCENTAGE: "fewer and larger requests at the client (linger.ms, fetch.min.bytes)",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+class _Use(NamedTuple):
     """One bucket on one broker, in its seconds under the present limit."""
 
     broker_id: int
@@ -112,7 +126,7 @@ def _raise(
     rows: list[dict[str, Any]],
     changes: Collection[Change],
 ) -> Iterator[Recommendation]:
-    uses = [_use(row) for row in rows]
+    uses = [_Use(*(row[name] for name in _Use._fields)) for row in rows]
     limit = rows[0]["limit_per_s"]
     worst = max(uses, key=throttled_percent)
     share = throttled_percent(worst)
@@ -128,7 +142,7 @@ def _raise(
     is_tenant = scope.tenant is not None
     card = Recommendation(
         str(entity), key.value, limit, None, under, "", delay_ms=one.throttled_ms,
-        cause=cause_of(one, key, rows[0]["rule"], changes, share), confidence=confidence_of(share),
+        cause=_cause(one, key, rows[0]["rule"], changes, share), confidence=_confidence(share),
     )  # fmt: skip
     if 100 * most.mean_rate_per_s > MOST_USED_PERCENT * limit:
         percent = 100 * most.mean_rate_per_s / limit
@@ -147,7 +161,7 @@ def _raise(
         reason=f"{under}. It got {value_text(key, used)}, and wanted about {value_text(key, wanted)} by the share of "
         "its time in throttle",
         command="" if is_tenant else alter_command(entity, {key: wanted}),
-        expected=expected_of(scope, one, limit, wanted),
+        expected=_expected(scope, one, limit, wanted),
         headroom=f"{100 * (wanted - used) / wanted:.0f} % of the value is above what it got",
         alternatives=tuple(alternatives_of(entity, key, one, wanted, limit, is_tenant=is_tenant)),
     )
@@ -163,13 +177,60 @@ def _rounded(key: QuotaKey, value: float) -> float:
     return float((exact / step).to_integral_value(ROUND_CEILING) * step)
 
 
-def _use(row: dict[str, Any]) -> _Use:
-    mean = 0.0 if row["amount"] is None else rate_of(row["quota_type"], row["amount"], row["lasted_s"])
-    return _Use(
-        row["broker_id"],
-        row["seconds"],
-        row["throttled_seconds"],
-        row["p95_rate_per_s"],
-        row["throttled_rate_per_s"],
-        mean,
+def _cause(
+    one: HurtBucket, key: QuotaKey, rule: str | None, changes: Collection[Change], throttled_percent: float
+) -> str:
+    """The newest cut of its limit, else who shares it, else whether it comes in bursts."""
+    cuts = [
+        (change.at_ms, change.before, change.after)
+        for change in changes
+        if (change.entity, change.key) == (rule, key.value)
+        and change.before is not None
+        and change.after is not None
+    ]
+    if cuts:
+        at_ms, before, after = max(cuts)
+        if after < before:
+            at = clock_time(at_ms, with_day=True)
+            return f"the limit went from {value_text(key, before)} to {value_text(key, after)} at {at}"
+    if len(one.clients) > 1:
+        return f"{len(one.clients)} clients or more share the limit: {', '.join(one.clients)}"
+    if throttled_percent < _HALF_PERCENT:
+        return "bursts: in most seconds it stays below its limit"
+    return "a steady load above the limit"
+
+
+def _confidence(throttled_percent: float) -> str:
+    """How much of what was wanted the limit hides."""
+    if throttled_percent >= _HIDDEN_PERCENT:
+        return "low: it was held back nearly all the time, and what it wanted beyond is not in the data"
+    if throttled_percent >= _HALF_PERCENT:
+        return "fair: it was held back half of the time or more"
+    return "good: most of its seconds went at its own pace"
+
+
+def _expected(scope: Scope, one: HurtBucket, limit: float, wanted: float) -> str:
+    """What the value would have done to the recorded requests."""
+    bucket = one.bucket
+    (row,) = scope.rows(_STILL_OVER, wanted, bucket.quota_type, bucket.user, bucket.client_id, limit)
+    return (
+        f"{row['throttled']:,} → {row['still']:,} seconds with a throttle, of the recorded requests; with more room "
+        "clients may send more"
     )
+
+
+def alternatives_of(
+    entity: Entity, key: QuotaKey, one: HurtBucket, wanted: float | None, limit: float, *, is_tenant: bool
+) -> Iterator[Alternative]:
+    """What else would help: settings of clients, a bucket of one's own, the value for two hours."""
+    if key is QuotaKey.CONSUMER_BYTE_RATE:
+        most = f"fetch.max.bytes below {_WINDOW_S * limit:,.0f}"
+        yield Alternative(f"smaller fetches at the client ({most}), each topic read once")
+    else:
+        yield Alternative(_OF_CLIENTS[key])
+    if is_tenant:
+        return
+    if len(one.clients) > 1:
+        yield Alternative("a quota of its own for one of the clients inside, so that it holds back no other")
+    if wanted is not None:
+        yield Alternative("the value for two hours only", override_command(entity, key, wanted))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kquota_spark.formats.text.person_units import (
@@ -12,7 +13,7 @@ from kquota_spark.formats.text.person_units import (
     person_ms,
     rate_text,
 )
-from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.reports.scope.audit_report import HurtBucket, Recommendation
 from kquota_spark.reports.scope.report_scope import Scope
 
@@ -24,7 +25,7 @@ REQUEST_TIMEOUT_MS = 30_000
 BURST_PERCENT = 50.0
 """Who is throttled in fewer of the seconds, and uses less of the limit on average, sends in bursts."""
 _WINDOW_S = 10
-_PRODUCE, _FETCH = QuotaType.PRODUCE.value, QuotaType.FETCH.value
+_PRODUCE = QuotaType.PRODUCE.value
 
 _USED = """
 select quota_type, coalesce(sum(amount), 0)::bigint as amount, coalesce(sum(requests), 0)::bigint as requests,
@@ -50,6 +51,11 @@ class _Seen(NamedTuple):
     covered_s: int
 
 
+class _Piece(NamedTuple):
+    title: str
+    reason: str
+
+
 def tenant_advice(scope: Scope, hurt: Collection[HurtBucket]) -> Iterator[Recommendation]:
     """One for each piece of advice whose evidence is in the tables, with the figure that speaks for it."""
     worst: dict[str, HurtBucket] = {}
@@ -63,98 +69,84 @@ def tenant_advice(scope: Scope, hurt: Collection[HurtBucket]) -> Iterator[Recomm
             seen = _Seen(
                 quota_type, used[quota_type], lines.get(quota_type, {}), of_type, scope.covered_seconds
             )
-            for advise in _ADVICE:
-                yield from advise(seen)
+            for title, reason in chain.from_iterable(advise(seen) for advise in _ADVICE):
+                yield Recommendation(
+                    "", "", None, None, reason, "", title=title, delay_ms=of_type.throttled_ms
+                )
 
 
-def _compress(seen: _Seen) -> Iterator[Recommendation]:
+def _compress(seen: _Seen) -> Iterator[_Piece]:
     if seen.quota_type == _PRODUCE:
-        yield _of(
-            seen,
+        yield _Piece(
             "Compress what you send",
             f"you sent {amount_text(_PRODUCE, seen.used['amount'])}, counted as it was sent. compression.type=lz4 or "
             "zstd makes two to five times as much fit, for text and JSON",
         )
 
 
-def _batch(seen: _Seen) -> Iterator[Recommendation]:
+def _batch(seen: _Seen) -> Iterator[_Piece]:
     amount, requests = seen.used["amount"], seen.used["requests"]
     if seen.quota_type == _PRODUCE and requests and amount < SMALL_REQUEST_BYTES * requests:
-        yield _of(
-            seen,
+        yield _Piece(
             "Send fewer and larger requests",
             f"your {person_count(requests)} requests had {person_bytes(round(amount / requests))} on average. "
             "linger.ms=20 and batch.size=131072 make fewer of them, which compress better",
         )
 
 
-def _large(seen: _Seen) -> Iterator[Recommendation]:
+def _large(seen: _Seen) -> Iterator[_Piece]:
     limit, largest = seen.hurt.limit_per_s, seen.lines.get("largest_bytes")
-    if (
-        not limit
-        or largest is None
-        or largest <= _WINDOW_S * limit
-        or seen.quota_type not in (_PRODUCE, _FETCH)
-    ):
+    if seen.quota_type not in BANDWIDTH or not limit or largest is None or largest <= _WINDOW_S * limit:
         return
     setting = "max.request.size" if seen.quota_type == _PRODUCE else "fetch.max.bytes"
-    yield _of(
-        seen,
+    yield _Piece(
         f"Keep a {'request' if seen.quota_type == _PRODUCE else 'fetch'} below ten seconds of your limit",
         f"your largest had {person_bytes(largest)}, and ten seconds of {rate_text(seen.quota_type, limit)} are "
         f"{person_bytes(round(_WINDOW_S * limit))}: set {setting} below that",
     )
 
 
-def _spread_out(seen: _Seen) -> Iterator[Recommendation]:
+def _spread_out(seen: _Seen) -> Iterator[_Piece]:
     limit, percent = seen.hurt.limit_per_s, seen.hurt.time_in_throttle_percent
-    if not limit or seen.quota_type not in (_PRODUCE, _FETCH) or seen.hurt.shared_with:
+    if not limit or seen.quota_type not in BANDWIDTH or seen.hurt.shared_with:
         return
     mean = 100 * seen.used["amount"] / seen.covered_s / limit
     if percent < BURST_PERCENT and mean < 100:
-        yield _of(
-            seen,
+        yield _Piece(
             "Spread out what need not be now",
             f"you were throttled in {percent:.0f} % of the time, and used {mean:.0f} % of the limit on average: the "
             "same bytes in a longer time do not wait",
         )
 
 
-def _few_connections(seen: _Seen) -> Iterator[Recommendation]:
+def _few_connections(seen: _Seen) -> Iterator[_Piece]:
     connections = seen.lines.get("connections") or 0
     if connections > MANY_CONNECTIONS:
-        yield _of(
-            seen,
+        yield _Piece(
             "Keep your connections",
             f"you used {connections:,}. A new connection does not end a pause, because bytes are counted by name, and "
             "each costs a handshake",
         )
 
 
-def _wait(seen: _Seen) -> Iterator[Recommendation]:
+def _wait(seen: _Seen) -> Iterator[_Piece]:
     longest_ms = seen.lines.get("longest_ms") or 0
     if longest_ms >= REQUEST_TIMEOUT_MS:
-        yield _of(
-            seen,
+        yield _Piece(
             "Give it time",
             f"the longest pause was {person_ms(longest_ms)}. request.timeout.ms and delivery.timeout.ms must be "
             "longer, or what waits is sent a second time",
         )
 
 
-def _name(seen: _Seen) -> Iterator[Recommendation]:
+def _name(seen: _Seen) -> Iterator[_Piece]:
     if seen.used["has_no_name"]:
-        yield _of(
-            seen,
+        yield _Piece(
             "Set a client.id",
             "some of your requests have none: they are seen together, and often get the worst of the defaults",
         )
 
 
-def _of(seen: _Seen, title: str, reason: str) -> Recommendation:
-    return Recommendation("", "", None, None, reason, "", title=title, delay_ms=seen.hurt.throttled_ms)
-
-
-_ADVICE: tuple[Callable[[_Seen], Iterator[Recommendation]], ...] = (
+_ADVICE: tuple[Callable[[_Seen], Iterator[_Piece]], ...] = (
     _compress, _batch, _large, _spread_out, _few_connections, _wait, _name,
 )  # fmt: skip

@@ -80,9 +80,7 @@ def percent(row: dict[str, Any]) -> float | None:
 def total(tables: Tables, span: Span = ALWAYS) -> dict[str, Any] | None:
     """Judged, agreeing and uncertain requests of the span; None without decisions. Cheap: two sums a row.
 
-    Args:
-        tables: opened by a command; what it has opened is used as it is.
-        span: only these seconds.
+    What a command has opened of the tables is used as it is.
     """
     if not _open(tables, span):
         return None

@@ -6,6 +6,7 @@ decides that the audit does not know, many lines could not be read. WITH_CARE wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
@@ -62,18 +63,19 @@ order by 1 limit 1
 """
 
 
+_WORST_FIRST = (Trust.NO, Trust.WITH_CARE)
+
+
 class _Doubt(NamedTuple):
-    trust: Trust
     reason: str
+    trust: Trust = Trust.WITH_CARE
 
 
 def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
     """What speaks for and against the page. On a tenant's page, of the tenant's own buckets and requests."""
     agreement = tuple(Agreement(**row) for row in scope.rows(_AGREEMENT))
     (seconds,) = scope.rows(_SECONDS)
-    lines, unreadable = scope.tables.query(
-        _LINES, [scope.cluster_id, scope.asked.from_ms, scope.asked.to_ms]
-    ).rows[0]
+    lines, unreadable = scope.tables.query(_LINES, [scope.cluster_id, *scope.asked]).rows[0]
     gaps, of_brokers = scope.tables.query(
         _GAPS, [scope.cluster_id, BROKER_START, scope.asked.from_ms * 1_000, scope.asked.to_ms * 1_000]
     ).rows[0]
@@ -95,7 +97,7 @@ def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
     if scope.tenant is not None:
         lines, unreadable = scope.tables.query(_OWN_LINES).rows[0][0], 0
     return Confidence(
-        trust=_least(doubts),
+        trust=min((doubt.trust for doubt in doubts), key=_WORST_FIRST.index, default=Trust.YES),
         reasons=tuple(doubt.reason for doubt in doubts),
         agreement=agreement,
         certain_percent=_percent(seconds["certain"], seconds["of_log"]),
@@ -110,11 +112,6 @@ def confidence(scope: Scope, settings: Settings, made_at_ms: int) -> Confidence:
     )
 
 
-def _least(doubts: list[_Doubt]) -> Trust:
-    order = (Trust.NO, Trust.WITH_CARE)
-    return next((trust for trust in order if any(doubt.trust is trust for doubt in doubts)), Trust.YES)
-
-
 def _percent(part: int, whole: int) -> float | None:
     return 100.0 * part / whole if whole else None
 
@@ -124,10 +121,10 @@ def covered_note(scope: Scope) -> str:
     asked, covered = scope.asked, scope.covered
     if covered == asked:
         return ""
-    percent = 100 * scope.covered_seconds * 1_000 / (asked.to_ms - asked.from_ms)
+    known = f"{utc_text(covered.from_ms)} to {utc_text(covered.to_ms)}"
     return (
-        f"the tables cover {utc_text(covered.from_ms)} to {utc_text(covered.to_ms)} only, {percent:.1f} % of the "
-        "stretch asked for: shares of time are of what is covered"
+        f"the tables cover {known} only, {scope.covered_percent:.1f} % of the stretch asked for: shares of time are of "
+        "what is covered"
     )
 
 
@@ -137,124 +134,91 @@ def is_little_covered(scope: Scope, made_at_ms: int) -> bool:
     return 100.0 * (scope.covered.to_ms - scope.covered.from_ms) < LEAST_COVERED_PERCENT * past_ms
 
 
-def _of_coverage(scope: Scope, made_at_ms: int) -> list[_Doubt]:
-    if not is_little_covered(scope, made_at_ms):
-        return []
-    reason = f"{covered_note(scope)} (trusted from {LEAST_COVERED_PERCENT:.0f} % on)"
-    return [_Doubt(Trust.WITH_CARE, reason)]
+def _of_coverage(scope: Scope, made_at_ms: int) -> Iterator[_Doubt]:
+    if is_little_covered(scope, made_at_ms):
+        yield _Doubt(f"{covered_note(scope)} (trusted from {LEAST_COVERED_PERCENT:.0f} % on)")
 
 
-def _of_verdicts(agreement: tuple[Agreement, ...]) -> list[_Doubt]:
-    found = []
+def _of_verdicts(agreement: tuple[Agreement, ...]) -> Iterator[_Doubt]:
     for one in agreement:
         share = _percent(one.agreeing, one.judged)
         if share is not None and share < LEAST_PERCENT:
-            trust = Trust.NO if share < LEAST_TRUSTED_PERCENT else Trust.WITH_CARE
-            found.append(
-                _Doubt(
-                    trust,
-                    f"{one.quota_type}: {one.judged - one.agreeing:,} of {one.judged:,} certain verdicts differ from "
-                    f"the brokers', agreement {share:.2f} % (trusted from {LEAST_PERCENT:.0f} % on): "
-                    "kquota agreement --explain looks for the cause",
-                )
+            yield _Doubt(
+                f"{one.quota_type}: {one.judged - one.agreeing:,} of {one.judged:,} certain verdicts differ from "
+                f"the brokers', agreement {share:.2f} % (trusted from {LEAST_PERCENT:.0f} % on): "
+                "kquota agreement --explain looks for the cause",
+                Trust.NO if share < LEAST_TRUSTED_PERCENT else Trust.WITH_CARE,
             )
-    return found
 
 
-def _of_seconds(seconds: dict[str, int]) -> list[_Doubt]:
+def _of_seconds(seconds: dict[str, int]) -> Iterator[_Doubt]:
     if not seconds["decisions"]:
-        return [_Doubt(Trust.NO, "nothing of this stretch was judged: there is usage, and no decision")]
+        yield _Doubt("nothing of this stretch was judged: there is usage, and no decision", Trust.NO)
+        return
     if not seconds["of_log"]:
-        return [
-            _Doubt(
-                Trust.WITH_CARE,
-                f"all {seconds['seconds']:,} decisions are samples of JMX: what was between two samples is not known",
-            )
-        ]
-    found = []
+        yield _Doubt(
+            f"all {seconds['seconds']:,} decisions are samples of JMX: what was between two samples is not known"
+        )
+        return
     if seconds["share_fetches"]:
-        found.append(
-            _Doubt(
-                Trust.WITH_CARE,
-                f"{seconds['share_fetches']:,} fetches of share consumers have no size in the log: amounts and rates "
-                "of their buckets are without them",
-            )
+        yield _Doubt(
+            f"{seconds['share_fetches']:,} fetches of share consumers have no size in the log: amounts and rates "
+            "of their buckets are without them"
         )
     certain = _percent(seconds["certain"], seconds["of_log"]) or 0.0
     if certain < LEAST_CERTAIN_PERCENT:
-        found.append(
-            _Doubt(
-                Trust.WITH_CARE,
-                f"{certain:.1f} % of {seconds['of_log']:,} judged seconds are certain (trusted from "
-                f"{LEAST_CERTAIN_PERCENT:.0f} % on)",
-            )
+        yield _Doubt(
+            f"{certain:.1f} % of {seconds['of_log']:,} judged seconds are certain (trusted from "
+            f"{LEAST_CERTAIN_PERCENT:.0f} % on)"
         )
     behind = _percent(seconds["behind"], seconds["seconds"]) or 0.0
     if behind > MOST_BEHIND_PERCENT:
-        found.append(
-            _Doubt(
-                Trust.WITH_CARE,
-                f"{behind:.1f} % of the seconds were judged before the quotas of their time were known: "
-                "kquota restate judges them again",
-            )
+        yield _Doubt(
+            f"{behind:.1f} % of the seconds were judged before the quotas of their time were known: "
+            "kquota restate judges them again"
         )
     late = _percent(seconds["late"], seconds["late"] + seconds["verdicts"]) or 0.0
     if late > MOST_LATE_PERCENT:
-        found.append(
-            _Doubt(
-                Trust.WITH_CARE,
-                f"{late:.2f} % of the requests came after their second had been judged: kquota restate counts them",
-            )
+        yield _Doubt(
+            f"{late:.2f} % of the requests came after their second had been judged: kquota restate counts them"
         )
-    return found
 
 
-def _of_delay(replay_ms: int | None, broker_ms: int | None) -> list[_Doubt]:
+def _of_delay(replay_ms: int | None, broker_ms: int | None) -> Iterator[_Doubt]:
     if replay_ms is None or broker_ms is None:
-        return []
+        return
     apart_ms = abs(replay_ms - broker_ms)
-    if apart_ms <= LEAST_DELAY_APART_MS or 100.0 * apart_ms <= MOST_DELAY_APART_PERCENT * broker_ms:
-        return []
-    return [
-        _Doubt(
-            Trust.WITH_CARE,
+    if apart_ms > LEAST_DELAY_APART_MS and 100.0 * apart_ms > MOST_DELAY_APART_PERCENT * broker_ms:
+        yield _Doubt(
             f"in certain seconds the total delay is {person_ms(broker_ms)} by brokers and {person_ms(replay_ms)} by "
-            f"replay (trusted up to {MOST_DELAY_APART_PERCENT:.0f} % apart)",
+            f"replay (trusted up to {MOST_DELAY_APART_PERCENT:.0f} % apart)"
         )
-    ]
 
 
-def _of_log(lines: int, unreadable: int, gaps: int, of_brokers: int) -> list[_Doubt]:
-    found = []
+def _of_log(lines: int, unreadable: int, gaps: int, of_brokers: int) -> Iterator[_Doubt]:
     share = _percent(unreadable, lines) or 0.0
     if share > MOST_UNREADABLE_PERCENT:
         trust = Trust.NO if share > UNREADABLE_TOO_MANY_PERCENT else Trust.WITH_CARE
-        found.append(_Doubt(trust, f"{share:.2f} % of the lines of the request log could not be read"))
+        yield _Doubt(f"{share:.2f} % of the lines of the request log could not be read", trust)
     if gaps:
-        found.append(
-            _Doubt(
-                Trust.WITH_CARE,
-                f"of the log of {of_brokers:,} broker(s) {gaps:,} stretch(es) are missing: what was used in them is "
-                "not counted",
-            )
+        yield _Doubt(
+            f"of the log of {of_brokers:,} broker(s) {gaps:,} stretch(es) are missing: what was used in them is "
+            "not counted"
         )
-    return found
 
 
-def _of_time(lag_ms: int | None) -> list[_Doubt]:
-    if lag_ms is None or lag_ms <= MOST_LAG_MS:
-        return []
-    minutes = lag_ms / 60_000
-    reason = (
-        f"the last {minutes:,.0f} minutes have no decision: nobody sent anything, or the audit is behind "
-        f"(more than {MOST_LAG_MS // 60_000} minutes)"
-    )
-    return [_Doubt(Trust.WITH_CARE, reason)]
+def _of_time(lag_ms: int | None) -> Iterator[_Doubt]:
+    if lag_ms is not None and lag_ms > MOST_LAG_MS:
+        yield _Doubt(
+            f"the last {lag_ms / 60_000:,.0f} minutes have no decision: nobody sent anything, or the audit is behind "
+            f"(more than {MOST_LAG_MS // 60_000} minutes)"
+        )
 
 
-def _of_callback(scope: Scope, settings: Settings) -> list[_Doubt]:
+def _of_callback(scope: Scope, settings: Settings) -> Iterator[_Doubt]:
     found = scope.tables.query(_CALLBACK, [scope.cluster_id, scope.asked.from_ms * 1_000]).rows
-    if not found or settings.quotas.callback:
-        return []
-    reason = f"the brokers let {found[0][0]} decide on quotas, and quotas.callback names nothing like it"
-    return [_Doubt(Trust.NO, reason)]
+    if found and not settings.quotas.callback:
+        yield _Doubt(
+            f"the brokers let {found[0][0]} decide on quotas, and quotas.callback names nothing like it",
+            Trust.NO,
+        )

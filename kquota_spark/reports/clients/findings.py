@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from kquota_spark.config.settings import Settings
 from kquota_spark.findings.client_findings import (
     EditRequest,
-    IdSeen,
     QuotaEdit,
     ShareConsumer,
     quota_edits,
@@ -23,7 +22,7 @@ from kquota_spark.findings.findings import Finding, Kind, Severity
 from kquota_spark.findings.rule_findings import rule_findings
 from kquota_spark.findings.throttle_findings import starved_consumers, throttle_findings
 from kquota_spark.model.quotas.rules import BEGINNING_MS
-from kquota_spark.reports.clients.seen_clients import clients_seen, observed
+from kquota_spark.reports.clients.seen_clients import clients_seen, ids_of, observed
 from kquota_spark.reports.clients.throttle_evidence import empty_runs, throttled_clients
 from kquota_spark.store.reading import Tables
 
@@ -55,11 +54,7 @@ def findings(
 ) -> list[Finding]:
     """All findings of the kinds asked for, the most severe first, those of a kind by subject.
 
-    Args:
-        settings: where the tables are, and which cluster.
-        kinds: leave out all others.
-        since_ms: look at nothing older.
-        progress: told what is looked at next.
+    Nothing older than `since_ms` is looked at; `progress` is told what is looked at next.
 
     Raises:
         UserError: usage or the requests cannot be read.
@@ -105,11 +100,8 @@ def _of_usage(tables: Tables, cluster: str, since_ms: int) -> list[Finding]:
     if not clients:
         return []
     beside = observed(tables, cluster, clients)
-    ids = [
-        IdSeen(one.seen.user, one.seen.client_id, one.first_ms, one.last_ms, one.seen.amount)
-        for one in clients
-    ]
-    return [*rule_findings(beside), *unstable_client_ids(ids, beside.from_ms, beside.to_ms)]
+    unstable = unstable_client_ids(ids_of(clients), beside.from_ms, beside.to_ms)
+    return [*rule_findings(beside), *unstable]
 
 
 def _of_shares(tables: Tables, cluster: str, since_ms: int | None) -> list[Finding]:
@@ -120,11 +112,7 @@ def _of_shares(tables: Tables, cluster: str, since_ms: int | None) -> list[Findi
 def _edits(tables: Tables, recent: tuple[str, int]) -> list[EditRequest]:
     return [
         EditRequest(
-            row["time_ms"],
-            row["broker_id"],
-            row["user"],
-            row["client_id"],
-            tuple(QuotaEdit(*edit) for edit in json.loads(row["altered_quotas"])),
+            time_ms, broker_id, user, client_id, tuple(QuotaEdit(*edit) for edit in json.loads(altered))
         )
-        for row in tables.query(_EDITS, recent).dicts()
+        for time_ms, broker_id, user, client_id, altered in tables.query(_EDITS, recent).rows
     ]

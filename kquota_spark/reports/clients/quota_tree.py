@@ -46,10 +46,7 @@ class TreeFound(NamedTuple):
 def tree_of_tables(settings: Settings, since_ms: int | None, now_ms: int) -> TreeFound:
     """The quotas of now in the table `quota_rules`, with what they governed.
 
-    Args:
-        settings: where the tables are, and which cluster.
-        since_ms: count from then on; None for the last two days of `decisions`.
-        now_ms: the quotas are those in force then.
+    Without `since_ms` that is counted for the last two days of `decisions`.
 
     Raises:
         UserError: there are no quotas in the tables.
@@ -67,13 +64,7 @@ def tree_of(settings: Settings, origin: str, quotas: QuotaSet, since_ms: int | N
 
 
 def _with_hits(
-    tables: Tables,
-    cluster_id: str,
-    origin: str,
-    quotas: QuotaSet,
-    since_ms: int | None,
-    *,
-    is_stored: bool,
+    tables: Tables, cluster_id: str, origin: str, quotas: QuotaSet, since_ms: int | None, *, is_stored: bool
 ) -> TreeFound:
     to_ms = None
     if tables.location("decisions") is not None:

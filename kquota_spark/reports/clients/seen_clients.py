@@ -1,17 +1,25 @@
-"""Gathers the clients that usage saw and the rules of now, for whoever holds one against the other."""
+"""Gathers the clients that usage saw and the rules of now, for whoever holds one against the other.
+
+What was used of late is also the weight of a change of quotas, and tells who is in a bucket.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
+from kquota_spark.findings.client_findings import IdSeen
 from kquota_spark.model.compare.observed_clients import Observed, Rule, Seen
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
+from kquota_spark.quotas.stored import held_cluster
 from kquota_spark.schema.key_columns import FROM_LOG
-from kquota_spark.store.reading import Tables
+from kquota_spark.store.reading import Tables, open_tables
 
+_DAY_MS = 86_400_000
 # Two statements: DuckDB would look at each of ten million rows for the conditions of the second one, which costs as
 # much as half of the sums.
 _SUMS = """
@@ -42,6 +50,15 @@ select entity, arg_max(problem, version) as problem from quota_changes where clu
 group by entity having problem is not null order by entity
 """
 
+_HOUR_MS = 3_600_000
+_MOST_NAMES = 10_000
+_OF_BUCKET = f"""
+select "user", client_id, sum(coalesce(unsized_requests, 0))::bigint as share_fetches, sum(amount) as amount
+from usage
+where {FROM_LOG} and cluster_id = ? and usage.second >= make_timestamptz(?)
+  and usage.second < make_timestamptz(?)
+"""  # noqa: S608 - a condition of ours
+
 
 class ClientSeen(NamedTuple):
     """What a client used of one quota type, and its first and last second, epoch ms."""
@@ -62,13 +79,8 @@ def clients_seen(
 ) -> list[ClientSeen]:
     """The clients in `usage`, those that used most first; only of the request log, which tells of all.
 
-    Args:
-        tables: with `usage` opened.
-        cluster: whose.
-        since_ms: the first second, epoch ms.
-        types: types of quota.
-        until_ms: the end of the stretch, exclusive.
-        user: only this user's; None for all.
+    `usage` is opened. The stretch is from the second `since_ms` until `until_ms`, exclusive, both epoch ms; without a
+    user it is of all.
     """
     conditions = {
         "cluster_id = ?": cluster,
@@ -78,20 +90,18 @@ def clients_seen(
     }
     asked = {condition: value for condition, value in conditions.items() if value is not None}
     tables.query(_SUMS.format(conditions=" and ".join(asked)), list(asked.values()))
-    found = tables.query(_SEEN, [[one.value for one in types]]).dicts()
+    found = tables.query(_SEEN, [[one.value for one in types]]).rows
     return [
-        ClientSeen(
-            Seen(
-                row["user"],
-                row["client_id"],
-                QuotaType(row["quota_type"]),
-                row["amount"],
-                row["throttled_ms"],
-            ),
-            row["first_ms"],
-            row["last_ms"],
-        )
-        for row in found
+        ClientSeen(Seen(user, client_id, QuotaType(quota_type), amount, throttled_ms), first_ms, last_ms)
+        for user, client_id, quota_type, amount, throttled_ms, first_ms, last_ms in found
+    ]
+
+
+def ids_of(clients: Iterable[ClientSeen]) -> list[IdSeen]:
+    """The client ids with their first and last second."""
+    return [
+        IdSeen(one.seen.user, one.seen.client_id, one.first_ms, one.last_ms, one.seen.amount)
+        for one in clients
     ]
 
 
@@ -128,3 +138,66 @@ def rules_at(tables: Tables, cluster: str, at_ms: int = END_MS) -> list[Rule]:
 def problems_of(tables: Tables, cluster: str) -> dict[str, str]:
     """Names of nodes that could not be read as quotas, each with what is wrong with it."""
     return dict(tables.query(_PROBLEMS, [cluster]).rows)
+
+
+class RecentUse(NamedTuple):
+    """What each client used of each type in the last day of usage, up to `to_ms`; None without any usage."""
+
+    seen: tuple[Seen, ...] = ()
+    to_ms: int | None = None
+
+
+def recent_use(settings: Settings) -> RecentUse:
+    """The last day of the table `usage`; nothing where it is not there."""
+    with Tables(settings) as tables:
+        if tables.location("usage") is None:
+            return RecentUse()
+        tables.follow("usage", _DAY_MS)
+        newest_ms = tables.newest_ms("usage")
+        if newest_ms is None:
+            return RecentUse()
+        since_ms = newest_ms - _DAY_MS
+        found = clients_seen(tables, held_cluster(tables, settings), since_ms, tuple(QuotaType))
+    return RecentUse(tuple(one.seen for one in found), newest_ms + 1_000)
+
+
+class SeenInHour(NamedTuple):
+    """Users and client ids of an hour, those with most bytes first, each with its number of share fetches."""
+
+    identities: list[tuple[str, str, int]]
+    from_ms: int
+    to_ms: int
+
+
+def seen_in_hour(
+    settings: Settings,
+    cluster_id: str,
+    *,
+    quota_type: str | None,
+    user: str,
+    client_id: str | None,
+    before_ms: int | None,
+) -> SeenInHour | None:
+    """Who was seen in the hour before a moment; None without a table of usage, or where that is empty.
+
+    The moment None is the end of the table. Quota type and client id None are all of them, and so is an empty user.
+    """
+    try:
+        tables = open_tables(settings, "usage")
+    except UserError:
+        return None  # the audit has not run yet: the bucket is then described in words
+    with tables:
+        newest_ms = tables.newest_ms("usage")
+        if newest_ms is None:
+            return None
+        to_ms = newest_ms + 1_000 if before_ms is None else min(before_ms, newest_ms + 1_000)
+        sql, values = _OF_BUCKET, [cluster_id, (to_ms - _HOUR_MS) * 1_000, to_ms * 1_000]
+        for condition, value in (
+            ("quota_type = ?", quota_type), ('"user" = ?', user or None), ("client_id = ?", client_id),
+        ):  # fmt: skip
+            if value is not None:
+                sql += f" and {condition}"
+                values.append(value)
+        sql += f' group by all order by amount desc, "user", client_id limit {_MOST_NAMES}'
+        rows = tables.query(sql, values).rows
+    return SeenInHour([row[:3] for row in rows], to_ms - _HOUR_MS, to_ms)

@@ -36,14 +36,7 @@ def stored_usage(
     *,
     broker_id: int | None = None,
 ) -> Iterator[Traffic]:
-    """Usage from the log, of this cluster in a stretch of time; in no order.
-
-    Args:
-        settings: which tables, which cluster.
-        from_ms: the first second, epoch ms.
-        to_ms: the end, exclusive.
-        quota_types: only these.
-        broker_id: only this broker; None for all.
+    """Usage from the log, of this cluster in a stretch of time, epoch ms, its end exclusive; in no order.
 
     Raises:
         UserError: the table is missing or cannot be read.

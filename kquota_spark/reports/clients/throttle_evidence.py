@@ -151,10 +151,7 @@ having count(*) >= {LEAST_STARVED_FETCHES} order by first_ms
 def throttled_clients(tables: Tables, cluster: str, since_ms: int) -> list[ThrottledClient]:
     """Throttled clients that left a throttled connection for a new one, or speak a version from before KIP-219.
 
-    Args:
-        tables: with `requests` opened.
-        cluster: whose.
-        since_ms: the first record time, epoch ms.
+    `requests` is opened; they are of one cluster, from a record time on, epoch ms.
     """
     names = ("user", "client_id", "host")
     tables.query(_SPOKEN, (cluster, since_ms))

@@ -95,12 +95,7 @@ def judged_again(
 ) -> dict[BrokerBucket, Judged]:
     """Usage judged under given quotas; the same quotas and rings give the decisions that the tables have.
 
-    Args:
-        traffic: rows of usage.
-        governor: the quotas.
-        rings: by broker.
-        default: of other brokers.
-        gaps: by broker, of its log.
+    Rings and gaps of the log are by broker; brokers without a ring have the default.
     """
     buckets = stretches_of(traffic, governor, gaps=gaps)
     return {key: _judged(key, of_bucket, rings.get(key[0], default)) for key, of_bucket in buckets.items()}
@@ -122,13 +117,8 @@ def what_if(
 ) -> WhatIf:
     """Judge a stretch of the tables' bandwidth usage under the quotas that were and under others.
 
-    Args:
-        settings: which tables, which cluster.
-        before: the quotas as they were.
-        after: the quotas to try.
-        from_ms: the first second, epoch ms; what came shortly before warms the rings up.
-        to_ms: the end, exclusive.
-        progress: told how many requests are about to be judged.
+    The stretch is in epoch ms, its end exclusive; what came shortly before warms the rings up. `progress` is told how
+    many requests are about to be judged.
 
     Raises:
         UserError: a table is missing or cannot be read.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from kquota_spark.schema.harm import DELAY_MS, IS_THROTTLED, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import LOG_BEFORE_JMX
@@ -69,20 +68,22 @@ from held group by is_log, {_BUCKET}
 {LOG_BEFORE_JMX}
 """  # noqa: S608 - names and numbers of ours
 # By use: near its own limit, or a large part of what its type amounts to on all brokers.
-_BUCKETS = f"""
-select *, greatest(least(coalesce(quota_used_percent, 0) / 100, 1), coalesce(
-  if(is_log, amount, rate_per_s) / nullif(sum(if(is_log, amount, rate_per_s)) over (partition by quota_type), 0), 0)
-) as use from look order by is_shown desc, use desc, {_BUCKET} limit ?
-"""  # noqa: S608 - names of ours
 _COUNTS = ("amount", "requests", "throttled_requests", "throttle_ms", "held_ms")
+_BUCKETS = f"""
+select {_BUCKET}, newest['limit'], newest['level'], newest['rule'], last_ms, coalesce(held_until_ms, 0), rate_per_s,
+  quota_used_percent, greatest(least(coalesce(quota_used_percent, 0) / 100, 1), coalesce(
+  if(is_log, amount, rate_per_s) / nullif(sum(if(is_log, amount, rate_per_s)) over (partition by quota_type), 0), 0)
+) as use, {", ".join(_COUNTS)} from look order by is_shown desc, use desc, {_BUCKET} limit ?
+"""  # noqa: S608 - names of ours
 _TYPES = f"""
 select quota_type, count(*) as buckets, {", ".join(f"sum({name})::bigint as {name}" for name in _COUNTS)}
 from look group by quota_type order by quota_type
 """  # noqa: S608 - names of ours
-_OF_PLACE = ("unmetered_amount", "decisions", "certain_decisions", "requests_judged", "requests_agreeing")
+OF_PLACE = ("unmetered_amount", "decisions", "certain_decisions", "requests_judged", "requests_agreeing")
+"""Sums of one quota type on one broker."""
 _PLACES = f"""
 select broker_id, quota_type, max(last_ms) as newest_ms, bool_or(is_log) as is_log,
-       {", ".join(f"sum({name})::bigint as {name}" for name in _OF_PLACE)}
+       {", ".join(f"sum({name})::bigint as {name}" for name in OF_PLACE)}
 from look group by broker_id, quota_type order by broker_id, quota_type
 """  # noqa: S608 - names of ours
 
@@ -183,45 +184,22 @@ def look_at(
     """
     keys = list(shown)
     columns = ("broker_id", "quota_type", "user", "client_id", "tags")
-    tables.query(
-        _LOOK,
-        [
-            *([getattr(key, name) for key in keys] for name in columns),
-            *([shown[key][part] for key in keys] for part in (0, 1)),
-            *([place[part] for place in logged] for part in (0, 1)),
-            cluster_id,
-            from_ms,
-        ],
-    )
-    types = tables.query(_TYPES).dicts()
+    of_shown = [
+        *([getattr(key, name) for key in keys] for name in columns),
+        *([shown[key][part] for key in keys] for part in (0, 1)),
+    ]
+    of_logged = [[place[part] for place in logged] for part in (0, 1)]
+    tables.query(_LOOK, [*of_shown, *of_logged, cluster_id, from_ms])
+    types = tables.query(_TYPES).rows
     return Look(
-        buckets=tuple(_bucket(row) for row in tables.query(_BUCKETS, [most]).dicts()),
-        types={row["quota_type"]: _counts(row) for row in types},
-        bucket_counts={row["quota_type"]: row["buckets"] for row in types},
-        places={
-            (row.pop("broker_id"), row.pop("quota_type")): SeenPlace(**row)
-            for row in tables.query(_PLACES).dicts()
-        },
-    )
-
-
-def _counts(row: Mapping[str, Any]) -> Counts:
-    return Counts(**{name: row[name] for name in _COUNTS})
-
-
-def _bucket(row: Mapping[str, Any]) -> SeenBucket:
-    newest = row["newest"] or {"limit": None, "level": None, "rule": None}
-    return SeenBucket(
-        key=BucketKey(
-            row["broker_id"], row["quota_type"], row["bucket_user"], row["bucket_client_id"], row["tags"]
+        buckets=tuple(
+            SeenBucket(*(BucketKey(*row[:5]), *row[5:13], Counts(*row[13:])))
+            for row in tables.query(_BUCKETS, [most]).rows
         ),
-        limit_per_s=newest["limit"],
-        level=newest["level"],
-        rule=newest["rule"],
-        last_ms=row["last_ms"],
-        held_until_ms=row["held_until_ms"] or 0,
-        rate_per_s=row["rate_per_s"],
-        quota_used_percent=row["quota_used_percent"],
-        use=row["use"],
-        counts=_counts(row),
+        types={quota_type: Counts(*counts) for quota_type, _, *counts in types},
+        bucket_counts={quota_type: count for quota_type, count, *_ in types},
+        places={
+            (broker_id, quota_type): SeenPlace(*seen)
+            for broker_id, quota_type, *seen in tables.query(_PLACES).rows
+        },
     )

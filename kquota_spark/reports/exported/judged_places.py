@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kquota_spark.model.quotas.quota_types import BANDWIDTH
-from kquota_spark.reports.exported.bucket_looks import Look, SeenPlace
+from kquota_spark.reports.exported.bucket_looks import OF_PLACE, Look, SeenPlace
 from kquota_spark.reports.exported.metrics import Sample
 from kquota_spark.reports.exported.shown_buckets import IDLE_MS
 
@@ -18,11 +18,7 @@ _SILENT_MS = 3_600_000
 class _Place:
     newest_ms: int = 0
     is_log: bool = False
-    unmetered: int = 0
-    decisions: int = 0
-    certain: int = 0
-    judged: int = 0
-    agreeing: int = 0
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OF_PLACE, 0))
     recent: list[tuple[int, SeenPlace]] = field(default_factory=list)
     """When it was read, and what."""
 
@@ -53,12 +49,8 @@ class JudgedPlaces:
             place.newest_ms = max(place.newest_ms, seen.newest_ms)
             place.is_log |= seen.is_log
             place.recent.append((now_ms, seen))
-            if is_counted:
-                place.unmetered += seen.unmetered_amount
-                place.decisions += seen.decisions
-                place.certain += seen.certain_decisions
-                place.judged += seen.requests_judged
-                place.agreeing += seen.requests_agreeing
+            for name in OF_PLACE if is_counted else ():
+                place.sums[name] += getattr(seen, name)
         newest_ms = max((place.newest_ms for place in self._places.values()), default=0)
         for key, place in list(self._places.items()):
             place.recent = [(at_ms, seen) for at_ms, seen in place.recent if now_ms - at_ms <= IDLE_MS]
@@ -70,12 +62,10 @@ class JudgedPlaces:
         for (broker_id, quota_type), place in self._places.items():
             labels = {"cluster_id": cluster_id, "broker_id": str(broker_id), "quota_type": quota_type}
             if quota_type in BANDWIDTH:
-                yield "unmetered_bytes_total", labels, float(place.unmetered)
+                yield "unmetered_bytes_total", labels, float(place.sums["unmetered_amount"])
             if place.is_log:
-                yield "decisions_total", labels, float(place.decisions)
-                yield "certain_decisions_total", labels, float(place.certain)
-                yield "requests_judged_total", labels, float(place.judged)
-                yield "requests_agreeing_total", labels, float(place.agreeing)
+                for name in OF_PLACE[1:]:
+                    yield f"{name}_total", labels, float(place.sums[name])
             recent = [seen for _, seen in place.recent]
             for name, part, whole in (
                 ("certain_ratio", "certain_decisions", "decisions"),

@@ -7,7 +7,7 @@ unit: what one metric holds can be added up. Percents of a handler thread are th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
 from kquota_spark.model.quotas.quota_types import CONNECTION, QuotaType
@@ -56,101 +56,64 @@ _WORDS = {
     "mutations_per_second": "partitions per second that topic changes",
     "connections_per_second": "connections per second that ips",
 }
-_AMOUNTS = {
+_COUNTED = {
     "bytes": "Bytes that the quota was charged.",
     "thread_seconds": "Time of handler threads that the quota was charged.",
     "mutations": "Partitions of topic changes that the quota was charged.",
     "connections": "Connections that the quota was charged.",
+    "requests": "Requests.",
+    "throttled_requests": "Requests that were throttled.",
+    "throttle_seconds": "Total delay: the sum of the throttle times of all requests.",
+    "time_in_throttle_seconds": "Time throttled: clock time during which a throttle of the bucket held.",
 }
 
-OF_BUCKETS: tuple[Metric, ...] = (
-    *(
-        Metric(f"bucket_limit_{unit}", "gauge", RULE, f"Limit on the broker: {words} may use.")
+
+_METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    **{
+        f"bucket_limit_{unit}": (RULE, f"Limit on the broker: {words} may use.")
         for unit, words in _WORDS.items()
-    ),
-    *(
-        Metric(
-            f"bucket_rate_{unit}",
-            "gauge",
-            BUCKET,
-            f"The broker's own rate, highest of a minute: {words} use.",
-        )
+    },
+    **{
+        f"bucket_rate_{unit}": (BUCKET, f"The broker's own rate, highest of a minute: {words} use.")
         for unit, words in _WORDS.items()
-    ),
-    Metric(
-        "bucket_quota_used_ratio",
-        "gauge",
+    },
+    "bucket_quota_used_ratio": (
         OR_OTHER,
         "Rate by limit, highest of a minute; above 1 is violated. Of other: the highest of its buckets.",
     ),
-    *(Metric(f"bucket_{amount}_total", "counter", OR_OTHER, about) for amount, about in _AMOUNTS.items()),
-    Metric("bucket_requests_total", "counter", OR_OTHER, "Requests."),
-    Metric("bucket_throttled_requests_total", "counter", OR_OTHER, "Requests that were throttled."),
-    Metric(
-        "bucket_throttle_seconds_total",
-        "counter",
-        OR_OTHER,
-        "Total delay: the sum of the throttle times of all requests.",
-    ),
-    Metric(
-        "bucket_time_in_throttle_seconds_total",
-        "counter",
-        OR_OTHER,
-        "Time throttled: clock time during which a throttle of the bucket held.",
-    ),
-)
-OF_PLACES: tuple[Metric, ...] = (
-    Metric("unmetered_bytes_total", "counter", PLACE, "Bytes that no limit applied to."),
-    Metric("decisions_total", "counter", PLACE, "Seconds of buckets judged from the request log."),
-    Metric("certain_decisions_total", "counter", PLACE, "Of these, without a verdict that is open."),
-    Metric("requests_judged_total", "counter", PLACE, "Verdicts compared with the broker's."),
-    Metric("requests_agreeing_total", "counter", PLACE, "Of these, throttled or not as the broker did."),
-    Metric("certain_ratio", "gauge", PLACE, "Certain part of the decisions read in the last five minutes."),
-    Metric("agreement_ratio", "gauge", PLACE, "Agreeing part of the verdicts read in the last five minutes."),
-)
-OF_TABLES: tuple[Metric, ...] = (
-    Metric(
-        "newest_decision_timestamp_seconds",
-        "gauge",
-        ("cluster_id", "broker_id"),
-        "Newest second that was judged of a broker.",
-    ),
-    Metric(
-        "table_newest_timestamp_seconds",
-        "gauge",
-        ("cluster_id", "table"),
-        "Newest event time in a table of the audit.",
-    ),
-    Metric(
-        "quotas_known_through_timestamp_seconds",
-        "gauge",
+    **{f"bucket_{what}_total": (OR_OTHER, about) for what, about in _COUNTED.items()},
+    "unmetered_bytes_total": (PLACE, "Bytes that no limit applied to."),
+    "decisions_total": (PLACE, "Seconds of buckets judged from the request log."),
+    "certain_decisions_total": (PLACE, "Of these, without a verdict that is open."),
+    "requests_judged_total": (PLACE, "Verdicts compared with the broker's."),
+    "requests_agreeing_total": (PLACE, "Of these, throttled or not as the broker did."),
+    "certain_ratio": (PLACE, "Certain part of the decisions read in the last five minutes."),
+    "agreement_ratio": (PLACE, "Agreeing part of the verdicts read in the last five minutes."),
+    "newest_decision_timestamp_seconds": (PLACE[:2], "Newest second that was judged of a broker."),
+    "table_newest_timestamp_seconds": ((*CLUSTER, "table"), "Newest event time in a table of the audit."),
+    "quotas_known_through_timestamp_seconds": (
         CLUSTER,
         "All edits of quotas up to then are known; of a quota file that is for ever.",
     ),
-    Metric("open_violations", "gauge", PLACE, "Episodes above the limit that have not ended."),
-)
-OF_EXPORTER: tuple[Metric, ...] = (
-    Metric("exporter_build_info", "gauge", (*CLUSTER, "version"), "1; which release this is."),
-    Metric("exporter_shown_buckets", "gauge", CLUSTER, "Buckets with series of their own."),
-    Metric(
-        "exporter_dropped_buckets",
-        "gauge",
-        ("cluster_id", "quota_type"),
+    "open_violations": (PLACE, "Episodes above the limit that have not ended."),
+    "exporter_build_info": ((*CLUSTER, "version"), "1; which release this is."),
+    "exporter_shown_buckets": (CLUSTER, "Buckets with series of their own."),
+    "exporter_dropped_buckets": (
+        (*CLUSTER, "quota_type"),
         "Buckets of the last read with decisions that are only in the sum of the others.",
     ),
-    Metric("exporter_refreshes_total", "counter", CLUSTER, "Reads of the tables."),
-    Metric(
-        "exporter_refresh_errors_total", "counter", CLUSTER, "Reads that failed; the next one tries again."
-    ),
-    Metric("exporter_refresh_duration_seconds", "gauge", CLUSTER, "Time that the last read took."),
-    Metric(
-        "exporter_last_refresh_timestamp_seconds",
-        "gauge",
+    "exporter_refreshes_total": (CLUSTER, "Reads of the tables."),
+    "exporter_refresh_errors_total": (CLUSTER, "Reads that failed; the next one tries again."),
+    "exporter_refresh_duration_seconds": (CLUSTER, "Time that the last read took."),
+    "exporter_last_refresh_timestamp_seconds": (
         CLUSTER,
         "When a read last succeeded; five minutes later nothing of the tables is shown any more.",
     ),
+}
+METRICS = tuple(
+    Metric(name, "counter" if name.endswith("_total") else "gauge", labels, about)
+    for name, (labels, about) in _METRICS.items()
 )
-METRICS = (*OF_BUCKETS, *OF_PLACES, *OF_TABLES, *OF_EXPORTER)
 
 Labels = Mapping[str, str]
 Sample = tuple[str, Labels, float]
@@ -160,32 +123,27 @@ Sample = tuple[str, Labels, float]
 def families(samples: Iterable[Sample]) -> list[Family]:
     """The declared metrics with their samples, in the declared order; a name that is not declared is an error."""
     found: dict[str, list[tuple[Labels, float]]] = {metric.name: [] for metric in METRICS}
-    kinds = {metric.name: metric for metric in METRICS}
+    allowed = {metric.name: set(metric.labels) for metric in METRICS}
     for name, labels, value in samples:
         # An empty label is none to Prometheus: it must not tell two samples apart.
         told = {label: text for label, text in labels.items() if text}
-        assert set(told) <= set(kinds[name].labels), (name, told)
+        assert set(told) <= allowed[name], (name, told)
         found[name].append((told, value))
     return [
-        Family(f"kquota_{name}", kinds[name].kind, kinds[name].about, found[name])
-        for name in found
-        if found[name]
+        Family(f"kquota_{name}", kind, about, found[name]) for name, kind, _, about in METRICS if found[name]
     ]
 
 
 def bucket_samples(
     cluster_id: str, shown: ShownBuckets, newest_ms: Mapping[int, int], hidden_used: Mapping[str, float]
 ) -> Iterator[Sample]:
-    """Samples of all buckets.
+    """Samples of all buckets: those with series, and the sums of the others.
 
-    Args:
-        cluster_id: of which cluster.
-        shown: the buckets with series, and the sums of the others.
-        newest_ms: the newest decision of each broker.
-        hidden_used: by quota type the highest percent of the quota among the others.
+    `newest_ms` is the newest decision of each broker, `hidden_used` by quota type the highest percent of the quota
+    among the others.
     """
     for key, one in shown.series.items():
-        labels = _labels(cluster_id, key)
+        labels = {"cluster_id": cluster_id, **asdict(key), "broker_id": str(key.broker_id)}
         yield from _gauges(key, one, labels, newest_ms.get(key.broker_id, one.newest.last_ms))
         yield from _counters(key.quota_type, one.counts, labels)
     for quota_type, counts in shown.others.items():
@@ -193,17 +151,6 @@ def bucket_samples(
         yield from _counters(quota_type, counts, labels)
         if quota_type in hidden_used:
             yield "bucket_quota_used_ratio", labels, hidden_used[quota_type] / 100
-
-
-def _labels(cluster_id: str, key: BucketKey) -> dict[str, str]:
-    return {
-        "cluster_id": cluster_id,
-        "broker_id": str(key.broker_id),
-        "quota_type": key.quota_type,
-        "user": key.user,
-        "client_id": key.client_id,
-        "tags": key.tags,
-    }
 
 
 def _gauges(key: BucketKey, one: BucketSeries, labels: Labels, newest_ms: int) -> Iterator[Sample]:

@@ -7,8 +7,8 @@ where its counters were.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kquota_spark.reports.exported.bucket_looks import RECENT_MS, BucketKey, Counts, Look, SeenBucket
@@ -37,6 +37,11 @@ class BucketSeries:
     counts: Counts = field(default_factory=Counts)
     recent: list[SeenBucket] = field(default_factory=list)
 
+    def kept_use(self, now_ms: int) -> float:
+        """What is left of the use that it once had."""
+        kept: float = self.use * 0.5 ** ((now_ms - self.seen_at_ms) / _HALVED_MS)
+        return kept
+
     def rate_per_s(self, newest_ms: int) -> float:
         """Highest rate of the last minute before the newest decision of its broker; 0 without traffic."""
         rates = (one.rate_per_s for one in self.recent if one.last_ms > newest_ms - RECENT_MS)
@@ -51,11 +56,7 @@ class BucketSeries:
 
 
 class ShownBuckets:
-    """The buckets with series.
-
-    Args:
-        most: how many at most, of all quota types together.
-    """
+    """The buckets with series, so many at most, of all quota types together."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -71,13 +72,7 @@ class ShownBuckets:
         return {key: (one.held_until_ms, one.newest.last_ms) for key, one in self.series.items()}
 
     def fold(self, look: Look, now_ms: int, *, is_counted: bool = True) -> None:
-        """Take over a look.
-
-        Args:
-            look: what new decisions say.
-            now_ms: when they were read.
-            is_counted: False for what was there before the counters began.
-        """
+        """Take over a look that was made then; what was there before the counters began is not counted."""
         seen = {bucket.key: bucket for bucket in look.buckets}
         self._choose(seen, now_ms)
         rest = {quota_type: Counts() for quota_type in look.types}
@@ -87,9 +82,9 @@ class ShownBuckets:
             if key in self.series:
                 self._take_over(self.series[key], bucket, now_ms, is_counted=is_counted)
                 rest[key.quota_type].add(bucket.counts, -1)
-        shown = _by_type(key for key in seen if key in self.series)
+        shown = Counter(key.quota_type for key in seen if key in self.series)
         self.dropped = {
-            quota_type: count - shown.get(quota_type, 0) for quota_type, count in look.bucket_counts.items()
+            quota_type: count - shown[quota_type] for quota_type, count in look.bucket_counts.items()
         }
         for quota_type, counts in rest.items():
             if is_counted and (self.dropped[quota_type] or quota_type in self.others):
@@ -108,8 +103,7 @@ class ShownBuckets:
     def _choose(self, seen: Mapping[BucketKey, SeenBucket], now_ms: int) -> None:
         uses = {key: bucket.use for key, bucket in seen.items() if key not in self.series}
         for key, one in self.series.items():
-            kept = one.use * 0.5 ** ((now_ms - one.seen_at_ms) / _HALVED_MS)
-            uses[key] = _STAYS * max(kept, seen[key].use if key in seen else 0.0)
+            uses[key] = _STAYS * max(one.kept_use(now_ms), seen[key].use if key in seen else 0.0)
         wanted = sorted(uses, key=lambda key: (-uses[key], key))[: self._most]
         for key in set(self.series) - set(wanted):
             self._leave(key)
@@ -120,18 +114,10 @@ class ShownBuckets:
 
     @staticmethod
     def _take_over(one: BucketSeries, bucket: SeenBucket, now_ms: int, *, is_counted: bool) -> None:
-        kept = one.use * 0.5 ** ((now_ms - one.seen_at_ms) / _HALVED_MS)
-        one.use = max(kept, bucket.use)
+        one.use = max(one.kept_use(now_ms), bucket.use)
         one.seen_at_ms = now_ms
         one.newest = max(one.newest, bucket, key=lambda seen: seen.last_ms)
         one.held_until_ms = max(one.held_until_ms, bucket.held_until_ms)
         one.recent = [seen for seen in (*one.recent, bucket) if seen.last_ms > one.newest.last_ms - RECENT_MS]
         if is_counted:
             one.counts.add(bucket.counts)
-
-
-def _by_type(keys: Iterable[BucketKey]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for key in keys:
-        found[key.quota_type] = found.get(key.quota_type, 0) + 1
-    return found

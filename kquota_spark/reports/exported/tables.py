@@ -50,12 +50,7 @@ class Exposed:
 
 
 class ExportedTables:
-    """The tables as metrics.
-
-    Args:
-        settings: where the tables are, and which cluster.
-        max_series: buckets with series of their own, at most.
-    """
+    """The tables of a cluster as metrics; at most `max_series` buckets have series of their own."""
 
     def __init__(self, settings: Settings, max_series: int) -> None:
         self._settings = settings
@@ -104,7 +99,8 @@ class ExportedTables:
         """What a scrape says from now until the next look."""
         self._shown.forget_idle(now_ms)
         of_exporter = tuple(self._of_exporter())
-        of_tables = (*self._of_buckets(), *self._places.samples(self._cluster_id), *self._of_tables())
+        of_buckets = bucket_samples(self._cluster_id, self._shown, self._places.newest_ms, self._hidden_used)
+        of_tables = (*of_buckets, *self._places.samples(self._cluster_id), *self._of_tables())
         return Exposed(families((*of_tables, *of_exporter)), families(of_exporter), self._succeeded_ms or 0)
 
     def _of_decisions(self, now_ms: int) -> None:
@@ -183,10 +179,6 @@ class ExportedTables:
                 tables.open("violations")
                 self._open = tables.query(_OPEN, [self._cluster_id]).rows
             self._violations.read(found)
-
-    def _of_buckets(self) -> Iterator[Sample]:
-        newest_ms = self._places.newest_ms
-        return bucket_samples(self._cluster_id, self._shown, newest_ms, self._hidden_used)
 
     def _of_tables(self) -> Iterator[Sample]:
         cluster = {"cluster_id": self._cluster_id}

@@ -7,20 +7,15 @@ from collections.abc import Iterator, Sequence
 from kquota_spark import __version__
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.model.compare.observed_clients import Observed
 from kquota_spark.reports.advice.recommendations import recommendations
 from kquota_spark.reports.advice.unprotected import unprotected
 from kquota_spark.reports.agreement.confidence import confidence, covered_note, is_little_covered
-from kquota_spark.reports.clients.clients_beside_rules import clients_beside_rules
-from kquota_spark.reports.gathered.capacity import capacities
-from kquota_spark.reports.gathered.change_effects import with_effects
+from kquota_spark.reports.clients import seen_clients
 from kquota_spark.reports.gathered.changes import changes
-from kquota_spark.reports.gathered.heat import heat_maps
-from kquota_spark.reports.gathered.hurt import hurt_buckets
-from kquota_spark.reports.gathered.lines import rate_lines
-from kquota_spark.reports.gathered.period_buckets import period_buckets
-from kquota_spark.reports.gathered.skew import skews
-from kquota_spark.reports.gathered.talkers import top_talkers
-from kquota_spark.reports.gathered.throttle_pictures import throttle_pairs, throttle_spreads
+from kquota_spark.reports.gathered.hurt import hurt_buckets, throttle_pairs, throttle_spreads
+from kquota_spark.reports.gathered.limits import heat_maps, rate_lines
+from kquota_spark.reports.gathered.usage import capacities, period_buckets, skews, top_talkers
 from kquota_spark.reports.scope.audit_report import AuditReport, Head, HurtBucket
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.report_scope import Scope, open_scope
@@ -34,9 +29,13 @@ select exists(
                  connection_creation_rate) is not null
 ) or exists(select 1 from places where least_limit_per_s is not null)
 """
+_USERS = """
+select distinct "user" from usage
+where cluster_id = ? and usage.second >= make_timestamptz(?) and usage.second < make_timestamptz(?) and "user" <> ''
+order by 1
+"""
 _COVERED_PERCENT = 99.0
-_IS_JUDGED = "select exists(select 1 from places)"
-_IS_SEEN = "select exists(select 1 from used)"
+_IS_SEEN = "select exists(select 1 from places) or exists(select 1 from used)"
 _HAS_REQUEST_TIME = "select exists(select 1 from used where quota_type = 'request')"
 
 
@@ -51,34 +50,43 @@ def gather_report(
 ) -> AuditReport:
     """The report over a stretch of time.
 
-    Args:
-        settings: where the tables are, and which cluster.
-        period: the stretch.
-        made_at_ms: now, epoch ms.
-        tenant: a user: then the report is of this user's own buckets and clients, and names no other.
-        top: lists are cut to so many.
-        heat_rows: buckets of each heat map.
+    It is made at `made_at_ms`, epoch ms. With a tenant, a user, it is of this user's own buckets and clients, and names
+    no other. Lists are cut to `top`, heat maps to `heat_rows` buckets.
 
     Raises:
         UserError: there is nothing in the stretch, the user was not seen in it, or the tables cannot be read.
     """
     with Tables(settings) as tables:
         scope = open_scope(tables, settings, period, tenant=tenant, top=top)
-        if tenant is not None and not any(tables.query(sql).rows[0][0] for sql in (_IS_JUDGED, _IS_SEEN)):
+        if tenant is not None and not tables.query(_IS_SEEN).rows[0][0]:
             msg = f"user {tenant} was not seen from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}"
             raise UserError(f"{msg}: check the name, which stands without its type (alice, not User:alice)")
         return _gathered(scope, settings, made_at_ms, heat_rows)
 
 
+def tenants_seen(settings: Settings, period: Period) -> list[str]:
+    """Users that sent anything, in order: each has a page of its own.
+
+    Raises:
+        UserError: the table is missing or cannot be read.
+    """
+    with Tables(settings) as tables:
+        tables.open("usage", period.from_ms)
+        during = (period.from_ms * 1_000, period.to_ms * 1_000)
+        return [user for (user,) in tables.query(_USERS, [settings.cluster_id, *during]).rows]
+
+
 def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int) -> AuditReport:
     hurt, hurt_left_out = hurt_buckets(scope)
     found_changes, changes_left_out = changes(scope)
-    found_changes = with_effects(scope, found_changes)
-    clients, ids = clients_beside_rules(scope)
-    without_rule, unprotected_left_out = unprotected(scope, clients, ids)
-    during = (scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000)
+    clients = seen_clients.clients_seen(
+        scope.tables, scope.cluster_id, scope.asked.from_ms, until_ms=scope.asked.to_ms, user=scope.tenant
+    )
+    observed = _observed(scope, clients)
+    without_rule, unprotected_left_out = unprotected(scope, observed, seen_clients.ids_of(clients))
+    during = scope.asked.to_ms * 1_000, scope.asked.from_ms * 1_000
     is_limited = scope.tables.query(_IS_LIMITED, [scope.cluster_id, *during]).rows[0][0]
-    todo, todo_left_out = recommendations(scope, clients, hurt, found_changes, is_first_look=not is_limited)
+    todo, todo_left_out = recommendations(scope, observed, hurt, found_changes, is_first_look=not is_limited)
     head = Head(
         cluster_id=scope.cluster_id,
         from_ms=scope.asked.from_ms,
@@ -87,8 +95,8 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
         version=__version__,
         tenant=scope.tenant,
         is_first_look=not is_limited,
-        covered_percent=_covered_percent(scope),
-        is_covered=_covered_percent(scope) >= _COVERED_PERCENT,
+        covered_percent=scope.covered_percent,
+        is_covered=scope.covered_percent >= _COVERED_PERCENT,
     )
     return AuditReport(
         head=head,
@@ -113,8 +121,16 @@ def _gathered(scope: Scope, settings: Settings, made_at_ms: int, heat_rows: int)
     )
 
 
-def _covered_percent(scope: Scope) -> float:
-    return 100 * scope.covered_seconds * 1_000 / (scope.asked.to_ms - scope.asked.from_ms)
+def _observed(scope: Scope, clients: Sequence[seen_clients.ClientSeen]) -> Observed:
+    """Who used bandwidth in the stretch beside the rules at its end; only the request log tells of all."""
+    return Observed(
+        [one.seen for one in clients],
+        seen_clients.rules_at(scope.tables, scope.cluster_id, scope.asked.to_ms),
+        scope.covered.from_ms,
+        scope.covered.to_ms,
+        seen_clients.problems_of(scope.tables, scope.cluster_id),
+        seen_clients.is_sampled(scope.tables, scope.cluster_id, *scope.asked),
+    )
 
 
 def _notes(scope: Scope, head: Head, hurt: Sequence[HurtBucket]) -> Iterator[str]:
@@ -137,9 +153,7 @@ def _to_tenant(hurt: Sequence[HurtBucket]) -> Iterator[str]:
         yield "you were not throttled"
     for one in hurt:
         share = f"{one.time_in_throttle_percent:.1f} % of this time"
-        of_whom = (
-            f"client id {one.bucket.client_id or '(empty)'}" if one.bucket.client_id else "all your clients"
-        )
+        of_whom = f"client id {one.bucket.client_id}" if one.bucket.client_id else "all your clients"
         yield f"you were throttled {share} ({one.bucket.quota_type}, {of_whom})"
         if one.shared_with:
             yield (

@@ -1,4 +1,4 @@
-"""Who was held back: time in throttle of each bucket, as share of the wall clock.
+"""Who was held back: time in throttle of each bucket, as share of the wall clock, and how long single throttles were.
 
 A second counts when a throttle began in it or still ran, by the longest throttle that began in each second: a client
 that is told to wait for five seconds sends nothing in four of them. Brokers count once. JMX tells a mean of the last
@@ -8,9 +8,9 @@ half to whole minute at the time of a sample, so there the share is that of the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import asdict
 
-from kquota_spark.reports.scope.audit_report import BucketName, HurtBucket
+from kquota_spark.reports.scope.audit_report import BucketName, HurtBucket, ThrottlePair, ThrottleSpread
 from kquota_spark.reports.scope.report_scope import BUCKET, Scope, bucket_of
 
 MOST_CLIENTS = 5
@@ -40,6 +40,10 @@ select *, if(is_log, 100.0 * throttled_seconds / ?, of_samples_percent) as time_
 from of_time join of_buckets using ({BUCKET})
 order by time_in_throttle_percent desc, throttled_ms desc, {BUCKET} limit ?
 """  # noqa: S608 - names of ours
+_FIGURES = (
+    "limit_per_s", "throttled_ms", "throttled_requests", "throttled_seconds", "time_in_throttle_percent",
+    "worst_broker_id", "peak_quota_used_percent",
+)  # fmt: skip
 _EPISODES = f"""
 select {BUCKET.replace("bucket_tags", "coalesce(bucket_tags, '') as bucket_tags")}, count(*) as episodes
 from violations where cluster_id = ? and start_time < make_timestamptz(?)
@@ -59,6 +63,27 @@ select mine.*, count(distinct second_ms) as throttled_seconds,
 from mine join used on used.quota_type = mine.quota_type and used.client_id = mine.bucket_client_id
 where shared_with > 0 and observed_throttle_ms > 0 group by all order by throttled_seconds desc, mine.bucket_client_id
 """
+MOST_USERS = 8
+_STEPS_PER_OCTAVE = 4
+# Four bins an octave: some hundred points, whatever the number of rows.
+_BIN = f"if({{name}} < 1, 0, round(power(2, round(log2({{name}}) * {_STEPS_PER_OCTAVE}) / {_STEPS_PER_OCTAVE}), 1))"
+# Requests that a share consumer sent have no size: there is no replay of them.
+_PAIRS = f"""
+select {_BIN.format(name="throttle_ms")} as replay_ms, {_BIN.format(name="observed_throttle_ms")} as brokers_ms,
+       is_certain, count(*) as seconds
+from judged
+where is_log and observed_total_throttle_ms is not null and greatest(throttle_ms, observed_throttle_ms) > 0
+  and coalesce(unsized_requests, 0) = 0
+group by all order by all
+"""  # noqa: S608 - names and numbers of ours
+_SPREADS = """
+select "user", count(*) as requests, sum(observed_throttle_ms)::bigint as throttled_ms,
+       quantile_disc(observed_throttle_ms, list_transform(range(101), lambda step: step / 100.0)) as percentiles_ms
+from requests
+where cluster_id = $1 and kind = 'request' and observed_throttle_ms > 0 and "user" is not null
+  and record_time_ms >= $2 and record_time_ms < $3 and coalesce("user" = $4, true)
+group by "user" order by throttled_ms desc, "user" limit $5
+"""
 
 
 def hurt_buckets(scope: Scope) -> tuple[list[HurtBucket], int]:
@@ -69,42 +94,27 @@ def hurt_buckets(scope: Scope) -> tuple[list[HurtBucket], int]:
     """
     rows = scope.rows(_THROTTLED, scope.covered.to_ms, scope.covered_seconds, scope.top)
     left_out = rows[0]["found"] - len(rows) if rows else 0
-    episodes, inside = _episodes(scope), _clients(scope, [bucket_of(row) for row in rows])
-    found = [_hurt(row, episodes, inside) for row in rows]
+    during = scope.covered.to_ms * 1_000, scope.covered.from_ms * 1_000
+    episodes = {bucket_of(row): row["episodes"] for row in scope.rows(_EPISODES, scope.cluster_id, *during)}
+    inside = _clients(scope, map(bucket_of, rows))
+    found = [
+        HurtBucket(
+            bucket=bucket,
+            episodes=episodes.get(bucket, 0),
+            clients=inside.get(bucket, ()),
+            **{name: row[name] for name in _FIGURES},
+        )
+        for row in rows
+        for bucket in (bucket_of(row),)
+    ]
     if scope.tenant is not None:
         found = sorted([*found, *_shared(scope)], key=lambda one: -one.time_in_throttle_percent)
         left_out += max(0, len(found) - scope.top)
     return found[: scope.top], left_out
 
 
-def _hurt(
-    row: dict[str, Any], episodes: dict[BucketName, int], inside: dict[BucketName, tuple[str, ...]]
-) -> HurtBucket:
-    bucket = bucket_of(row)
-    return HurtBucket(
-        bucket=bucket,
-        limit_per_s=row["limit_per_s"],
-        throttled_ms=row["throttled_ms"],
-        throttled_requests=row["throttled_requests"],
-        throttled_seconds=row["throttled_seconds"],
-        time_in_throttle_percent=row["time_in_throttle_percent"],
-        worst_broker_id=row["worst_broker_id"],
-        episodes=episodes.get(bucket, 0),
-        peak_quota_used_percent=row["peak_quota_used_percent"],
-        clients=inside.get(bucket, ()),
-    )
-
-
-def _episodes(scope: Scope) -> dict[BucketName, int]:
-    during = scope.covered.to_ms * 1_000, scope.covered.from_ms * 1_000
-    return {bucket_of(row): row["episodes"] for row in scope.rows(_EPISODES, scope.cluster_id, *during)}
-
-
 def _clients(scope: Scope, buckets: Iterable[BucketName]) -> dict[BucketName, tuple[str, ...]]:
-    wanted = [
-        {"quota_type": one.quota_type, "user": one.user, "client_id": one.client_id, "tags": one.tags}
-        for one in buckets
-    ]
+    wanted = [asdict(bucket) for bucket in buckets]
     if not wanted:
         return {}
     return {bucket_of(row): _pairs(row["users"], row["client_ids"]) for row in scope.rows(_NAMES, wanted)}
@@ -135,3 +145,15 @@ def _shared(scope: Scope) -> list[HurtBucket]:
         )
         for row in scope.rows(_SHARED)
     ]
+
+
+def throttle_pairs(scope: Scope) -> tuple[ThrottlePair, ...]:
+    """The longest throttle of each second and bucket, by replay and by brokers; none where only JMX tells."""
+    return tuple(ThrottlePair(**row) for row in scope.rows(_PAIRS))
+
+
+def throttle_spreads(scope: Scope) -> tuple[ThrottleSpread, ...]:
+    """Of the users with the most total delay; none where `requests` keeps no row of a throttled request."""
+    asked = scope.asked
+    of_users = scope.rows(_SPREADS, scope.cluster_id, asked.from_ms, asked.to_ms, scope.tenant, MOST_USERS)
+    return tuple(ThrottleSpread(**row | {"percentiles_ms": tuple(row["percentiles_ms"])}) for row in of_users)

@@ -1,4 +1,4 @@
 """The report as HTML, Markdown, CSV and JSON.
 
-In reading order: page_csv, page_html, page_json, page_markdown, page_names.
+In reading order: page_data, page_html, page_markdown, page_names.
 """

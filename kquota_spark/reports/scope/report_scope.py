@@ -16,20 +16,16 @@ from kquota_spark.errors import UserError
 from kquota_spark.reports.scope.audit_report import BucketName
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import SLOT_LENGTHS_S
-from kquota_spark.schema.harm import (
-    CERTAIN_BROKER_MS,
-    CERTAIN_REPLAY_MS,
-    DELAY_MS,
-    IS_THROTTLED,
-    LONGEST_THROTTLE_MS,
-    THROTTLED_REQUESTS,
-)
+from kquota_spark.schema import harm
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text
 
 BUCKET = "quota_type, bucket_user, bucket_client_id, bucket_tags"
 """Columns of a `BucketName`, tags never null."""
 MOST_SLOTS = 96
+_TABLES_IF_THERE = (
+    "violations", "quota_rules", "quota_changes", "enforcement_log", "log_gaps", "broker_configs",
+)  # fmt: skip
 _BEFORE_MS = 600_000
 """With rows of the last ten minutes before it, the tables cover a stretch from its beginning."""
 
@@ -66,8 +62,8 @@ from own left join names using ({BUCKET}) group by all
 _JUDGED = f"""
 create temp view judged as
 select * exclude (bucket_tags), coalesce(bucket_tags, '') as bucket_tags, epoch_ms(decisions.second) as second_ms,
-       {FROM_LOG} as is_log, {IS_THROTTLED} as is_throttled,
-       {DELAY_MS} as delay_ms, {THROTTLED_REQUESTS} as delayed_requests, {LONGEST_THROTTLE_MS} as longest_ms,
+       {FROM_LOG} as is_log, {harm.IS_THROTTLED} as is_throttled, {harm.DELAY_MS} as delay_ms,
+       {harm.THROTTLED_REQUESTS} as delayed_requests, {harm.LONGEST_THROTTLE_MS} as longest_ms,
        coalesce(requests, 1) > 0 as has_verdict
 from decisions where {{where}} and ({{one_source}}) and {{of_tenant}}
 """  # noqa: S608 - names of ours
@@ -98,7 +94,7 @@ select broker_id, {BUCKET}, second_ms // ? * ? as slot_ms, count(*) filter (has_
   coalesce(sum(uncertain), 0)::bigint as uncertain, coalesce(sum(late), 0)::bigint as late,
   count(*) filter (is_certain) as certain_seconds, count(*) filter (is_rules_behind) as behind_seconds,
   coalesce(sum(unsized_requests), 0)::bigint as unsized,
-  {CERTAIN_REPLAY_MS} as certain_replay_ms, {CERTAIN_BROKER_MS} as certain_broker_ms
+  {harm.CERTAIN_REPLAY_MS} as certain_replay_ms, {harm.CERTAIN_BROKER_MS} as certain_broker_ms
 from judged group by all
 """  # noqa: S608 - names of ours
 _PLACES = f"""
@@ -151,6 +147,11 @@ class Scope:
         return -(-(self.covered.to_ms - self.covered.from_ms) // 1_000)
 
     @property
+    def covered_percent(self) -> float:
+        """The covered stretch as share of the one asked for."""
+        return 100 * self.covered_seconds * 1_000 / (self.asked.to_ms - self.asked.from_ms)
+
+    @property
     def slots(self) -> tuple[int, ...]:
         """Starts of the slots that the covered stretch touches."""
         return tuple(slots_of(self.covered, self.slot_ms))
@@ -168,14 +169,7 @@ def open_scope(tables: Tables, settings: Settings, asked: Period, *, tenant: str
     """
     for name in ("usage", "decisions"):
         tables.open(name, asked.from_ms - _BEFORE_MS)
-    for name in (
-        "violations",
-        "quota_rules",
-        "quota_changes",
-        "enforcement_log",
-        "log_gaps",
-        "broker_configs",
-    ):
+    for name in _TABLES_IF_THERE:
         tables.open_if_there(name)
     tables.open_if_there("requests", asked.from_ms)
     _set(tables, cluster=settings.cluster_id, from_us=asked.from_ms * 1_000, to_us=asked.to_ms * 1_000)
@@ -210,7 +204,6 @@ def _set(tables: Tables, **values: object) -> None:
 
 def _make_views(tables: Tables, tenant: str | None) -> None:
     where = {name: _IN_STRETCH.format(table=name) for name in ("decisions", "usage")}
-    one_source = {name: _ONE_SOURCE.format(table=name) for name in where}
     for name, of_table in where.items():
         tables.query(_TOLD.format(table=name, where=f"{of_table} and {FROM_LOG}"))
     own_bucket = own_client = "true"
@@ -218,13 +211,10 @@ def _make_views(tables: Tables, tenant: str | None) -> None:
         _set(tables, tenant=tenant)
         tables.query(_MINE.format(where=where["decisions"], where_used=where["usage"]))
         own_bucket, own_client = _OWN_BUCKET, "\"user\" = getvariable('report_tenant')"
-    of_decisions = {
-        "where": where["decisions"],
-        "one_source": one_source["decisions"],
-        "of_tenant": own_bucket,
-    }
-    tables.query(_JUDGED.format(**of_decisions))
-    tables.query(_USED.format(where=where["usage"], one_source=one_source["usage"], of_tenant=own_client))
+    for view, name, of_tenant in ((_JUDGED, "decisions", own_bucket), (_USED, "usage", own_client)):
+        tables.query(
+            view.format(where=where[name], one_source=_ONE_SOURCE.format(table=name), of_tenant=of_tenant)
+        )
 
 
 def _covered(tables: Tables, settings: Settings, asked: Period) -> Period:

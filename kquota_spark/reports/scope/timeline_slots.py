@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kquota_spark.reports.scope.amount_rates import rate_of
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey, rate_of
+from kquota_spark.reports.scope.period import Period
 from kquota_spark.schema.harm import DELAY_MS, LONGEST_THROTTLE_MS, THROTTLED_REQUESTS
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
@@ -73,36 +73,24 @@ class Identity(NamedTuple):
     def inside(self) -> tuple[str, list[object]]:
         """Condition on `decisions`: the bucket is of these names, or had them inside."""
         return _all_of(
-            ("cluster_id = ?", self.cluster_id, 1),
-            ("((bucket_user = ? and bucket_user <> '') or list_contains(users, ?))", self.user, 2),
-            (
-                "((bucket_client_id = ? and bucket_client_id <> '') or list_contains(client_ids, ?))",
-                self.client_id,
-                2,
-            ),
+            {
+                "cluster_id = ?": self.cluster_id,
+                "((bucket_user = ? and bucket_user <> '') or list_contains(users, ?))": self.user,
+                "((bucket_client_id = ? and bucket_client_id <> '') or list_contains(client_ids, ?))": self.client_id,
+            }
         )
 
     def sent(self) -> tuple[str, list[object]]:
         """Condition on `usage`."""
         return _all_of(
-            ("cluster_id = ?", self.cluster_id, 1),
-            ('"user" = ?', self.user, 1),
-            ("client_id = ?", self.client_id, 1),
+            {"cluster_id = ?": self.cluster_id, '"user" = ?': self.user, "client_id = ?": self.client_id}
         )
 
 
-def _all_of(*parts: tuple[str, str | None, int]) -> tuple[str, list[object]]:
-    given = [(sql, value, times) for sql, value, times in parts if value is not None]
-    return " and ".join(sql for sql, _, _ in given), [
-        value for _, value, times in given for _ in range(times)
-    ]
-
-
-class Stretch(NamedTuple):
-    """A stretch of time, epoch ms; the end is exclusive."""
-
-    from_ms: int
-    to_ms: int
+def _all_of(parts: Mapping[str, str | None]) -> tuple[str, list[object]]:
+    """The conditions that have a value, and it as often as they ask for it."""
+    given = {sql: value for sql, value in parts.items() if value is not None}
+    return " and ".join(given), [value for sql, value in given.items() for _ in range(sql.count("?"))]
 
 
 class Place(NamedTuple):
@@ -153,28 +141,28 @@ class Slot:
     is_muted: bool = False
 
 
-def slot_ms(stretch: Stretch, most_slots: int) -> int:
+def slot_ms(stretch: Period, most_slots: int) -> int:
     """The shortest slot of which so many cover the stretch."""
     length_ms = stretch.to_ms - stretch.from_ms
     fitting = (slot_s * 1_000 for slot_s in SLOT_LENGTHS_S if length_ms <= most_slots * slot_s * 1_000)
     return next(fitting, SLOT_LENGTHS_S[-1] * 1_000)
 
 
-def buckets_of(tables: Tables, who: Identity, stretch: Stretch) -> list[Found]:
+def buckets_of(tables: Tables, who: Identity, stretch: Period) -> list[Found]:
     """The buckets that a client was in, the most throttled first."""
     inside, values = who.inside()
     rows = tables.query(_BUCKETS.format(inside=inside), [*stretch, *values]).rows
     return [Found(BucketKey(*row[:6]), *row[6:]) for row in rows]
 
 
-def used_at(tables: Tables, who: Identity, stretch: Stretch) -> dict[Place, int]:
+def used_at(tables: Tables, who: Identity, stretch: Period) -> dict[Place, int]:
     """Where a client sent anything, the most first, and its first second there."""
     sql, values = who.sent()
     rows = tables.query(_USED.format(who=sql), [*stretch, *values]).rows
     return {Place(*row[:2]): row[2] for row in rows}
 
 
-def seconds_sql(who: Identity, stretch: Stretch, keys: Sequence[BucketKey]) -> tuple[str, list[object]]:
+def seconds_sql(who: Identity, stretch: Period, keys: Sequence[BucketKey]) -> tuple[str, list[object]]:
     """The common table expression `seconds` of these buckets, one row a second, and its values."""
     inside, values = who.inside()
     buckets = " or ".join([_OF_BUCKET] * len(keys)) or "false"
@@ -185,23 +173,16 @@ def seconds_sql(who: Identity, stretch: Stretch, keys: Sequence[BucketKey]) -> t
 def slots_of(
     tables: Tables,
     who: Identity,
-    stretch: Stretch,
+    stretch: Period,
     keys: Sequence[BucketKey],
     place: Place,
     length_ms: int,
     *,
     has_usage: bool = True,
 ) -> list[Slot]:
-    """Every slot of the stretch, in order.
+    """Every slot of the stretch, in order; `decisions` and `usage` are opened.
 
-    Args:
-        tables: with `decisions` and `usage` opened.
-        who: the client.
-        stretch: from when to when.
-        keys: its buckets.
-        place: broker and quota type, for `usage`.
-        length_ms: of a slot.
-        has_usage: slots without decisions show what the client sent.
+    With `has_usage`, slots without decisions show what the client sent at the place.
     """
     sql, values = seconds_sql(who, stretch, keys)
     query = _SLOTS.format(seconds=sql)
@@ -218,7 +199,7 @@ def slots_of(
 
 
 def _used(
-    tables: Tables, who: Identity, stretch: Stretch, place: Place, length_ms: int
+    tables: Tables, who: Identity, stretch: Period, place: Place, length_ms: int
 ) -> dict[int, dict[str, Any]]:
     """What `usage` tells of each slot that it has rows of."""
     sent, of_sent = who.sent()

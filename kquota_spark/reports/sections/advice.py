@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from kquota_spark.formats.text.person_units import broker_text, person_ms
 from kquota_spark.reports.scope.audit_report import AuditReport, Recommendation
+from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Advice, Block, Cell, Column, Section, Tone, table_of
-from kquota_spark.reports.sections.words import (
-    count_cell,
-    counted,
-    entity_of,
-    finite,
-    is_sampled,
-    rate_cell,
-    sentence,
-    share_text,
-)
 
 _SEVERITY_TONES = {"high": Tone.OVER, "warning": Tone.NEAR}
 MOST_ADVICE = 50
@@ -36,13 +27,13 @@ def unprotected_section(report: AuditReport) -> Section:
             Cell(one.severity, tone=_SEVERITY_TONES.get(one.severity, Tone.PLAIN)),
             Cell(one.kind),
             Cell(one.subject),
-            Cell(sentence(one.sentence)),
-            Cell(sentence(one.advice)),
+            Cell(words.sentence(one.sentence)),
+            Cell(words.sentence(one.advice)),
         )
         for one in report.unprotected
     )
     table = table_of("Traffic without the protection it seems to have", columns, rows, count, "findings")
-    is_known = not is_sampled(report.confidence)
+    is_known = not words.is_sampled(report.confidence)
     empty = (
         "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
         if is_known
@@ -52,7 +43,7 @@ def unprotected_section(report: AuditReport) -> Section:
         anchor="unprotected",
         short="Unprotected",
         title="What is unprotected?",
-        lead=f"{counted(count, 'finding')}, the gravest first." if count else empty,
+        lead=f"{words.counted(count, 'finding')}, the gravest first." if count else empty,
         tone=Tone.NEAR if count else Tone.GOOD if is_known else Tone.PLAIN,
         blocks=(Block("Findings", table=table, is_table_open=True),) if report.unprotected else (),
     )
@@ -70,9 +61,9 @@ def to_do_section(report: AuditReport) -> Section:
     elif head.tenant is not None:
         lead = "What your clients can do, then what to ask for where quotas are set."
     elif head.is_first_look:
-        lead = f"{counted(count, 'starting value')}; every command shows first what it would do."
+        lead = f"{words.counted(count, 'starting value')}; every command shows first what it would do."
     else:
-        lead = f"{counted(count, 'step')}; every command shows first what it would do."
+        lead = f"{words.counted(count, 'step')}; every command shows first what it would do."
     return Section(
         anchor="to-do",
         short="To do",
@@ -86,7 +77,7 @@ def _advice(one: Recommendation) -> Advice:
     kind = quota_type_of(one.key)
     change = ""
     if one.key:
-        present, recommended = (rate_cell(kind, value) for value in (one.present, one.recommended))
+        present, recommended = (words.rate_cell(kind, value) for value in (one.present, one.recommended))
         # Without a value there is only something to run where a quota is to go.
         is_change = one.recommended is not None or one.command
         change = (
@@ -100,48 +91,40 @@ def _advice(one: Recommendation) -> Advice:
         ("Headroom", one.headroom),
     )
     return Advice(
-        one.title or (entity_of(one.entity) if one.entity else "The cluster"),
+        one.title or (words.entity_of(one.entity) if one.entity else "The cluster"),
         change,
-        sentence(one.reason),
+        words.sentence(one.reason),
         one.command,
-        tuple((name, sentence(text)) for name, text in facts if text),
-        tuple((sentence(other.text), other.command) for other in one.alternatives),
+        tuple((name, words.sentence(text)) for name, text in facts if text),
+        tuple((words.sentence(other.text), other.command) for other in one.alternatives),
     )
 
 
 def capacity_section(report: AuditReport) -> Section:
     """Threads of each broker, and how much of their time requests took."""
-    columns = (
-        Column("broker", is_number=True),
-        Column("I/O threads", is_number=True),
-        Column("network threads", is_number=True),
-        Column("request time there is", is_number=True),
-        Column("charged on average", is_number=True),
-        Column("share", is_number=True),
+    columns = Column.numbers(
+        "broker", "I/O threads", "network threads", "request time there is", "charged on average", "share"
     )
     rows = []
     for one in sorted(report.capacity, key=lambda capacity: capacity.broker_id):
-        used = finite(one.used_percent)
+        used = words.finite(one.used_percent)
         share = 100 * used / one.percent if used is not None and one.percent else None
         rows.append(
             (
                 Cell(broker_text(one.broker_id)),
-                count_cell(one.io_threads),
-                count_cell(one.network_threads),
+                words.count_cell(one.io_threads),
+                words.count_cell(one.network_threads),
                 Cell(f"{one.percent:,.0f} %"),
                 Cell("not measured" if used is None else f"{used:,.2f} %"),
-                Cell("-") if share is None else Cell(share_text(share), f"{share:.4f} %", bar_percent=share),
+                Cell("-") if share is None else words.share_cell(share),
             )
         )
     lead = "Each thread has 100 % of request time a second; request quotas are percent of one thread."
+    table = table_of("Request time by broker", columns, rows, len(rows))
     return Section(
         anchor="capacity",
         short="Capacity",
         title="How much request time do brokers have?",
         lead=lead if rows else "Not known: the brokers' numbers of threads were not recorded.",
-        blocks=(
-            Block("", table=table_of("Request time by broker", columns, rows, len(rows)), is_table_open=True),
-        )
-        if rows
-        else (),
+        blocks=(Block("", table=table, is_table_open=True),) if rows else (),
     )

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
 from kquota_spark.formats.text.person_units import broker_text
 from kquota_spark.reports.scope.audit_report import AuditReport, PeriodBucket
+from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.parts import Block, Cell, Column, Section, table_of
-from kquota_spark.reports.sections.words import (
-    bucket_of,
-    count_cell,
-    counted,
-    finite,
-    rate_cell,
-    share_text,
-    throttles_cell,
-    type_word,
-    used_cell,
-)
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT
 
 ANCHOR = "buckets"
 COLUMNS = (
-    Column("bucket"),
-    Column("type", is_short=True),
-    Column("total delay", is_number=True),
-    Column("throttled requests", is_number=True),
-    Column("peak of quota", is_number=True),
-    Column("headroom", is_number=True),
-    Column("limit on a broker", is_number=True),
+    *words.BUCKET_COLUMNS,
+    *Column.numbers("total delay", "throttled requests", "peak of quota", "headroom", "limit on a broker"),
     Column("brokers", is_short=True),
 )
 
@@ -42,7 +28,7 @@ def buckets_section(report: AuditReport) -> Section:
         anchor=ANCHOR,
         short="All buckets",
         title="All your buckets" if report.head.tenant is not None else "All buckets",
-        lead=f"{counted(count, 'bucket')} had a limit in this period, the one with the most total delay first.",
+        lead=f"{words.counted(count, 'bucket')} had a limit in this period, the one with the most total delay first.",
         blocks=(
             Block(
                 "",
@@ -60,12 +46,8 @@ def bucket_index(report: AuditReport) -> dict[str, Any]:
     found = report.buckets
     cells = [_cells(report, one) for one in found]
     return {
-        "names": [
-            [one.bucket.quota_type, one.bucket.user, one.bucket.client_id, one.bucket.tags] for one in found
-        ],
-        "cells": [
-            list(column) for column in zip(*([cell.text for cell in row] for row in cells), strict=True)
-        ],
+        "names": [list(astuple(one.bucket)) for one in found],
+        "cells": list(map(list, zip(*([cell.text for cell in row] for row in cells), strict=True))),
         "tones": [row[4].tone.value for row in cells],
         "sort": [None, None, *_numbers(found), None],
         "users": [[one.bucket.user] if one.bucket.user else list(one.users) for one in found],
@@ -79,27 +61,26 @@ def _numbers(found: Sequence[PeriodBucket]) -> list[list[float | None]]:
     return [
         [one.throttled_ms for one in found],
         [one.throttled_requests for one in found],
-        [finite(one.peak_quota_used_percent) for one in found],
+        [words.finite(one.peak_quota_used_percent) for one in found],
         [_headroom(one) for one in found],
-        [finite(one.limit_per_s) for one in found],
+        [words.finite(one.limit_per_s) for one in found],
     ]
 
 
 def _headroom(one: PeriodBucket) -> float | None:
     """Percent of the limit that was left at the peak; None where the peak is not known or above the limit."""
-    peak = finite(one.peak_quota_used_percent)
+    peak = words.finite(one.peak_quota_used_percent)
     return None if peak is None or peak > LIMIT_PERCENT else LIMIT_PERCENT - peak
 
 
 def _cells(report: AuditReport, one: PeriodBucket) -> tuple[Cell, ...]:
     kind, room = one.bucket.quota_type, _headroom(one)
     return (
-        Cell(bucket_of(one.bucket, report.head)),
-        Cell(type_word(kind)),
-        throttles_cell(one.throttled_ms),
-        Cell("-") if one.throttled_requests is None else count_cell(one.throttled_requests),
-        used_cell(one.peak_quota_used_percent),
-        Cell("-" if room is None else share_text(room)),
-        rate_cell(kind, one.limit_per_s, "-"),
+        *words.bucket_cells(one.bucket, report.head),
+        words.throttles_cell(one.throttled_ms),
+        Cell("-") if one.throttled_requests is None else words.count_cell(one.throttled_requests),
+        words.used_cell(one.peak_quota_used_percent),
+        Cell("-" if room is None else words.share_text(room)),
+        words.rate_cell(kind, one.limit_per_s, "-"),
         Cell(", ".join(map(broker_text, one.brokers))),
     )

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from kquota_spark.formats.text.person_units import person_ms
-from kquota_spark.model.quotas.quota_types import QuotaType, parse_key
+from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.reports.scope.audit_report import AuditReport, Change
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
 from kquota_spark.reports.sections.words import counted, entity_of, moment, rate_cell
 
 _MOST_ROWS_OF_TIMELINE = 14
+_TYPES = {kind.key.value: kind.value for kind in QuotaType}
 _COLUMNS = (
     Column("time (UTC)", is_short=True),
     Column("entity"),
     Column("quota", is_short=True),
-    Column("before", is_number=True),
-    Column("after", is_number=True),
-    Column("total delay per minute before", is_number=True),
-    Column("after it", is_number=True),
+    *Column.numbers("before", "after", "total delay per minute before", "after it"),
     Column("what"),
     Column("by"),
 )
@@ -41,12 +39,8 @@ def changes_section(report: AuditReport) -> Section:
 
 
 def quota_type_of(key: str) -> str:
-    """The quota type that a key limits; the key itself if it is none of Kafka's."""
-    try:
-        parsed = parse_key(key)
-    except ValueError:
-        return key
-    return next((kind.value for kind in QuotaType if kind.key == parsed), key)
+    """The quota type that a key limits; the key itself if it limits none."""
+    return _TYPES.get(key, key)
 
 
 def direction(change: Change) -> str:

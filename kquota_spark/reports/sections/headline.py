@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from kquota_spark.formats.text.person_units import amount_text, person_percent
 from kquota_spark.reports.scope.audit_report import AuditReport, HurtBucket, Talker, Talkers
+from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.limits import near_and_over
 from kquota_spark.reports.sections.parts import Tile, Tone
-from kquota_spark.reports.sections.words import (
-    bucket_of,
-    client_of,
-    counted,
-    done_word,
-    highest,
-    in_order,
-    is_sampled,
-    of_the_stretch,
-    share_text,
-    type_word,
-    used_tone,
-)
 
 
 def headline(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
@@ -41,25 +29,25 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         first = "Nobody was throttled"
         detail = "no request waited for a quota"
     else:
-        share = f"{share_text(worst.time_in_throttle_percent)} {of_the_stretch(report.head)}"
-        name = bucket_of(worst.bucket, report.head)
-        first = f"{counted(hurt, 'bucket was', 'buckets were')} throttled, {name} for {share}"
+        share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(report.head)}"
+        name = words.bucket_of(worst.bucket, report.head)
+        first = f"{words.counted(hurt, 'bucket was', 'buckets were')} throttled, {name} for {share}"
         detail = f"{name}: {share}"
     others = sum(heat.near_unthrottled for heat in report.heat)
     if others:
         second = f"{others:,} {'more ' if hurt else ''}came to 80 % of a limit or more"
     else:
         second = f"{'nobody else' if hurt else 'nobody'} came near a limit"
-    is_known = open_ends > 0 or not is_sampled(report.confidence)
+    is_known = open_ends > 0 or not words.is_sampled(report.confidence)
     if open_ends:
-        third = f"{counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
+        third = f"{words.counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
     else:
         third = "no traffic is unprotected" if is_known else "JMX does not tell what is unprotected"
     tiles = (
-        Tile("Throttled", counted(hurt, "bucket"), detail, Tone.OVER if hurt else Tone.GOOD),
+        Tile("Throttled", words.counted(hurt, "bucket"), detail, Tone.OVER if hurt else Tone.GOOD),
         Tile(
             "Near the limit",
-            counted(near, "bucket"),
+            words.counted(near, "bucket"),
             f"at 80 to 100 % of the quota; {over:,} beyond"
             if near or over
             else "all below 80 % of the quota",
@@ -67,7 +55,7 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         ),
         Tile(
             "Unprotected",
-            counted(open_ends, "finding") if is_known else "-",
+            words.counted(open_ends, "finding") if is_known else "-",
             _gravest(report) if is_known else "JMX does not tell",
             Tone.NEAR if open_ends else Tone.GOOD if is_known else Tone.PLAIN,
         ),
@@ -89,28 +77,24 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     worst = _worst(report)
     if worst is None:
         first = "You were not throttled"
-        throttled = Tile("Throttled", "0 %", of_the_stretch(head), Tone.GOOD)
+        throttled = Tile("Throttled", "0 %", words.of_the_stretch(head), Tone.GOOD)
     else:
-        share = share_text(worst.time_in_throttle_percent)
-        word = type_word(worst.bucket.quota_type)
-        first = f"You were throttled {share} {of_the_stretch(head)}"
-        throttled = Tile("Throttled", share, f"{of_the_stretch(head)}, in {word}", Tone.OVER)
-    peak = highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
-    second = (
-        "no limit of your own applied to you"
-        if peak is None
-        else f"you came to {person_percent(peak)} of your own quota"
-    )
-    of_quota = (
-        Tile("Highest use", "-", "no traffic of yours met a limit")
-        if peak is None
-        else Tile("Highest use", person_percent(peak), "of your own quota", used_tone(peak))
-    )
+        share = words.share_text(worst.time_in_throttle_percent)
+        word = words.type_word(worst.bucket.quota_type)
+        first = f"You were throttled {share} {words.of_the_stretch(head)}"
+        throttled = Tile("Throttled", share, f"{words.of_the_stretch(head)}, in {word}", Tone.OVER)
+    peak = words.highest(value for heat in report.heat for row in heat.quota_used_percent for value in row)
+    if peak is None:
+        second = "no limit of your own applied to you"
+        of_quota = Tile("Highest use", "-", "no traffic of yours met a limit")
+    else:
+        second = f"you came to {person_percent(peak)} of your own quota"
+        of_quota = Tile("Highest use", person_percent(peak), "of your own quota", words.used_tone(peak))
     used = sorted(
         ((one.quota_type, sum(talker.amount for talker in one.talkers)) for one in report.talkers),
-        key=lambda one: in_order(one[0]),
+        key=lambda one: words.in_order(one[0]),
     )
-    texts = [f"{amount_text(kind, amount)} {done_word(kind)}" for kind, amount in used if amount]
+    texts = [f"{amount_text(kind, amount)} {words.done_word(kind)}" for kind, amount in used if amount]
     third = f"{' and '.join(texts[:2])}" if texts else "nothing was used that counts"
     return f"{first}; {second}; {third}.", (
         throttled,
@@ -127,15 +111,15 @@ def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     of_type, first = largest
     total = amount_text(of_type.quota_type, of_type.total)
     clients = len(of_type.talkers) + of_type.others
-    name = client_of(first.user, first.client_id, report.head)
-    share = share_text(first.share_percent)
-    word = type_word(of_type.quota_type)
-    sentence = (
-        f"No quota is set: {total} {done_word(of_type.quota_type)} by {counted(clients, 'client')} without a limit, "
-        f"{share} of it by {name}; {counted(starts, 'starting value')} below."
+    name = words.client_of(first.user, first.client_id, report.head)
+    share = words.share_text(first.share_percent)
+    word = words.type_word(of_type.quota_type)
+    whole = (
+        f"{total} {words.done_word(of_type.quota_type)} by {words.counted(clients, 'client')} without a limit"
     )
-    return sentence, (
-        Tile("Without a limit", counted(clients, "client"), f"{total} {word}", Tone.NEAR),
+    begin = f"{words.counted(starts, 'starting value')} below"
+    return f"No quota is set: {whole}, {share} of it by {name}; {begin}.", (
+        Tile("Without a limit", words.counted(clients, "client"), f"{total} {word}", Tone.NEAR),
         Tile("Largest client", share, f"{name}, of all {word}"),
         Tile("Starting values", f"{starts:,}", "under Where to begin"),
     )

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kquota_spark.formats.text.person_units import broker_text, person_ms
 from kquota_spark.reports.scope.audit_report import AuditReport, HurtBucket
+from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import quota_type_of
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
-from kquota_spark.reports.sections.words import (
-    bucket_of,
-    count_cell,
-    counted,
-    finite,
-    of_the_stretch,
-    rate_cell,
-    sentence,
-    share_text,
-    throttles_cell,
-    type_word,
-    used_cell,
-)
 
 _MOST_BARS = 20
 _MOST_PANELS = 9
 _MOST_PERCENT = 300.0
 """What is higher goes out of its panel: one burst would flatten all others."""
 _COLUMNS = (
-    Column("bucket"),
-    Column("type", is_short=True),
-    Column("time throttled", is_number=True),
-    Column("throttled requests", is_number=True),
-    Column("total delay", is_number=True),
-    Column("episodes", is_number=True),
-    Column("peak of quota", is_number=True),
-    Column("limit on a broker", is_number=True),
-    Column("worst broker", is_number=True),
+    *words.BUCKET_COLUMNS,
+    *Column.numbers("time throttled", "throttled requests", "total delay", "episodes"),
+    *Column.numbers("peak of quota", "limit on a broker", "worst broker"),
     Column("clients inside"),
 )
 
@@ -48,7 +32,7 @@ def hurt_section(report: AuditReport) -> Section:
         title="How long were you throttled?" if is_own else "Who was throttled?",
         lead=_lead(report, ordered),
         tone=Tone.OVER if ordered else Tone.GOOD,
-        reasons=tuple(map(sentence, report.notes)) if is_own else (),
+        reasons=tuple(map(words.sentence, report.notes)) if is_own else (),
         blocks=(_bars(report, ordered), *_worst(report), *_spreads(report)) if ordered else (),
     )
 
@@ -59,14 +43,15 @@ def _lead(report: AuditReport, ordered: list[HurtBucket]) -> str:
         who = "You were not throttled" if head.tenant is not None else "Nobody was throttled"
         return f"{who}: no request of this stretch waited for a quota."
     worst = ordered[0]
-    share = f"{share_text(worst.time_in_throttle_percent)} {of_the_stretch(head)}"
-    most = f"{bucket_of(worst.bucket, head)} longest, {share} ({type_word(worst.bucket.quota_type)})"
+    kind = words.type_word(worst.bucket.quota_type)
+    share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(head)} ({kind})"
+    most = f"{words.bucket_of(worst.bucket, head)} longest, {share}"
     count = len(ordered) + report.hurt_left_out
     if head.tenant is not None:
         if count == 1:
-            return f"You were throttled {share} ({type_word(worst.bucket.quota_type)})."
+            return f"You were throttled {share}."
         return f"You were throttled in {count:,} buckets; {most}."
-    return f"{counted(count, 'bucket was', 'buckets were')} throttled; {most}."
+    return f"{words.counted(count, 'bucket was', 'buckets were')} throttled; {most}."
 
 
 def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
@@ -74,23 +59,10 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
     data = {
         "labels": _labels(report, shown),
         "percent": [round(one.time_in_throttle_percent, 4) for one in shown],
-        "texts": [share_text(one.time_in_throttle_percent) for one in shown],
-        "hover": [
-            ", ".join(
-                [
-                    f"{type_word(one.bucket.quota_type)}: {share_text(one.time_in_throttle_percent)} of the time",
-                    *(
-                        []
-                        if one.throttled_requests is None
-                        else [counted(one.throttled_requests, "throttled request")]
-                    ),
-                    *([f"total delay {person_ms(one.throttled_ms)}"] if one.throttled_ms else []),
-                ]
-            )
-            for one in shown
-        ],
+        "texts": [words.share_text(one.time_in_throttle_percent) for one in shown],
+        "hover": [", ".join(_hover(one)) for one in shown],
     }
-    label = f"Time throttled as share of the stretch, {counted(len(shown), 'bucket')}, longest first"
+    label = f"Time throttled as share of the stretch, {words.counted(len(shown), 'bucket')}, longest first"
     rows = (_row(report, one) for one in ordered)
     return Block(
         "Time throttled",
@@ -103,20 +75,27 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
     )
 
 
-def _worst(report: AuditReport) -> tuple[Block, ...]:
+def _hover(one: HurtBucket) -> Iterator[str]:
+    share = words.share_text(one.time_in_throttle_percent)
+    yield f"{words.type_word(one.bucket.quota_type)}: {share} of the time"
+    if one.throttled_requests is not None:
+        yield words.counted(one.throttled_requests, "throttled request")
+    if one.throttled_ms:
+        yield f"total delay {person_ms(one.throttled_ms)}"
+
+
+def _worst(report: AuditReport) -> Iterator[Block]:
     """The buckets with the most total delay side by side; nothing for one alone, which has the chart of its rate."""
-    lines = sorted(
-        (one for one in report.lines if sum(one.throttled_ms)), key=lambda one: -sum(one.throttled_ms)
-    )
-    lines = lines[:_MOST_PANELS]
+    throttled = (one for one in report.lines if sum(one.throttled_ms))
+    lines = sorted(throttled, key=lambda one: -sum(one.throttled_ms))[:_MOST_PANELS]
     if len(lines) < 2:
-        return ()
+        return
     percent = [
         [_percent(*pair) for pair in zip(one.rate_per_s, one.limit_per_s, strict=True)] for one in lines
     ]
     panels = [
         {
-            "label": f"{bucket_of(one.bucket, report.head)}, {type_word(one.bucket.quota_type)}",
+            "label": f"{words.bucket_of(one.bucket, report.head)}, {words.type_word(one.bucket.quota_type)}",
             "percent": of_line,
             "throttled": [person_ms(value) if value else "" for value in one.throttled_ms],
             "edits": [
@@ -130,65 +109,58 @@ def _worst(report: AuditReport) -> tuple[Block, ...]:
     peaks = [[value for value in of_line if value is not None] for of_line in percent]
     most = min(_MOST_PERCENT, 1.1 * max((max(values) for values in peaks if values), default=100.0))
     data = {"slots": lines[0].slots, "slot_ms": lines[0].slot_ms, "most": max(most, 110.0), "panels": panels}
-    label = f"Rate as percent of the limit over time, {counted(len(lines), 'bucket')}, most total delay first"
-    columns = (*_COLUMNS[:2], Column("total delay", is_number=True), Column("peak of limit", is_number=True))
+    label = f"Rate as percent of the limit over time, {words.counted(len(lines), 'bucket')}, most total delay first"
+    columns = (*words.BUCKET_COLUMNS, *Column.numbers("total delay", "peak of limit"))
     rows = (
         (
-            Cell(bucket_of(one.bucket, report.head)),
-            Cell(type_word(one.bucket.quota_type)),
-            throttles_cell(sum(one.throttled_ms)),
-            used_cell(max(values, default=None)),
+            *words.bucket_cells(one.bucket, report.head),
+            words.throttles_cell(sum(one.throttled_ms)),
+            words.used_cell(max(values, default=None)),
         )
         for one, values in zip(lines, peaks, strict=True)
     )
-    return (
-        Block(
-            "The worst side by side",
-            "Percent of the own limit on the worst broker, on the same axes. Dotted lines are edits of the limit.",
-            Chart("chart-worst", "multiples", label, data),
-            table_of("The worst buckets", columns, rows, len(lines), "buckets"),
-        ),
+    yield Block(
+        "The worst side by side",
+        "Percent of the own limit on the worst broker, on the same axes. Dotted lines are edits of the limit.",
+        Chart("chart-worst", "multiples", label, data),
+        table_of("The worst buckets", columns, rows, len(lines), "buckets"),
     )
 
 
-def _spreads(report: AuditReport) -> tuple[Block, ...]:
+def _spreads(report: AuditReport) -> Iterator[Block]:
     """How long the throttles of single requests were, as steps that rise from 0 to 100 % of them."""
     spreads = report.throttle_spreads
     if not spreads:
-        return ()
+        return
     is_own = report.head.tenant is not None
     names = ["you" if is_own else one.user or "(no user)" for one in spreads]
     data = {"labels": names, "percentiles": [one.percentiles_ms for one in spreads]}
     columns = (
         Column("user"),
-        *(
-            Column(title, is_number=True)
-            for title in ("throttled requests", "half up to", "95 % up to", "longest", "total delay")
-        ),
+        *Column.numbers("throttled requests", "half up to", "95 % up to", "longest", "total delay"),
     )
     rows = (
         (
             Cell(name),
-            count_cell(one.requests),
-            *(throttles_cell(one.percentiles_ms[percent]) for percent in (50, 95, 100)),
-            throttles_cell(one.throttled_ms),
+            words.count_cell(one.requests),
+            *(words.throttles_cell(one.percentiles_ms[percent]) for percent in (50, 95, 100)),
+            words.throttles_cell(one.throttled_ms),
         )
         for name, one in zip(names, spreads, strict=True)
     )
     who = "your requests" if is_own else "requests by user"
-    label = f"Share of throttled {who} up to a throttle of that length, by brokers, from {counted(len(names), 'user')}"
-    return (
-        Block(
-            "How long a throttle was",
-            "Share of the throttled requests with a throttle of at most so long. Dots: half, 95 % and the longest.",
-            Chart("chart-lengths", "lengths", label, data),
-            table_of("Throttles of single requests", columns, rows, len(spreads), "users"),
-        ),
+    users = words.counted(len(names), "user")
+    label = f"Share of throttled {who} up to a throttle of that length, by brokers, from {users}"
+    yield Block(
+        "How long a throttle was",
+        "Share of the throttled requests with a throttle of at most so long. Dots: half, 95 % and the longest.",
+        Chart("chart-lengths", "lengths", label, data),
+        table_of("Throttles of single requests", columns, rows, len(spreads), "users"),
     )
 
 
 def _percent(rate: float | None, limit: float | None) -> float | None:
-    known = finite(rate), finite(limit)
+    known = words.finite(rate), words.finite(limit)
     return None if known[0] is None or not known[1] else round(100.0 * known[0] / known[1], 2)
 
 
@@ -196,7 +168,7 @@ def _labels(report: AuditReport, shown: list[HurtBucket]) -> list[str]:
     """Names, with the quota type where one name stands for two buckets."""
     names = [_name(report, one) for one in shown]
     return [
-        name if names.count(name) == 1 else f"{name}, {type_word(one.bucket.quota_type)}"
+        name if names.count(name) == 1 else f"{name}, {words.type_word(one.bucket.quota_type)}"
         for name, one in zip(names, shown, strict=True)
     ]
 
@@ -205,18 +177,18 @@ def _row(report: AuditReport, one: HurtBucket) -> tuple[Cell, ...]:
     percent = one.time_in_throttle_percent
     return (
         Cell(_name(report, one)),
-        Cell(type_word(one.bucket.quota_type)),
-        Cell(share_text(percent), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
-        Cell("-") if one.throttled_requests is None else count_cell(one.throttled_requests),
-        throttles_cell(one.throttled_ms),
-        Cell("-") if one.shared_with else count_cell(one.episodes),
-        used_cell(one.peak_quota_used_percent),
-        rate_cell(one.bucket.quota_type, one.limit_per_s, "-"),
+        Cell(words.type_word(one.bucket.quota_type)),
+        Cell(words.share_text(percent), f"{one.throttled_seconds:,} s, {percent:.4f} %", bar_percent=percent),
+        Cell("-") if one.throttled_requests is None else words.count_cell(one.throttled_requests),
+        words.throttles_cell(one.throttled_ms),
+        Cell("-") if one.shared_with else words.count_cell(one.episodes),
+        words.used_cell(one.peak_quota_used_percent),
+        words.rate_cell(one.bucket.quota_type, one.limit_per_s, "-"),
         Cell(broker_text(one.worst_broker_id)),
         Cell(", ".join(one.clients)),
     )
 
 
 def _name(report: AuditReport, one: HurtBucket) -> str:
-    shared = f" (shared with {counted(one.shared_with, 'other')})" if one.shared_with else ""
-    return f"{bucket_of(one.bucket, report.head)}{shared}"
+    shared = f" (shared with {words.counted(one.shared_with, 'other')})" if one.shared_with else ""
+    return f"{words.bucket_of(one.bucket, report.head)}{shared}"

@@ -9,22 +9,9 @@ from typing import Any
 from kquota_spark.formats.text.person_units import broker_text, person_ms, person_percent
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.reports.scope.audit_report import AuditReport, HeatMap, Line
+from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.changes import change_text, quota_type_of
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tone, table_of
-from kquota_spark.reports.sections.words import (
-    bucket_of,
-    count_cell,
-    counted,
-    finite,
-    highest,
-    in_order,
-    length,
-    rate_cell,
-    short_moment,
-    throttles_cell,
-    type_word,
-    used_cell,
-)
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 BANDS = (50.0, NEAR_PERCENT, LIMIT_PERCENT, 150.0)
@@ -44,7 +31,8 @@ def limits_section(report: AuditReport) -> Section:
     """One heat map a quota type, then the rate of each bucket beside its limit."""
     is_own = report.head.tenant is not None
     near, over = near_and_over(report)
-    heats = sorted((heat for heat in report.heat if heat.buckets), key=_order)
+    heats = [heat for heat in report.heat if heat.buckets]
+    heats.sort(key=lambda heat: words.in_order(heat.buckets[0].quota_type))
     blocks = [_heat(report, heat) for heat in heats]
     lines = report.lines[:_MOST_LINES]
     return Section(
@@ -55,10 +43,6 @@ def limits_section(report: AuditReport) -> Section:
         tone=Tone.OVER if over else Tone.NEAR if near else Tone.PLAIN,
         blocks=(*blocks, *_near(report), *([_lines(report, lines)] if lines else [])),
     )
-
-
-def _order(heat: HeatMap) -> int:
-    return in_order(heat.buckets[0].quota_type)
 
 
 def near_and_over(report: AuditReport) -> tuple[int, int]:
@@ -73,8 +57,8 @@ def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
         whose = "You never" if is_own else "Nobody"
         return f"{whose} came to 80 % of a limit."
     parts = [
-        *([f"{counted(over, 'bucket')} went over the limit"] if over else []),
-        *([f"{counted(near, 'bucket')} came to 80 % or more of it"] if near else []),
+        *([f"{words.counted(over, 'bucket')} went over the limit"] if over else []),
+        *([f"{words.counted(near, 'bucket')} came to 80 % or more of it"] if near else []),
     ]
     return f"{' and '.join(parts)}."
 
@@ -83,7 +67,7 @@ def _of_shared(report: AuditReport) -> str:
     """On a tenant's page: others' numbers are in such a bucket, so it is in no heat map."""
     shared = sum(one.shared_with > 0 for one in report.hurt)
     return (
-        f" {counted(shared, 'bucket that you share was', 'buckets that you share were')} over the limit."
+        f" {words.counted(shared, 'bucket that you share was', 'buckets that you share were')} over the limit."
         if shared
         else ""
     )
@@ -91,7 +75,7 @@ def _of_shared(report: AuditReport) -> str:
 
 def _heat(report: AuditReport, heat: HeatMap) -> Block:
     kind = heat.buckets[0].quota_type
-    word = type_word(kind)
+    word = words.type_word(kind)
     cells = [
         list(zip(*rows, strict=True))
         for rows in zip(heat.quota_used_percent, heat.uncertain_percent, strict=True)
@@ -99,8 +83,8 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
     data = {
         "slots": heat.slots,
         "slot_ms": heat.slot_ms,
-        "cell": length(heat.slot_ms),
-        "labels": [bucket_of(bucket, report.head) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
+        "cell": words.length(heat.slot_ms),
+        "labels": [words.bucket_of(bucket, report.head) for bucket in heat.buckets[:_MOST_HEAT_ROWS]],
         "percent": [[_shown(*cell) for cell in row] for row in cells],
         "bands": [[_band(*cell) for cell in row] for row in cells],
     }
@@ -108,102 +92,81 @@ def _heat(report: AuditReport, heat: HeatMap) -> Block:
         Column("bucket"),
         Column("highest", is_number=True),
         Column("when (UTC)", is_short=True),
-        Column("slots at 80 to 100 %", is_number=True),
-        Column("slots over 100 %", is_number=True),
-        Column("slots with traffic", is_number=True),
+        *Column.numbers("slots at 80 to 100 %", "slots over 100 %", "slots with traffic"),
     )
+    count = len(heat.buckets) + heat.left_out
     label = f"Heat map: highest percent of the {word} quota by bucket and time, broken at 80 and 100 percent"
     return Block(
         f"Percent of the {word} quota",
-        f"Highest certain second of each {length(heat.slot_ms)}; brokers throttle above 100 %.",
+        f"Highest certain second of each {words.length(heat.slot_ms)}; brokers throttle above 100 %.",
         Chart(f"chart-heat-{kind}", "heat", label, data),
-        table_of(
-            f"Highest percent of the {word} quota",
-            columns,
-            _heat_rows(report, heat),
-            len(heat.buckets) + heat.left_out,
-            "buckets",
-        ),
+        table_of(f"Highest percent of the {word} quota", columns, _heat_rows(report, heat), count, "buckets"),
     )
 
 
 def _shown(certain: float | None, uncertain: float | None) -> float | None:
-    number = finite(uncertain if certain is None else certain)
+    number = words.finite(uncertain if certain is None else certain)
     return None if number is None else round(number, 2)
 
 
 def _band(certain: float | None, uncertain: float | None) -> int | None:
-    number = finite(certain)
+    number = words.finite(certain)
     if number is not None:
         return band(number)
-    return None if finite(uncertain) is None else _UNCERTAIN_BAND
+    return None if words.finite(uncertain) is None else _UNCERTAIN_BAND
 
 
 def _heat_rows(report: AuditReport, heat: HeatMap) -> Iterator[tuple[Cell, ...]]:
     for bucket, row in zip(heat.buckets, heat.quota_used_percent, strict=True):
-        peak = highest(row)
-        bands = [band(value) for value in row if value is not None and finite(value) is not None]
+        peak = words.highest(row)
+        bands = [band(value) for value in row if value is not None and words.finite(value) is not None]
         yield (
-            Cell(bucket_of(bucket, report.head)),
-            used_cell(peak),
-            Cell("-" if peak is None else short_moment(heat.slots[row.index(peak)])),
-            count_cell(bands.count(2)),
-            count_cell(sum(number > 2 for number in bands)),
-            count_cell(len(bands)),
+            Cell(words.bucket_of(bucket, report.head)),
+            words.used_cell(peak),
+            Cell("-" if peak is None else words.short_moment(heat.slots[row.index(peak)])),
+            words.count_cell(bands.count(2)),
+            words.count_cell(sum(number > 2 for number in bands)),
+            words.count_cell(len(bands)),
         )
 
 
-def _near(report: AuditReport) -> tuple[Block, ...]:
+def _near(report: AuditReport) -> Iterator[Block]:
     """Buckets whose highest certain second was at 80 to 100 % of its limit, the fullest first."""
     near = [
         (percent, one)
         for one in report.buckets
-        if (percent := finite(one.peak_quota_used_percent)) is not None
+        if (percent := words.finite(one.peak_quota_used_percent)) is not None
         and NEAR_PERCENT <= percent <= LIMIT_PERCENT
     ]
     if not near:
-        return ()
+        return
     columns = (
-        Column("bucket"),
-        Column("type", is_short=True),
-        Column("highest", is_number=True),
-        Column("headroom", is_number=True),
-        Column("of a limit on a broker of", is_number=True),
-        Column("total delay", is_number=True),
+        *words.BUCKET_COLUMNS,
+        *Column.numbers("highest", "headroom", "of a limit on a broker of", "total delay"),
     )
     rows = (
         (
-            Cell(bucket_of(one.bucket, report.head)),
-            Cell(type_word(one.bucket.quota_type)),
-            used_cell(percent),
+            *words.bucket_cells(one.bucket, report.head),
+            words.used_cell(percent),
             Cell(f"{LIMIT_PERCENT - percent:.1f} %"),
-            rate_cell(one.bucket.quota_type, one.limit_per_s),
-            throttles_cell(one.throttled_ms),
+            words.rate_cell(one.bucket.quota_type, one.limit_per_s),
+            words.throttles_cell(one.throttled_ms),
         )
         for percent, one in sorted(near, key=lambda pair: (-pair[0], pair[1].bucket))
     )
-    caption = "Buckets at 80 to 100 % of their limit"
-    note = "Headroom is what the highest certain second left of the limit of its time."
-    return (
-        Block(
-            "Near the limit",
-            note,
-            table=table_of(caption, columns, rows, len(near), "buckets"),
-            is_table_open=True,
-        ),
+    yield Block(
+        "Near the limit",
+        "Headroom is what the highest certain second left of the limit of its time.",
+        table=table_of("Buckets at 80 to 100 % of their limit", columns, rows, len(near), "buckets"),
+        is_table_open=True,
     )
 
 
 def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
     data = {"lines": [_points(report, line) for line in lines]}
     columns = (
-        Column("bucket"),
-        Column("type", is_short=True),
-        Column("broker", is_number=True),
-        Column("highest rate", is_number=True),
-        Column("limit at the end", is_number=True),
-        Column("changes of the limit", is_number=True),
-        Column("total delay", is_number=True),
+        *words.BUCKET_COLUMNS,
+        *Column.numbers("broker", "highest rate", "limit at the end", "changes of the limit", "total delay"),
     )
     rows = (_line_row(report, line) for line in lines)
     return Block(
@@ -215,38 +178,44 @@ def _lines(report: AuditReport, lines: Sequence[Line]) -> Block:
 
 
 def _points(report: AuditReport, line: Line) -> dict[str, Any]:
-    kind = line.bucket.quota_type
+    kind, name = line.bucket.quota_type, words.bucket_of(line.bucket, report.head)
+    rates, limits = (
+        [words.finite(value) for value in values] for values in (line.rate_per_s, line.limit_per_s)
+    )
     return {
-        "label": f"{bucket_of(line.bucket, report.head)}, {type_word(kind)}, broker {broker_text(line.broker_id)}",
+        "label": f"{name}, {words.type_word(kind)}, broker {broker_text(line.broker_id)}",
         "suffix": "B/s" if kind in BANDWIDTH else " %" if kind == QuotaType.REQUEST else "/s",
         "is_bytes": kind in BANDWIDTH,
         "slot_ms": line.slot_ms,
         "slots": line.slots,
-        "rate": [finite(value) for value in line.rate_per_s],
-        "limit": [finite(value) for value in line.limit_per_s],
+        "rate": rates,
+        "limit": limits,
         "throttled": [person_ms(value) if value else "" for value in line.throttled_ms],
         "certain": line.is_certain,
         "edits": [
-            {"at_ms": change.at_ms, "y": finite(change.after or change.before), "text": change_text(change)}
+            {
+                "at_ms": change.at_ms,
+                "y": words.finite(change.after or change.before),
+                "text": change_text(change),
+            }
             for change in report.changes
             if change.entity in line.rules and quota_type_of(change.key) == kind
         ],
         "used": [
             person_percent(100 * rate / limit) if rate is not None and limit else ""
-            for rate, limit in zip(map(finite, line.rate_per_s), map(finite, line.limit_per_s), strict=True)
+            for rate, limit in zip(rates, limits, strict=True)
         ],
     }
 
 
 def _line_row(report: AuditReport, line: Line) -> tuple[Cell, ...]:
-    limits = [value for value in line.limit_per_s if finite(value) is not None]
+    limits = [value for value in line.limit_per_s if words.finite(value) is not None]
     changes = sum(before != after for before, after in pairwise(limits))
     return (
-        Cell(bucket_of(line.bucket, report.head)),
-        Cell(type_word(line.bucket.quota_type)),
+        *words.bucket_cells(line.bucket, report.head),
         Cell(broker_text(line.broker_id)),
-        rate_cell(line.bucket.quota_type, highest(line.rate_per_s), "-"),
-        rate_cell(line.bucket.quota_type, limits[-1] if limits else None),
-        count_cell(changes),
-        throttles_cell(sum(line.throttled_ms)),
+        words.rate_cell(line.bucket.quota_type, words.highest(line.rate_per_s), "-"),
+        words.rate_cell(line.bucket.quota_type, limits[-1] if limits else None),
+        words.count_cell(changes),
+        words.throttles_cell(sum(line.throttled_ms)),
     )

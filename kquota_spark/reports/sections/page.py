@@ -1,10 +1,11 @@
-"""Which sections a page has, in which order."""
+"""Which sections a page has, in which order; the last tells what the numbers are, and what made the page."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kquota_spark.reports.scope.audit_report import AuditReport
 from kquota_spark.reports.sections.advice import capacity_section, to_do_section, unprotected_section
-from kquota_spark.reports.sections.appendix import appendix_section
 from kquota_spark.reports.sections.buckets import buckets_section
 from kquota_spark.reports.sections.changes import changes_section
 from kquota_spark.reports.sections.headline import headline
@@ -15,16 +16,49 @@ from kquota_spark.reports.sections.trust import trust_section
 from kquota_spark.reports.sections.usage import usage_section
 from kquota_spark.reports.sections.words import length, moment, short_moment
 
+_DEFINITIONS = {
+    "bucket": (
+        "What a broker keeps one rate for: a user, a client id over all users, or a pair of both, as the rule says"
+        " that matches."
+    ),
+    "limit": (
+        "The quota of the rule in force at that moment. Every broker enforces it alone, so the cluster allows the "
+        "limit times the brokers in use."
+    ),
+    "percent of quota": (
+        "The rate as the broker computes it, from eleven samples of a second unless set otherwise, divided by the "
+        "limit. Above 100 the broker throttles."
+    ),
+    "time throttled": (
+        "Seconds in which a throttle of the bucket began or still ran, on any broker, as share of the stretch that"
+        " the tables cover. From JMX: the share of samples with a throttle."
+    ),
+    "total delay": (
+        "The sum of the throttle times of all requests, by brokers where their log has it, else by replay. A "
+        "client with many connections can wait longer than the clock ran."
+    ),
+    "episode": "Seconds over the limit without a longer pause between them.",
+    "agreement": (
+        "Verdicts that say the same as the broker's own log: throttled or not. A verdict never looks at the "
+        "broker's answer to the request it judges."
+    ),
+    "certain": "Nothing that the log leaves open could turn the verdict: where 2 ms could, it is not.",
+    "share": (
+        "Of all that was charged for this type of quota on the cluster. Where a client was throttled, what it used"
+        " is less than what it wanted."
+    ),
+    "spread": "The rate on the busiest broker divided by the mean over the brokers that saw the bucket.",
+    "request time": "Time of I/O and network threads; one thread has 100 percent a second.",
+}
+
 
 def page_of(report: AuditReport) -> Page:
     """The whole page: for the cluster, for one tenant, or the first look where no quota is set."""
     head = report.head
     sentence, facts = headline(report)
-    whose = (
-        f"user {head.tenant} on cluster {head.cluster_id}"
-        if head.tenant is not None
-        else f"cluster {head.cluster_id}"
-    )
+    whose = f"cluster {head.cluster_id}"
+    if head.tenant is not None:
+        whose = f"user {head.tenant} on {whose}"
     return Page(
         title=f"Kafka quotas: {whose}, {short_moment(head.from_ms)}",
         whose=whose,
@@ -32,37 +66,45 @@ def page_of(report: AuditReport) -> Page:
         made=f"{moment(head.made_at_ms)} UTC by kquota {head.version}",
         headline=sentence,
         facts=facts,
-        sections=_sections(report),
+        sections=tuple(_sections(report)),
     )
 
 
-def _sections(report: AuditReport) -> tuple[Section, ...]:
-    head = report.head
-    if head.is_first_look:
+def _sections(report: AuditReport) -> Iterator[Section]:
+    is_own = report.head.tenant is not None
+    if report.head.is_first_look:
         # Without a quota nobody can be throttled or near a limit: usage comes first, then where to begin.
-        return (
-            usage_section(report),
-            to_do_section(report),
-            unprotected_section(report),
-            *([capacity_section(report)] if head.tenant is None else []),
-            trust_section(report),
-            appendix_section(report),
-        )
-    first = (
-        trust_section(report),
-        hurt_section(report),
-        limits_section(report),
-        *([buckets_section(report)] if report.buckets else []),
-        usage_section(report),
-    )
-    if head.tenant is not None:
-        # Findings and threads are the operator's: they tell of others.
-        return (*first, changes_section(report), to_do_section(report), appendix_section(report))
-    return (
-        *first,
-        changes_section(report),
-        unprotected_section(report),
-        to_do_section(report),
-        capacity_section(report),
-        appendix_section(report),
+        yield usage_section(report)
+        yield to_do_section(report)
+        yield unprotected_section(report)
+        if not is_own:
+            yield capacity_section(report)
+        yield trust_section(report)
+        yield _appendix(report)
+        return
+    yield trust_section(report)
+    yield hurt_section(report)
+    yield limits_section(report)
+    if report.buckets:
+        yield buckets_section(report)
+    yield usage_section(report)
+    yield changes_section(report)
+    # Findings and threads are the operator's: they tell of others.
+    if not is_own:
+        yield unprotected_section(report)
+    yield to_do_section(report)
+    if not is_own:
+        yield capacity_section(report)
+    yield _appendix(report)
+
+
+def _appendix(report: AuditReport) -> Section:
+    head = report.head
+    made = f"Made {moment(head.made_at_ms)} UTC by kquota {head.version} from the audit tables of {head.cluster_id}."
+    return Section(
+        anchor="appendix",
+        short="Definitions",
+        title="Definitions",
+        lead=f"{made} All times are UTC; kB, MB and GB are powers of 1,000.",
+        definitions=tuple(_DEFINITIONS.items()),
     )

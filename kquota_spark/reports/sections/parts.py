@@ -40,6 +40,11 @@ class Column:
     is_short: bool = False
     """Never broken over two lines."""
 
+    @classmethod
+    def numbers(cls, *titles: str) -> tuple[Column, ...]:
+        """Columns of numbers."""
+        return tuple(cls(title, is_number=True) for title in titles)
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.reports.agreement.confidence import MOST_LAG_MS
-from kquota_spark.reports.scope.audit_report import (
-    Agreement,
-    AuditReport,
-    Confidence,
-    Head,
-    ThrottlePair,
-    Trust,
-)
+from kquota_spark.reports.scope.audit_report import Agreement, AuditReport, Confidence, ThrottlePair, Trust
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, Tile, Tone, table_of
 from kquota_spark.reports.sections.words import count_cell, counted, in_order, sentence, share_text, type_word
 
@@ -26,11 +21,7 @@ _LENGTHS = (
     ("10 s and more", 10_000.0, float("inf")),
 )
 _TONES = {Trust.YES: Tone.GOOD, Trust.WITH_CARE: Tone.NEAR, Trust.NO: Tone.OVER}
-_LEADS = {
-    Trust.YES: "Yes:",
-    Trust.WITH_CARE: "With care:",
-    Trust.NO: "No:",
-}
+_LEADS = {Trust.YES: "Yes:", Trust.WITH_CARE: "With care:", Trust.NO: "No:"}
 
 
 def trust_section(report: AuditReport) -> Section:
@@ -38,11 +29,12 @@ def trust_section(report: AuditReport) -> Section:
     found = report.confidence
     # A tenant's notes are about being throttled, and stand there.
     notes = report.notes if report.head.tenant is None or report.head.is_first_look else ()
+    covered = f"{share_text(report.head.covered_percent)} of the period is covered."
     return Section(
         anchor="trust",
         short="Trust",
         title="May I trust this page?",
-        lead=f"{_covered(report.head)} {_LEADS[found.trust]} {_lead(found)}",
+        lead=f"{covered} {_LEADS[found.trust]} {_lead(found)}",
         tone=_TONES[found.trust],
         tiles=(_agreement(found), *_delay(found), _lag(found), _unreadable(found), _certain(found)),
         reasons=tuple(map(sentence, (*found.reasons, *notes))),
@@ -53,18 +45,13 @@ def trust_section(report: AuditReport) -> Section:
     )
 
 
-def _covered(head: Head) -> str:
-    return f"{share_text(head.covered_percent)} of the period is covered."
-
-
 def _lead(found: Confidence) -> str:
     if found.reasons:
         return f"{counted(len(found.reasons), 'thing speaks', 'things speak')} against it."
     if not found.sources:
         return "nothing was read in this stretch, so there is nothing to doubt."
-    read_from = " and ".join(
-        {"log": "the request log", "jmx": "JMX"}.get(name, name) for name in found.sources
-    )
+    sources = {"log": "the request log", "jmx": "JMX"}
+    read_from = " and ".join(sources.get(name, name) for name in found.sources)
     return f"it is read from {read_from}, and nothing speaks against it."
 
 
@@ -103,25 +90,16 @@ def _lag(found: Confidence) -> Tile:
     if found.lag_ms is None:
         return Tile("Lag", "-", "nothing was judged in this stretch", Tone.NEAR)
     tone = Tone.NEAR if found.lag_ms > MOST_LAG_MS else Tone.PLAIN
-    return Tile(
-        "Lag", _lag_text(found.lag_ms), "from the newest verdict to the end of the stretch, or to now", tone
-    )
-
-
-def _lag_text(lag_ms: int) -> str:
-    return f"{lag_ms / 1_000:.1f} s" if lag_ms < 10_000 else person_ms(lag_ms)
+    text = f"{found.lag_ms / 1_000:.1f} s" if found.lag_ms < 10_000 else person_ms(found.lag_ms)
+    return Tile("Lag", text, "from the newest verdict to the end of the stretch, or to now", tone)
 
 
 def _unreadable(found: Confidence) -> Tile:
-    beside = [
-        counted(count, noun, nouns)
-        for count, noun, nouns in (
-            (found.late_requests, "late request", "late requests"),
-            (found.gaps, "gap in a log", "gaps in logs"),
-        )
-        if count
-    ]
-    detail = ", ".join([f"of {counted(found.lines, 'line')}", *beside])
+    detail = f"of {counted(found.lines, 'line')}"
+    if found.late_requests:
+        detail += f", {counted(found.late_requests, 'late request')}"
+    if found.gaps:
+        detail += f", {counted(found.gaps, 'gap in a log', 'gaps in logs')}"
     tone = Tone.NEAR if found.unreadable_lines or found.gaps else Tone.PLAIN
     return Tile("Unreadable lines", f"{found.unreadable_lines:,}", detail, tone)
 
@@ -129,25 +107,16 @@ def _unreadable(found: Confidence) -> Tile:
 def _certain(found: Confidence) -> Tile:
     if found.certain_percent is None:
         return Tile("Certain", "-", "JMX tells rates, not single verdicts")
-    return Tile(
-        "Certain", share_text(found.certain_percent), "of seconds: nothing missing could change the verdict"
-    )
+    detail = "of seconds: nothing missing could change the verdict"
+    return Tile("Certain", share_text(found.certain_percent), detail)
 
 
 def _by_type(agreement: tuple[Agreement, ...]) -> Block:
-    columns = (
-        Column("quota type"),
-        Column("agreement", is_number=True),
-        Column("verdicts", is_number=True),
-        Column("differing", is_number=True),
-        Column("uncertain", is_number=True),
-    )
+    columns = (Column("quota type"), *Column.numbers("agreement", "verdicts", "differing", "uncertain"))
     rows = (
         (
             Cell(type_word(one.quota_type)),
-            Cell(
-                "-" if percent is None else _precise(percent), "" if percent is None else f"{percent:.5f} %"
-            ),
+            Cell("-") if percent is None else Cell(_precise(percent), f"{percent:.5f} %"),
             count_cell(one.judged),
             count_cell(one.judged - one.agreeing),
             count_cell(one.uncertain),
@@ -158,17 +127,14 @@ def _by_type(agreement: tuple[Agreement, ...]) -> Block:
     return Block("", table=table_of("Agreement by quota type", columns, rows, len(agreement)))
 
 
-def _calibration(pairs: tuple[ThrottlePair, ...]) -> tuple[Block, ...]:
+def _calibration(pairs: tuple[ThrottlePair, ...]) -> Iterator[Block]:
     """The longest throttles of seconds, by replay and by brokers: a replay that is right stands on the line."""
     if not pairs:
-        return ()
+        return
     data = {"points": [[pair.brokers_ms, pair.replay_ms, pair.seconds, pair.is_certain] for pair in pairs]}
     columns = (
         Column("throttle by brokers"),
-        *(
-            Column(title, is_number=True)
-            for title in ("seconds", "certain", "within a fifth of it by replay")
-        ),
+        *Column.numbers("seconds", "certain", "within a fifth of it by replay"),
     )
     rows = [
         (
@@ -181,13 +147,11 @@ def _calibration(pairs: tuple[ThrottlePair, ...]) -> tuple[Block, ...]:
         if (of_length := [pair for pair in pairs if from_ms <= pair.brokers_ms < to_ms])
     ]
     label = "Longest throttle of each second by replay against that by brokers, both in logarithmic steps"
-    return (
-        Block(
-            "Throttles by replay against those by brokers",
-            "A point stands for seconds of buckets; on the line both agree. Hollow ones are not certain.",
-            Chart("chart-calibration", "calibration", label, data),
-            table_of("Throttles by replay and by brokers", columns, rows, len(rows)),
-        ),
+    yield Block(
+        "Throttles by replay against those by brokers",
+        "A point stands for seconds of buckets; on the line both agree. Hollow ones are not certain.",
+        Chart("chart-calibration", "calibration", label, data),
+        table_of("Throttles by replay and by brokers", columns, rows, len(rows)),
     )
 
 

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from kquota_spark.formats.text.person_units import amount_text, broker_text, person_ms, rate_text
 from kquota_spark.reports.scope.audit_report import AuditReport, Skew, Talkers
+from kquota_spark.reports.sections import words
 from kquota_spark.reports.sections.limits import band
 from kquota_spark.reports.sections.parts import Block, Cell, Chart, Column, Section, table_of
-from kquota_spark.reports.sections.words import (
-    amount_cell,
-    bucket_of,
-    client_of,
-    count_cell,
-    done_word,
-    in_order,
-    rate_cell,
-    share_text,
-    throttles_cell,
-    type_word,
-    used_cell,
-)
 
 _MOST_BARS, _MOST_SPREADS, _MOST_BROKERS = 20, 20, 12
 
@@ -31,25 +19,20 @@ def usage_section(report: AuditReport) -> Section:
     is_own = report.head.tenant is not None
     blocks = [_talkers(report, of_type) for of_type in _with_traffic(report)]
     spread = sorted(report.skew, key=lambda one: -one.max_to_mean)
+    if spread:
+        blocks += [_spread(report, spread), *_by_broker(report), _cluster_limits(report, spread)]
     return Section(
         anchor="usage",
         short="Usage",
         title="How much did you use?" if is_own else "Who used how much?",
         lead=_lead(report),
-        blocks=(
-            *blocks,
-            *(
-                [_spread(report, spread), *_by_broker(report), _cluster_limits(report, spread)]
-                if spread
-                else []
-            ),
-        ),
+        blocks=tuple(blocks),
     )
 
 
 def _with_traffic(report: AuditReport) -> list[Talkers]:
     found = [of_type for of_type in report.talkers if of_type.talkers]
-    return sorted(found, key=lambda of_type: in_order(of_type.quota_type))
+    return sorted(found, key=lambda of_type: words.in_order(of_type.quota_type))
 
 
 def _lead(report: AuditReport) -> str:
@@ -61,98 +44,78 @@ def _lead(report: AuditReport) -> str:
     for of_type in with_traffic:
         first = max(of_type.talkers, key=lambda one: one.amount)
         total = amount_text(of_type.quota_type, of_type.total)
-        name = client_of(first.user, first.client_id, report.head)
+        name = words.client_of(first.user, first.client_id, report.head)
         parts.append(
-            f"{total} {done_word(of_type.quota_type)}, most by {name} ({share_text(first.share_percent)})"
+            f"{total} {words.done_word(of_type.quota_type)}, most by {name} ({words.share_text(first.share_percent)})"
         )
     return f"{'; '.join(parts)}."
 
 
 def _talkers(report: AuditReport, of_type: Talkers) -> Block:
-    word = type_word(of_type.quota_type)
+    kind, word = of_type.quota_type, words.type_word(of_type.quota_type)
     ordered = sorted(of_type.talkers, key=lambda one: -one.amount)
     running = list(accumulate(one.share_percent for one in ordered))
     shown = ordered[:_MOST_BARS]
     data = {
-        "labels": [client_of(one.user, one.client_id, report.head) for one in shown],
+        "labels": [words.client_of(one.user, one.client_id, report.head) for one in shown],
         "percent": [round(one.share_percent, 4) for one in shown],
         "running": [round(min(percent, 100.0), 4) for percent in running[:_MOST_BARS]],
         "texts": [
-            f"{share_text(one.share_percent)} · {amount_text(of_type.quota_type, one.amount)}"
-            for one in shown
+            f"{words.share_text(one.share_percent)} · {amount_text(kind, one.amount)}" for one in shown
         ],
     }
     columns = (
         Column("client"),
-        Column("amount", is_number=True),
-        Column("share", is_number=True),
-        Column("running share", is_number=True),
-        Column("requests", is_number=True),
-        Column("mean", is_number=True),
-        Column("peak", is_number=True),
+        *Column.numbers("amount", "share", "running share", "requests", "mean", "peak"),
         Column("total delay by brokers", is_number=True),
     )
     rows = (
         (
-            Cell(client_of(one.user, one.client_id, report.head)),
-            amount_cell(of_type.quota_type, one.amount),
-            Cell(share_text(one.share_percent), f"{one.share_percent:.4f} %", bar_percent=one.share_percent),
-            Cell(share_text(min(so_far, 100.0))),
-            Cell("-") if one.requests is None else count_cell(one.requests),
-            rate_cell(of_type.quota_type, one.mean_per_s),
-            rate_cell(of_type.quota_type, one.peak_per_s),
-            throttles_cell(one.observed_throttle_ms),
+            Cell(words.client_of(one.user, one.client_id, report.head)),
+            words.amount_cell(kind, one.amount),
+            words.share_cell(one.share_percent),
+            Cell(words.share_text(min(so_far, 100.0))),
+            Cell("-") if one.requests is None else words.count_cell(one.requests),
+            words.rate_cell(kind, one.mean_per_s),
+            words.rate_cell(kind, one.peak_per_s),
+            words.throttles_cell(one.observed_throttle_ms),
         )
         for one, so_far in zip(ordered, running, strict=True)
     )
-    table = table_of(f"Clients by {word}", columns, rows, len(ordered) + of_type.others, _rest(of_type))
+    rest = f"clients, together {amount_text(kind, of_type.others_amount)}"
+    table = table_of(f"Clients by {word}", columns, rows, len(ordered) + of_type.others, rest)
     bars = "; bars are shares, the line adds them up" if len(ordered) > 1 else ""
     label = f"Share of all {word} by client, largest first, with the running share"
     return Block(
         f"{'Top talkers' if report.head.tenant is None else 'Your clients'}: {word}",
-        f"{amount_text(of_type.quota_type, of_type.total)} in all{bars}.",
-        Chart(f"chart-talkers-{of_type.quota_type}", "pareto", label, data) if len(ordered) > 1 else None,
+        f"{amount_text(kind, of_type.total)} in all{bars}.",
+        Chart(f"chart-talkers-{kind}", "pareto", label, data) if len(ordered) > 1 else None,
         table,
         is_table_open=len(ordered) == 1,
     )
 
 
-def _rest(of_type: Talkers) -> str:
-    return f"clients, together {amount_text(of_type.quota_type, of_type.others_amount)}"
-
-
 def _spread(report: AuditReport, spread: list[Skew]) -> Block:
     shown = [one for one in spread if len(one.used_per_s) > 1][:_MOST_SPREADS]
     data = {
-        "labels": [
-            f"{bucket_of(one.bucket, report.head)} ({type_word(one.bucket.quota_type)})" for one in shown
-        ],
+        "labels": _names(report, shown),
         "points": [
             [
-                {"broker": broker_text(broker), "ratio": round(ratio, 3), "text": rate_text(kind, rate)}
+                {"broker": broker, "ratio": round(ratio, 3), "text": rate_text(one.bucket.quota_type, rate)}
                 for broker, rate, ratio in _ratios(one)
-                for kind in (one.bucket.quota_type,)
             ]
             for one in shown
         ],
     }
-    columns = (
-        Column("bucket"),
-        Column("type", is_short=True),
-        Column("busiest to mean", is_number=True),
-        Column("brokers", is_number=True),
-        Column("rate by broker"),
-    )
+    columns = (*words.BUCKET_COLUMNS, *Column.numbers("busiest to mean", "brokers"), Column("rate by broker"))
     rows = (
         (
-            Cell(bucket_of(one.bucket, report.head)),
-            Cell(type_word(one.bucket.quota_type)),
+            *words.bucket_cells(one.bucket, report.head),
             Cell(f"{one.max_to_mean:.2f} x"),
-            count_cell(len(one.used_per_s)),
+            words.count_cell(len(one.used_per_s)),
             Cell(
                 ", ".join(
-                    f"{broker_text(broker)}: {rate_text(one.bucket.quota_type, rate)}"
-                    for broker, rate in sorted(one.used_per_s.items())
+                    f"{broker}: {rate_text(one.bucket.quota_type, rate)}" for broker, rate, _ in _ratios(one)
                 )
             ),
         )
@@ -169,14 +132,21 @@ def _spread(report: AuditReport, spread: list[Skew]) -> Block:
     )
 
 
-def _by_broker(report: AuditReport) -> tuple[Block, ...]:
+def _names(report: AuditReport, shown: Sequence[Skew]) -> list[str]:
+    return [
+        f"{words.bucket_of(one.bucket, report.head)} ({words.type_word(one.bucket.quota_type)})"
+        for one in shown
+    ]
+
+
+def _by_broker(report: AuditReport) -> Iterator[Block]:
     """Bucket x broker: where a bucket meets its limit, and where it has room. Nothing with a single broker."""
     brokers = sorted({broker for one in report.skew for broker in one.used_per_s})
     shown = report.skew[:_MOST_SPREADS]
     if len(brokers) < 2:
-        return ()
+        return
     percent = [[_of_limit(one, broker) for broker in brokers] for one in shown]
-    names = [f"{bucket_of(one.bucket, report.head)} ({type_word(one.bucket.quota_type)})" for one in shown]
+    names = _names(report, shown)
     data = {
         "labels": names,
         "columns": [f"broker {broker_text(broker)}" for broker in brokers],
@@ -192,17 +162,15 @@ def _by_broker(report: AuditReport) -> tuple[Block, ...]:
         *(Column(f"broker {broker_text(broker)}", is_number=True) for broker in brokers[:_MOST_BROKERS]),
     )
     rows = (
-        (Cell(name), *(used_cell(value) for value in row[:_MOST_BROKERS]))
+        (Cell(name), *(words.used_cell(value) for value in row[:_MOST_BROKERS]))
         for name, row in zip(names, percent, strict=True)
     )
     label = "Heat map: mean rate while active as percent of the limit, by bucket and broker"
-    return (
-        Block(
-            "Percent of the limit by broker",
-            "Mean rate of the seconds with traffic. A bucket that is over on one broker may have room on the others.",
-            Chart("chart-brokers", "grid", label, data),
-            table_of("Percent of the limit by broker", columns, rows, len(report.skew), "buckets"),
-        ),
+    yield Block(
+        "Percent of the limit by broker",
+        "Mean rate of the seconds with traffic. A bucket that is over on one broker may have room on the others.",
+        Chart("chart-brokers", "grid", label, data),
+        table_of("Percent of the limit by broker", columns, rows, len(report.skew), "buckets"),
     )
 
 
@@ -211,31 +179,26 @@ def _of_limit(one: Skew, broker: int) -> float | None:
     return None if rate is None or not one.limit_per_s else round(100 * rate / one.limit_per_s, 2)
 
 
-def _ratios(one: Skew) -> Iterator[tuple[int, float, float]]:
+def _ratios(one: Skew) -> Iterator[tuple[str, float, float]]:
     mean = sum(one.used_per_s.values()) / len(one.used_per_s) if one.used_per_s else 0.0
     for broker, rate in sorted(one.used_per_s.items()):
-        yield broker, rate, rate / mean if mean else 0.0
+        yield broker_text(broker), rate, rate / mean if mean else 0.0
 
 
 def _cluster_limits(report: AuditReport, spread: list[Skew]) -> Block:
     columns = (
-        Column("bucket"),
-        Column("type", is_short=True),
-        Column("limit on a broker", is_number=True),
-        Column("brokers in use", is_number=True),
-        Column("limit on the cluster", is_number=True),
-        Column("used while active", is_number=True),
+        *words.BUCKET_COLUMNS,
+        *Column.numbers("limit on a broker", "brokers in use", "limit on the cluster", "used while active"),
         Column("with one more broker", is_number=True),
     )
     rows = (
         (
-            Cell(bucket_of(one.bucket, report.head)),
-            Cell(type_word(kind)),
-            rate_cell(kind, one.limit_per_s),
-            count_cell(len(one.used_per_s)),
-            rate_cell(kind, one.cluster_limit_per_s),
-            rate_cell(kind, sum(one.used_per_s.values())),
-            rate_cell(kind, one.with_one_more_broker_per_s),
+            *words.bucket_cells(one.bucket, report.head),
+            words.rate_cell(kind, one.limit_per_s),
+            words.count_cell(len(one.used_per_s)),
+            words.rate_cell(kind, one.cluster_limit_per_s),
+            words.rate_cell(kind, sum(one.used_per_s.values())),
+            words.rate_cell(kind, one.with_one_more_broker_per_s),
         )
         for one in spread
         for kind in (one.bucket.quota_type,)

@@ -16,7 +16,7 @@ from kquota_spark.formats.text.person_units import (
 )
 from kquota_spark.model.quotas.entities import Default, IpEntity, parse_entity
 from kquota_spark.reports.scope.audit_report import BucketName, Confidence, Head
-from kquota_spark.reports.sections.parts import Cell, Tone
+from kquota_spark.reports.sections.parts import Cell, Column, Tone
 from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
 
 _UNITS = {
@@ -35,6 +35,8 @@ TYPE_WORDS = {
     "connection": "connections",
 }
 
+BUCKET_COLUMNS = (Column("bucket"), Column("type", is_short=True))
+
 
 def type_word(quota_type: str) -> str:
     """The quota type for a heading."""
@@ -48,6 +50,11 @@ def bucket_of(bucket: BucketName, head: Head) -> str:
     if bucket.user == head.tenant:
         return f"your client {bucket.client_id}" if bucket.client_id else "all your clients"
     return bucket_text(bucket.user, bucket.client_id, None)
+
+
+def bucket_cells(bucket: BucketName, head: Head) -> tuple[Cell, Cell]:
+    """The cells of `BUCKET_COLUMNS`."""
+    return Cell(bucket_of(bucket, head)), Cell(type_word(bucket.quota_type))
 
 
 def client_of(user: str, client_id: str, head: Head) -> str:
@@ -153,6 +160,11 @@ def highest(row: Iterable[float | None]) -> float | None:
 def count_cell(count: int) -> Cell:
     """A whole number."""
     return Cell(f"{count:,}")
+
+
+def share_cell(percent: float) -> Cell:
+    """A share with its bar, exact in the title."""
+    return Cell(share_text(percent), f"{percent:.4f} %", bar_percent=percent)
 
 
 def rate_cell(quota_type: str, rate: float | None, none: str = "none") -> Cell:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kquota_spark.model.quotas.quota_types import CONNECTION, IP_QUOTA_KEY, QuotaType
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
+from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.scope.timeline_slots import (
-    Found,
     Identity,
     Place,
     Slot,
-    Stretch,
     buckets_of,
     slot_ms,
     slots_of,
@@ -53,7 +52,7 @@ class Timeline:
 def timeline(
     tables: Tables,
     who: Identity,
-    stretch: Stretch,
+    stretch: Period,
     *,
     broker_id: int | None,
     quota_type: str | None,
@@ -62,14 +61,7 @@ def timeline(
 ) -> Timeline | None:
     """The timeline of a client where it was throttled most, or where asked for; None if it was not seen there.
 
-    Args:
-        tables: with `decisions` and `usage` opened for the stretch.
-        who: the client.
-        stretch: from when to when.
-        broker_id: only this broker.
-        quota_type: only this type.
-        most_slots: of the axis.
-        is_clipped: begin where the client does.
+    `decisions` and `usage` are opened for the stretch. With `is_clipped` it begins where the client does.
     """
     found, used = buckets_of(tables, who, stretch), used_at(tables, who, stretch)
     throttled_ms = dict.fromkeys([*(one.place for one in found), *used], 0)
@@ -82,23 +74,17 @@ def timeline(
     place = wanted[0]
     here = [one for one in found if one.place == place]
     if is_clipped:
-        stretch = Stretch(_first_ms(here, used.get(place)), stretch.to_ms)
+        firsts_ms = [one.first_ms for one in here] + ([used[place]] if place in used else [])
+        stretch = Period(min(firsts_ms), stretch.to_ms)
     elsewhere = [(other, throttled_ms[other]) for other in places if other != place]
     return _drawn(tables, who, stretch, place, [one.key for one in here], elsewhere, most_slots)
 
 
-def bucket_timeline(tables: Tables, key: BucketKey, stretch: Stretch, most_slots: int) -> Timeline:
-    """The timeline of one bucket on one broker, from its first second in the stretch on.
-
-    Args:
-        tables: with `decisions` opened for the stretch.
-        key: the bucket.
-        stretch: from when to when.
-        most_slots: of the axis.
-    """
+def bucket_timeline(tables: Tables, key: BucketKey, stretch: Period, most_slots: int) -> Timeline:
+    """The timeline of one bucket on one broker, from its first second in the stretch on; `decisions` is opened."""
     who = Identity(key.user or None, key.client_id or None, key.cluster_id)
     first_ms = bucket_first_ms(tables, key, stretch.from_ms)
-    drawn = Stretch(stretch.from_ms if first_ms is None else first_ms, stretch.to_ms)
+    drawn = Period(stretch.from_ms if first_ms is None else first_ms, stretch.to_ms)
     place = Place(key.broker_id, key.quota_type)
     return _drawn(tables, who, drawn, place, [key], [], most_slots, has_usage=False)
 
@@ -106,7 +92,7 @@ def bucket_timeline(tables: Tables, key: BucketKey, stretch: Stretch, most_slots
 def _drawn(
     tables: Tables,
     who: Identity,
-    stretch: Stretch,
+    stretch: Period,
     place: Place,
     here: Sequence[BucketKey],
     elsewhere: Sequence[tuple[Place, int]],
@@ -118,8 +104,9 @@ def _drawn(
     keys = here if is_whole else here[:1]
     # One slot less, because the first begins at a whole number of slots.
     length_ms = slot_ms(stretch, most_slots - 1)
-    drawn = Stretch(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
+    drawn = Period(stretch.from_ms // length_ms * length_ms, stretch.to_ms)
     slots = slots_of(tables, who, drawn, keys, place, length_ms, has_usage=has_usage)
+    key = IP_QUOTA_KEY if place.quota_type == CONNECTION else QuotaType(place.quota_type).key.value
     rules = {slot.rule for slot in slots if slot.rule is not None}
     return Timeline(
         who=who,
@@ -128,15 +115,7 @@ def _drawn(
         from_ms=drawn.from_ms,
         length_ms=length_ms,
         slots=slots,
-        events=events_of(tables, who, drawn, keys, rules, _key_of(place.quota_type)),
+        events=events_of(tables, who, drawn, keys, rules, key),
         elsewhere=elsewhere,
         left_out=[key for key in here if key not in keys],
     )
-
-
-def _first_ms(here: Sequence[Found], used_ms: int | None) -> int:
-    return min([one.first_ms for one in here] + ([] if used_ms is None else [used_ms]))
-
-
-def _key_of(quota_type: str) -> str:
-    return IP_QUOTA_KEY if quota_type == CONNECTION else QuotaType(quota_type).key.value

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kquota_spark.formats.text.person_units import person_ms, person_span
 from kquota_spark.model.quotas.resolve import candidates
-from kquota_spark.reports.scope.bucket_key import BucketKey
-from kquota_spark.reports.scope.timeline_slots import Identity, Stretch, seconds_sql
+from kquota_spark.reports.scope.broker_buckets import BucketKey
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.timeline_slots import Identity, seconds_sql
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
 from kquota_spark.store.reading import Tables
@@ -96,28 +97,26 @@ class Event:
 def events_of(
     tables: Tables,
     who: Identity,
-    stretch: Stretch,
+    stretch: Period,
     keys: Sequence[BucketKey],
     rules: Collection[str],
     key: str,
 ) -> list[Event]:
-    """All events of the stretch by time; tables that are not there tell none.
+    """All events of the stretch by time; `decisions` is opened, other tables that are not there tell none.
 
-    Args:
-        tables: with `decisions` opened.
-        who: the client.
-        stretch: from when to when.
-        keys: its buckets, all on one broker and of one type.
-        rules: entities that governed it.
-        key: Kafka's key of the quota type, e.g. producer_byte_rate.
+    The buckets are all on one broker and of one type. The rules are the entities that governed them. The key is Kafka's
+    of the quota type, e.g. producer_byte_rate.
     """
     if not keys:
         return []
     of_quota = (keys[0].cluster_id, sorted({*rules, *_entities(who, keys)}), key, *stretch)
     steps = list(_enforcement(_rows(tables, "enforcement_log", _ENFORCEMENT, of_quota)))
     changes = _rows(tables, "quota_changes", _CHANGES, of_quota)
-    editors = _editors(tables, keys[0].cluster_id, stretch) if changes else _nobody
-    found = [*_config(changes, key, steps, editors), *steps, *_limits(tables, who, stretch, keys)]
+    requests: list[dict[str, Any]] = []
+    if changes and tables.open_if_there("requests", stretch.from_ms - _EDIT_MS):
+        around = (keys[0].cluster_id, stretch.from_ms - _EDIT_MS, stretch.to_ms)
+        requests = tables.query(_REQUESTS, around).dicts()
+    found = [*_config(changes, key, steps, requests), *steps, *_limits(tables, who, stretch, keys)]
     for one in keys:
         rows = _rows(tables, "violations", _VIOLATIONS, (*one, stretch.to_ms, stretch.from_ms))
         found += (_episode(row) for row in rows)
@@ -142,7 +141,10 @@ def _entities(who: Identity, keys: Sequence[BucketKey]) -> Iterator[str]:
 
 
 def _config(
-    changes: Sequence[Mapping[str, Any]], key: str, steps: Sequence[Event], editors: _Editors
+    changes: Sequence[Mapping[str, Any]],
+    key: str,
+    steps: Sequence[Event],
+    requests: Sequence[Mapping[str, Any]],
 ) -> Iterator[Event]:
     for row in changes:
         time_ms, entity, value = row["time_ms"], row["entity"], row["value"]
@@ -152,32 +154,17 @@ def _config(
         ours = (step.by for step in steps if step.after == value and 0 <= abs(time_ms - step.time_ms) < _EDIT_MS
                 and step.what.startswith(("applied", "restored")) and entity in step.what)  # fmt: skip
         seen = f", seen by a poll of {row['source']}" if row["is_polled"] else ""
-        by = editors(entity, key, value, time_ms) or next(ours, None)
+        by = _editor(requests, [entity, key, value], time_ms) or next(ours, None)
         yield Event(time_ms, "config", f"{entity} {key}{seen}", row["previous_value"], value, by)
 
 
-_Editors = Callable[[str, str, float | None, int], str | None]
-
-
-def _nobody(_entity: str, _key: str, _value: float | None, _time_ms: int) -> str | None:
-    return None
-
-
-def _editors(tables: Tables, cluster_id: str, stretch: Stretch) -> _Editors:
+def _editor(requests: Sequence[Mapping[str, Any]], edit: list[object], time_ms: int) -> str | None:
     """Who asked a broker for an edit; a write to ZooKeeper has no sender."""
-    around = (cluster_id, stretch.from_ms - _EDIT_MS, stretch.to_ms)
-    if not tables.open_if_there("requests", stretch.from_ms - _EDIT_MS):
-        return _nobody
-    requests = tables.query(_REQUESTS, around).dicts()
-
-    def asked(entity: str, key: str, value: float | None, time_ms: int) -> str | None:
-        for row in reversed(requests):
-            is_near = -1_000 <= time_ms - row["time_ms"] < _EDIT_MS
-            if is_near and [entity, key, value] in json.loads(row["altered_quotas"]):
-                return f"user {row['user']} ({row['client_id']})"
-        return None
-
-    return asked
+    for row in reversed(requests):
+        is_near = -1_000 <= time_ms - row["time_ms"] < _EDIT_MS
+        if is_near and edit in json.loads(row["altered_quotas"]):
+            return f"user {row['user']} ({row['client_id']})"
+    return None
 
 
 def _enforcement(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
@@ -195,7 +182,7 @@ def _enforcement(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
         yield Event(row["time_ms"], kind, what, before, after, row["actor"])
 
 
-def _limits(tables: Tables, who: Identity, stretch: Stretch, keys: Sequence[BucketKey]) -> Iterator[Event]:
+def _limits(tables: Tables, who: Identity, stretch: Period, keys: Sequence[BucketKey]) -> Iterator[Event]:
     seconds, values = seconds_sql(who, stretch, keys)
     for row in tables.query(_STEPS.format(seconds=seconds), values).dicts():
         was = row["was"]

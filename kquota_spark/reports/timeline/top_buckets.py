@@ -13,16 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from kquota_spark.reports.scope.amount_rates import amount_per_rate
-from kquota_spark.reports.scope.bucket_key import BucketKey
-from kquota_spark.schema.harm import (
-    DELAY_MS,
-    EPISODE_DELAY_MS,
-    EPISODE_REQUESTS,
-    IS_THROTTLED,
-    LONGEST_THROTTLE_MS,
-    THROTTLED_REQUESTS,
-)
+from kquota_spark.reports.scope.broker_buckets import BucketKey, amount_per_rate
+from kquota_spark.schema import harm
 from kquota_spark.store.reading import Tables
 
 WINDOW_S = 60
@@ -51,7 +43,7 @@ _RECENT = f"""
 recent as materialized (
   select *, coalesce(bucket_tags, '') as tags, coalesce(source, 'log') as told_by,
          (newest_ms - epoch_ms(second)) // 1000 as age_s,
-         {IS_THROTTLED} as is_throttled, {LONGEST_THROTTLE_MS} as longest_ms
+         {harm.IS_THROTTLED} as is_throttled, {harm.LONGEST_THROTTLE_MS} as longest_ms
   from decisions, (select ?::bigint as newest_ms)
   where epoch_ms(second) > newest_ms - {WINDOW_S * 1_000} and coalesce(requests, 1) > 0
 )"""  # noqa: S608 - numbers of ours
@@ -66,9 +58,9 @@ with {_RECENT}, chosen as (
            is_now := age_s < {RECENT_S} or told_by = 'jmx'), age_s) as last,
          coalesce(sum(amount) filter (age_s < {RECENT_S}) / {RECENT_S}.0 / {amount_per_rate()},
                   avg(rate_per_s) filter (told_by = 'jmx'), 0.0) as mean_rate_per_s,
-         coalesce(sum({DELAY_MS}) filter (age_s < {RECENT_S}),
+         coalesce(sum({harm.DELAY_MS}) filter (age_s < {RECENT_S}),
                   max(observed_throttle_ms) filter (told_by = 'jmx'), 0)::bigint as throttled_ms,
-         coalesce(sum({THROTTLED_REQUESTS}) filter (age_s < {RECENT_S}), 0)::bigint as throttled_requests,
+         coalesce(sum({harm.THROTTLED_REQUESTS}) filter (age_s < {RECENT_S}), 0)::bigint as throttled_requests,
          sum(requests) filter (age_s < {RECENT_S})::bigint as requests,
          max(quota_used_percent) as peak_quota_used_percent
   from recent semi join chosen using ({_KEY}) group by {_KEY}
@@ -103,8 +95,8 @@ _OF_BUCKET = """cluster_id = ? and broker_id = ? and quota_type = ? and bucket_u
 _SECONDS = f"""
 select epoch_ms(second) as second, rule, limit_per_s, rate_per_s, quota_used_percent, requests,
        throttle_ms, observed_throttle_ms, is_certain, coalesce(source, 'log') as source,
-       {DELAY_MS} as delay_ms, {THROTTLED_REQUESTS} as delayed_requests, {IS_THROTTLED} as is_throttled,
-       {LONGEST_THROTTLE_MS} as longest_ms
+       {harm.DELAY_MS} as delay_ms, {harm.THROTTLED_REQUESTS} as delayed_requests, {harm.IS_THROTTLED} as is_throttled,
+       {harm.LONGEST_THROTTLE_MS} as longest_ms
 from decisions
 where epoch_ms(second) > ? - {WINDOW_S * 1_000} and coalesce(requests, 1) > 0 and {_OF_BUCKET}
 order by decisions.second desc
@@ -128,7 +120,7 @@ group by all order by amount desc, "user", client_id limit $8
 
 _EPISODES = f"""
 select epoch_ms(start_time) as start_time, epoch_ms(end_time) as end_time, limit_per_s, peak_rate_per_s,
-       peak_quota_used_percent, {EPISODE_DELAY_MS} as delay_ms, {EPISODE_REQUESTS} as delayed_requests
+       peak_quota_used_percent, {harm.EPISODE_DELAY_MS} as delay_ms, {harm.EPISODE_REQUESTS} as delayed_requests
 from violations where {_OF_BUCKET} order by violations.start_time desc limit ?
 """  # noqa: S608 - names of ours
 
@@ -196,8 +188,8 @@ def top_buckets(
         tables: with `decisions` opened for that minute.
         newest_ms: start of its last second.
         where: on columns of `decisions`.
-        sort: what comes first.
-        is_reversed: what comes last instead.
+        sort: what comes first, or with `is_reversed` last.
+        is_reversed: turn the order around.
         is_per_broker: one row per bucket and broker.
         limit: at most so many rows; None for all.
     """
@@ -223,13 +215,12 @@ def _order(sort: SortBy, *, is_reversed: bool = False) -> str:
 def _row(found: Mapping[str, Any]) -> dict[str, Any]:
     used_by_age = {second["age_s"]: second["used"] for second in found["seconds"]}
     names = {name: [one for one in found[name] or () if one is not None] for name in ("users", "client_ids")}
+    is_log = found["source"] == "log"
     row = {
         **found,
         **{name: some[:_MOST_NAMES] for name, some in names.items()},
         "clients": max(map(len, names.values())),
-        "throttled_seconds": time_throttled_s(found["seconds"], RECENT_S)
-        if found["source"] == "log"
-        else None,
+        "throttled_seconds": time_throttled_s(found["seconds"], RECENT_S) if is_log else None,
         "used_percents": [used_by_age.get(age_s) for age_s in reversed(range(WINDOW_S))],
     }
     return {name: row[name] for name in COLUMNS}

@@ -9,7 +9,7 @@ from kquota_spark.reports.clients.quota_tree import _HITS
 from kquota_spark.reports.exported.bucket_looks import look_at
 from kquota_spark.reports.gathered.gathering import gather_report
 from kquota_spark.reports.scope.period import Period
-from kquota_spark.reports.scope.timeline_slots import Identity, Stretch, buckets_of
+from kquota_spark.reports.scope.timeline_slots import Identity, buckets_of
 from kquota_spark.schema.harm import DELAY_MS, EPISODE_DELAY_MS, EPISODE_REQUESTS, THROTTLED_REQUESTS
 from kquota_spark.store.reading import Tables
 
@@ -86,7 +86,7 @@ def of_report(settings: Settings, opened: Tables) -> Harm:
 
 def of_timeline(opened: Tables, buckets: Harm) -> dict[Bucket, int]:
     """By the timeline, which tells the total delay only."""
-    stretch = Stretch(*extent(opened))
+    stretch = Period(*extent(opened))
     names = {(user or None, client_id or None) for _, _, user, client_id in buckets}
     return {
         (one.key.broker_id, one.key.quota_type, one.key.user, one.key.client_id): one.throttled_ms

@@ -10,7 +10,7 @@ from kquota_spark.cli.top.detail import Look
 from kquota_spark.cli.top.feed import Answer, Question
 from kquota_spark.cli.top.keys import Room, after_key
 from kquota_spark.cli.top.page import View
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.timeline.top_buckets import SortBy, TopBuckets
 
 KEY = BucketKey("demo", 2, "produce", "u3", "", "")

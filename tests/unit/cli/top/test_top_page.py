@@ -13,7 +13,7 @@ from kquota_spark.cli.top.lines import Line
 from kquota_spark.cli.top.near import harm_text
 from kquota_spark.cli.top.page import View, most_scroll, screen
 from kquota_spark.formats.text.escape import width
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.timeline.top_buckets import TopBuckets, time_throttled_s
 
 KEY = BucketKey("demo", 2, "produce", "alice", "etl", "")

@@ -15,7 +15,7 @@ from kquota_spark.cli.quotas import alter
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.reports.advice.quota_command import alter_command
-from kquota_spark.reports.advice.raise_card import alternatives_of
+from kquota_spark.reports.advice.recommended_raises import alternatives_of
 from kquota_spark.reports.scope.audit_report import Alternative, BucketName, HurtBucket, Recommendation
 from kquota_spark.store.rows import entity_columns
 from tests.support.reports.gathered_report import Row, gathered, rule, throttled

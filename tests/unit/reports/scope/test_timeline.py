@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.reports.scope.timeline_slots import Stretch, slot_ms
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.scope.timeline_slots import slot_ms
 from tests.support.tables.table_rows import (
     DAY,
     T0_MS,
@@ -258,7 +259,7 @@ def test_a_stretch_without_an_inside_or_nobody_named_is_refused(tmp_path: Path, 
 def test_the_slot_is_the_shortest_of_which_the_axis_has_room() -> None:
     hour = round(timedelta(hours=1).total_seconds() * 1_000)
     lengths = {88_000: 1_000, 88_001: 2_000, hour: 60_000, 24 * hour: 1_800_000, 80 * hour: hour}
-    assert {length: slot_ms(Stretch(0, length), 88) for length in lengths} == lengths
+    assert {length: slot_ms(Period(0, length), 88) for length in lengths} == lengths
 
 
 def test_a_slot_of_many_seconds_holds_the_highest_rate_and_all_throttles(

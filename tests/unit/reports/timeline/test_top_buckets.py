@@ -14,7 +14,7 @@ from kquota_spark.cli.main import main
 from kquota_spark.cli.options.options import SettingsPlace
 from kquota_spark.cli.top.feed import Feed, Question
 from kquota_spark.config.settings import Settings
-from kquota_spark.reports.scope.bucket_key import BucketKey
+from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.timeline.top_buckets import SortBy
 from kquota_spark.store.reading import Tables
 from tests.support.tables.table_rows import T0_MS, decision, usage, write_table

@@ -1,4 +1,4 @@
-"""The report for a spreadsheet or a script: a zip archive with one CSV file a section, raw numbers, nothing cut off.
+"""The report for programs: a zip archive with one CSV file a section, and plain values for JSON; nothing cut off.
 
 Why a file a section and not one file: sections have different columns, and a sheet that mixes them can neither be
 sorted nor summed. Why an archive: one name to schedule, to mail and to keep; every spreadsheet and `duckdb`, `pandas`
@@ -11,12 +11,14 @@ import csv
 import io
 import math
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 from kquota_spark.formats.text.escape import csv_text
 from kquota_spark.formats.text.person_units import iso_time
-from kquota_spark.reports.scope.audit_report import AuditReport, BucketName, Change, Confidence
+from kquota_spark.reports.scope.audit_report import AuditReport, BucketName, Change
 
 _BUCKET = ("quota_type", "user", "client_id", "tags")
 _OLDEST = (1980, 1, 1, 0, 0, 0)
@@ -32,6 +34,7 @@ _TALKER = (
 _SKEW = ("limit_per_s", "max_to_mean", "cluster_limit_per_s", "with_one_more_broker_per_s")
 _CONFIDENCE = ("certain_percent", "lag_ms", "lines", "unreadable_lines", "late_requests", "gaps")
 _UNPROTECTED = ("kind", "severity", "subject", "sentence", "advice")
+_AGREEMENT = ("quota_type", "judged", "agreeing", "uncertain")
 _CHANGE = ("at", "entity", "key", "before", "after", "what", "by")
 _EFFECT = ("length_ms", "delay_before_ms", "delay_after_ms", "requests_before", "requests_after")
 _RECOMMENDATION = (
@@ -58,13 +61,7 @@ def csv_files(report: AuditReport) -> dict[str, str]:
     """The files by name; one without rows has its header, so that nothing found differs from nothing written."""
     return {
         "report.csv": _csv(("name", "value"), _head(report)),
-        "agreement.csv": _csv(
-            ("quota_type", "judged", "agreeing", "uncertain"),
-            (
-                (one.quota_type, one.judged, one.agreeing, one.uncertain)
-                for one in report.confidence.agreement
-            ),
-        ),
+        "agreement.csv": _plain_csv(_AGREEMENT, report.confidence.agreement),
         "held_back.csv": _csv(
             (*_BUCKET, *_HURT, "clients"),
             ((*_of(one.bucket), *_values(one, _HURT), ", ".join(one.clients)) for one in report.hurt),
@@ -83,13 +80,11 @@ def csv_files(report: AuditReport) -> dict[str, str]:
             (*_BUCKET, "broker_id", "slot", "slot_ms", "rate_per_s", "limit_per_s", "throttled_ms"),
             _rates(report),
         ),
-        "usage.csv": _csv(_TALKER, _usage(report)),
+        "usage.csv": _plain_csv(_TALKER, [one for of_type in report.talkers for one in of_type.talkers]),
         "brokers.csv": _csv((*_BUCKET, *_SKEW, "broker_id", "used_per_s", "throttled_ms"), _brokers(report)),
         "changes.csv": _csv((*_CHANGE, *_EFFECT), map(_change, report.changes)),
-        "unprotected.csv": _csv(_UNPROTECTED, (_values(one, _UNPROTECTED) for one in report.unprotected)),
-        "recommendations.csv": _csv(
-            _RECOMMENDATION, (_values(one, _RECOMMENDATION) for one in report.recommendations)
-        ),
+        "unprotected.csv": _plain_csv(_UNPROTECTED, report.unprotected),
+        "recommendations.csv": _plain_csv(_RECOMMENDATION, report.recommendations),
         "throttles.csv": _csv(
             ("user", "requests", "throttled_ms", *(f"p{percent}_ms" for percent in _PERCENTS)),
             (
@@ -97,14 +92,18 @@ def csv_files(report: AuditReport) -> dict[str, str]:
                 for one in report.throttle_spreads
             ),
         ),
-        "calibration.csv": _csv(_PAIR, (_values(one, _PAIR) for one in report.throttle_pairs)),
-        "capacity.csv": _csv(_CAPACITY, (_values(one, _CAPACITY) for one in report.capacity)),
+        "calibration.csv": _plain_csv(_PAIR, report.throttle_pairs),
+        "capacity.csv": _plain_csv(_CAPACITY, report.capacity),
     }
 
 
 def _change(one: Change) -> tuple[Any, ...]:
     effect = _values(one.effect, _EFFECT) if one.effect else (None,) * len(_EFFECT)
     return (iso_time(one.at_ms), *_values(one, _CHANGE[1:]), *effect)
+
+
+def _plain_csv(names: tuple[str, ...], rows: Iterable[object]) -> str:
+    return _csv(names, (_values(one, names) for one in rows))
 
 
 def _csv(columns: tuple[str, ...], rows: Rows) -> str:
@@ -132,19 +131,11 @@ def _of(bucket: BucketName) -> tuple[str, ...]:
 def _head(report: AuditReport) -> Iterator[tuple[Any, ...]]:
     head, found = report.head, report.confidence
     yield from (("cluster_id", head.cluster_id), ("tenant", head.tenant), ("version", head.version))
-    yield from (
-        ("from", iso_time(head.from_ms)),
-        ("to", iso_time(head.to_ms)),
-        ("made_at", iso_time(head.made_at_ms)),
-    )
+    for name, time_ms in (("from", head.from_ms), ("to", head.to_ms), ("made_at", head.made_at_ms)):
+        yield name, iso_time(time_ms)
     yield from (("trust", found.trust.value), ("sources", ", ".join(found.sources)))
     yield from zip(_CONFIDENCE, _values(found, _CONFIDENCE), strict=True)
-    yield from _left_out(report)
-    yield from _sentences(found, report.notes)
-
-
-def _left_out(report: AuditReport) -> Iterator[tuple[Any, ...]]:
-    """What was cut off before it came here."""
+    # What was cut off before it came here.
     yield ("held_back_left_out", report.hurt_left_out)
     yield ("changes_left_out", report.changes_left_out)
     yield ("unprotected_left_out", report.unprotected_left_out)
@@ -153,11 +144,8 @@ def _left_out(report: AuditReport) -> Iterator[tuple[Any, ...]]:
         yield (f"{of_type.quota_type}_total", of_type.total)
         yield (f"{of_type.quota_type}_other_clients", of_type.others)
         yield (f"{of_type.quota_type}_other_amount", of_type.others_amount)
-
-
-def _sentences(found: Confidence, notes: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     yield from (("reason", reason) for reason in found.reasons)
-    yield from (("note", note) for note in notes)
+    yield from (("note", note) for note in report.notes)
 
 
 def _quota_used(report: AuditReport) -> Rows:
@@ -176,11 +164,24 @@ def _rates(report: AuditReport) -> Rows:
             yield (*_of(line.bucket), line.broker_id, iso_time(slot), line.slot_ms, rate, limit, throttled_ms)
 
 
-def _usage(report: AuditReport) -> Rows:
-    return (_values(talker, _TALKER) for of_type in report.talkers for talker in of_type.talkers)
-
-
 def _brokers(report: AuditReport) -> Rows:
     for one in report.skew:
         for broker_id, rate in sorted(one.used_per_s.items()):
             yield (*_of(one.bucket), *_values(one, _SKEW), broker_id, rate, one.throttled_ms.get(broker_id))
+
+
+def plain_report(report: AuditReport) -> dict[str, Any]:
+    """Names and values of `AuditReport`; a number that JSON does not have is null, ids of brokers are texts."""
+    return {one.name: _plain(getattr(report, one.name)) for one in fields(report)}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
