@@ -26,7 +26,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_configs import BrokerConfigs
 from kquota_spark.kafka.questions import require_topics
-from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.process.clock import now_ms, now_s
 from kquota_spark.process.graceful_stop import StopRequest

@@ -19,7 +19,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.govern.callback_governor import CallbackGovernor
 from kquota_spark.model.govern.govern import Governor, RuleGovernor
 from kquota_spark.model.measure.points import CONTROLLER_ID
-from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.pipeline.known import BrokerWindows, Gap, Known, Limits, ToldWindows
 from kquota_spark.quotas.stored.rules import leader_changes

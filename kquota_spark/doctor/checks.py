@@ -15,7 +15,7 @@ from kquota_spark.doctor.growth_checks import growth_checks
 from kquota_spark.doctor.jmx_checks import jmx_checks
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_configs import stored_checks
-from kquota_spark.model.replay.clock_skew import is_ahead
+from kquota_spark.model.quotas.rules import is_ahead
 from kquota_spark.process.check import Check, fail, ok, warn
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text

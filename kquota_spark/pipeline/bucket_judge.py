@@ -12,8 +12,7 @@ import msgspec
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.bucket_replays import Replay, model_name, replay_of
-from kquota_spark.model.replay.decision import Decision, judge_bucket
+from kquota_spark.model.replay.decision import Decision, Replay, judge_bucket, model_name, replay_of
 from kquota_spark.pipeline.sent import Sent, stretch_of
 
 _named_config = cache(RateConfig.parse)

@@ -4,7 +4,7 @@ The one place that says it, column by column in Arrow: a request of a client cos
 many requests a second. They leave the worker as one row of bytes, not as a row each.
 
 Every request of a client counts for its request quota, and few clients have one: only those that a rule could cover
-get such points (`model.govern.request_coverage`), and where there is no rule, nobody does.
+get such points (`model.govern.govern`), and where there is no rule, nobody does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.model.govern.request_coverage import RequestCoverage
+from kquota_spark.model.govern.govern import RequestCoverage
 from kquota_spark.model.measure.points import CONTROLLER_ID, Point, PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.known import Known

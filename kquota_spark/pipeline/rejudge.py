@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.bucket_replays import remembers_ms
+from kquota_spark.model.replay.decision import remembers_ms
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
 from kquota_spark.pipeline.judge import DECIDED, decided_columns
 from kquota_spark.pipeline.manager_judge import JudgedBucket, known_through_of

@@ -19,8 +19,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, Tags
-from kquota_spark.model.replay.bucket_replays import replay_of
-from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket
+from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
 from kquota_spark.model.replay.log_beginning import LogBeginning
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of

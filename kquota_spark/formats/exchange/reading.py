@@ -7,8 +7,7 @@ from typing import Any
 
 from kquota_spark.formats.quota_files.quota_values import expected_value, finite_number
 from kquota_spark.model.quotas.entities import AnyEntity, Default, Entity, IpEntity, Name
-from kquota_spark.model.quotas.entity_filter import EntityType
-from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_set import EntityType, QuotaSet
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey, parse_key
 
 MOST_CHARACTERS = 16_000_000

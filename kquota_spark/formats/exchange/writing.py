@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from kquota_spark.formats.exchange.reading import name_problem, shown
 from kquota_spark.formats.quota_files.quota_values import expected_value
-from kquota_spark.model.quotas import entity_filter
+from kquota_spark.model.quotas import quota_set
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
@@ -49,7 +49,7 @@ def refuse(problems: list[str]) -> None:
 
 def parts_of(entity: AnyEntity) -> Parts:
     """The parts that an entity has."""
-    return tuple((kind.value, name) for kind, name in entity_filter.parts_of(entity).items())
+    return tuple((kind.value, name) for kind, name in quota_set.parts_of(entity).items())
 
 
 def default_as_text(entity: AnyEntity, name: str | Default, problems: list[str]) -> str:

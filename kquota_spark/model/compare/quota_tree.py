@@ -174,7 +174,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 def _below(node: Node, kept: Collection[int], is_last: tuple[bool, ...]) -> Iterator[Line]:
     shown = [child for child in node.children if any(id(one) in kept for one in _nodes(child))]
-    shown.sort(key=_weight, reverse=True)
+    shown.sort(key=lambda child: max(one.weight for one in _nodes(child)), reverse=True)
     more = sum(1 for child in node.children for _ in _nodes(child)) - sum(1 for c in shown for _ in _nodes(c))
     for child in shown:
         here = (*is_last, child is shown[-1] and not more)
@@ -182,8 +182,3 @@ def _below(node: Node, kept: Collection[int], is_last: tuple[bool, ...]) -> Iter
         yield from _below(child, kept, here)
     if more:
         yield Line(None, (*is_last, True), more)
-
-
-def _weight(node: Node) -> tuple[int, int]:
-    """Of the heaviest node in this part of the tree."""
-    return max(one.weight for one in _nodes(node))

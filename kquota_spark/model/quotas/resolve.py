@@ -86,9 +86,9 @@ def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
     users: dict[str, Name] = {"named": user, "default": DEFAULT, "absent": None}
     client_ids: dict[str, Name] = {"named": client_id, "default": DEFAULT, "absent": None}
     return tuple(
-        Entity(users[of_user.value], client_ids[of_client.value])
+        Entity(users[of_user], client_ids[of_client])
         for of_user, of_client in LEVELS
-        if client_id or of_client.value != "named"
+        if client_id or of_client != "named"
     )
 
 
@@ -173,13 +173,7 @@ def resolve(
     return Resolution(bucket, won.level, won.entity, won.limit, walk)
 
 
-def _step(
-    level: int,
-    entity: Entity | None,
-    quotas: _Quotas,
-    key: QuotaKey,
-    governing: int | None,
-) -> Step:
+def _step(level: int, entity: Entity | None, quotas: _Quotas, key: QuotaKey, governing: int | None) -> Step:
     if quotas is None:
         return Step(level, entity, Standing.ABSENT, None)
     limit = quotas.get(key)

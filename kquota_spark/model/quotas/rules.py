@@ -159,3 +159,12 @@ def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) 
         if from_ms is not None:
             rules.append(RuleStretch(entity, values, from_ms, None, None))
     return RuleBook(rules)
+
+
+MOST_SKEW_MS = 5_000
+"""Largest difference between the clocks of two hosts of the audit, ms."""
+
+
+def is_ahead(time_ms: int, now_ms: int) -> bool:
+    """Whether a time that was written lies further ahead than clocks differ; a quota file's end of time does not."""
+    return time_ms != END_MS and time_ms > now_ms + MOST_SKEW_MS

@@ -81,9 +81,8 @@ class MutationReplay:
         """Judge and charge the topics of whole seconds, in order; see `BucketReplay.judge`."""
         if points:
             self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
-        verdicts: dict[int, Verdict] = {}
-        for place in sorted(range(len(points)), key=lambda place: _order(points[place])):
-            verdicts[place] = self._judged(points[place], governing[place])
+        in_order = sorted(range(len(points)), key=lambda place: _order(points[place]))
+        verdicts = {place: self._judged(points[place], governing[place]) for place in in_order}
         return [verdicts[place] for place in range(len(points))]
 
     def _judged(self, point: Point, governing: Governing) -> Verdict:

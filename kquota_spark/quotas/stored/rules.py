@@ -8,8 +8,7 @@ from typing import Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.model.quotas.leaders import LeaderChange
-from kquota_spark.model.quotas.quota_callback import TopicPartition
+from kquota_spark.model.quotas.quota_callback import LeaderChange, TopicPartition
 from kquota_spark.model.quotas.rules import RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.failures import delta_errors
