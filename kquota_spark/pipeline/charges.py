@@ -70,7 +70,7 @@ def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
         A row a charge: `CLIENT_KEYS`, whose broker is that of the bucket, the fields of `Point`, and `kafka_offset`.
     """
     rows = _in_time(requests.select(_NEEDED), "request")
-    parts = [_bandwidth(rows.filter(rows["quota_type"].is_valid()))]
+    parts = [_charges(rows.filter(rows["quota_type"].is_valid()), {})]
     if coverage != RequestCoverage():
         parts.append(_thread_time(rows, coverage))
     if rows["mutations"].null_count < rows.num_rows:
@@ -80,10 +80,6 @@ def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
 
 def _in_time(requests: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     return requests.filter((pc.field("kind") == kind) & ~pc.field("is_out_of_time"))
-
-
-def _bandwidth(rows: pa.RecordBatch) -> _Columns:
-    return _charges(rows, {})
 
 
 def _thread_time(rows: pa.RecordBatch, coverage: RequestCoverage) -> _Columns:

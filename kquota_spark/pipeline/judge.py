@@ -16,9 +16,8 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.pipeline.bucket_judge import Configs, Judged
+from kquota_spark.pipeline.bucket_judge import Configs, Judged, JudgedBucket, ManagerJudge
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
-from kquota_spark.pipeline.manager_judge import JudgedBucket, ManagerJudge
 from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, manager_of, received
 from kquota_spark.schema.columns import Column
 from kquota_spark.schema.tables import DECISIONS

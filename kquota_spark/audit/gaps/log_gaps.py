@@ -6,27 +6,27 @@ good by the next start.
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.audit.gaps.lost_offsets import looked_through, lost_offsets, note_compared
-from kquota_spark.audit.gaps.unseen_requests import Unseen, unseen_requests
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
+from kquota_spark.errors import UserError
 from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.following import DeltaCommits, NewCommits
 from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import Tables, open_tables, query
-from kquota_spark.store.storage import storage_options
+from kquota_spark.store.rows import arrow_rows
+from kquota_spark.store.storage import delta_table, storage_options
 
 _TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
@@ -87,8 +87,11 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
     """
     compared = lost_offsets(settings, through)
     unseen = unseen_requests(settings, looked_through(settings))
-    lost = [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
-    found = [*_in_rows(settings, unseen), *_new(settings, lost)]
+    found = _in_rows(settings, unseen)
+    if lost := [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]:
+        # After a crash they are found a second time.
+        known = query(settings, (LOG_GAPS.name,), _KNOWN, [settings.cluster_id]).rows
+        found += [gap for gap in lost if gap not in known]
     if found:
         _write(settings, found)
     note_compared(settings, compared, unseen.version)
@@ -97,9 +100,11 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
 
 def _write(settings: Settings, gaps: list[LogGap]) -> None:
     path = place_of(settings.tables, LOG_GAPS.name)
-    rows = pa.Table.from_pylist([_row(settings, gap) for gap in gaps], schema=LOG_GAPS.arrow_schema())
+    columns = ("broker_id", "from_time", "to_time", "reason")
+    rows = [{"cluster_id": settings.cluster_id, **dict(zip(columns, gap, strict=True))} for gap in gaps]
     with delta_errors(f"{path}: cannot be written"):
-        write_deltalake(path, rows, mode="append", storage_options=storage_options(settings))
+        options = storage_options(settings)
+        write_deltalake(path, arrow_rows(LOG_GAPS, rows), mode="append", storage_options=options)
 
 
 class Heard(Protocol):
@@ -167,14 +172,6 @@ class GapWatch:
         return is_short
 
 
-def _new(settings: Settings, lost: list[LogGap]) -> list[LogGap]:
-    """Those that were not written before: after a crash they are found a second time."""
-    if not lost:
-        return []
-    known = query(settings, (LOG_GAPS.name,), _KNOWN, [settings.cluster_id]).rows
-    return [gap for gap in lost if gap not in known]
-
-
 def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
     by_reason: dict[str, list[LogGap]] = defaultdict(list)
     for gap in gaps:
@@ -233,11 +230,49 @@ def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:
     return found
 
 
-def _row(settings: Settings, gap: LogGap) -> dict[str, object]:
-    return {
-        "cluster_id": settings.cluster_id,
-        "broker_id": gap.broker_id,
-        "from_time": dt.datetime.fromtimestamp(gap.from_ms / 1_000, dt.UTC),
-        "to_time": dt.datetime.fromtimestamp(gap.to_ms / 1_000, dt.UTC),
-        "reason": gap.reason,
-    }
+class Unseen(NamedTuple):
+    """What is new at a version; `paths` as the log names them, None where it does not say and all files may be."""
+
+    version: int
+    paths: tuple[str, ...] | None
+
+
+def unseen_requests(settings: Settings, seen: int | None) -> Unseen:
+    """The files with rows that came after a version.
+
+    Args:
+        settings: where the tables are.
+        seen: the version; None for none.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    commits, paths = DeltaCommits(settings, REQUESTS.name), list[str]()
+    if seen is None:
+        return Unseen(_looked(commits).version, None)
+    commits.read(NewCommits((), None, is_fresh=False, version=seen))
+    try:
+        while not (found := _looked(commits)).is_fresh:
+            if found.version == commits.read_through:
+                return Unseen(found.version, _still_there(settings, paths))
+            paths += found.paths
+            commits.read(found)
+    except UserError:
+        # Commits of so long ago are not in the log any more.
+        return Unseen(_looked(DeltaCommits(settings, REQUESTS.name)).version, None)
+    return Unseen(found.version, None)
+
+
+def _looked(commits: DeltaCommits) -> NewCommits:
+    found = commits.look()
+    if found is None:
+        raise UserError(f"no table {REQUESTS.name}: run the audit first")
+    return found
+
+
+def _still_there(settings: Settings, paths: list[str]) -> tuple[str, ...] | None:
+    """The same, unless some were put together to others since."""
+    if not paths:
+        return ()
+    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
+    return tuple(paths) if set(paths) <= set(actions.column("path").to_pylist()) else None
