@@ -60,15 +60,7 @@ def wanted_queries(settings: Settings, names: Sequence[str]) -> list[str]:
 def start_query(
     session: SparkSession, settings: Settings, name: str, *, is_once: bool, say: Callable[[str], None]
 ) -> Started:
-    """Start one query, in a scheduler pool of its own so that neither starves the other.
-
-    Args:
-        session: of the job.
-        settings: the configuration.
-        name: one of `QUERIES`.
-        is_once: work through what is there, then end.
-        say: takes a line for the user.
-    """
+    """Start one of `QUERIES`, in a scheduler pool of its own so that neither starves the other."""
     teller = Teller(session.sparkContext)
     rows = _BUILT[name](session, settings, teller)
     return start(rows, Sink(settings, name, teller, say), is_once=is_once)
@@ -92,13 +84,7 @@ def _of_log(session: SparkSession, settings: Settings, teller: Teller) -> DataFr
 
 
 def from_log(source: DataFrame, closing: DataFrame, stages: Stages) -> DataFrame:
-    """The query of the log.
-
-    Args:
-        source: the Kafka source with headers.
-        closing: heartbeats of `audit.queries`.
-        stages: of the query.
-    """
+    """The query of the log, from the Kafka source with headers and the heartbeats of `closings`."""
     messages = to_messages(source, ingest_settings(stages.settings))
     return from_charged(messages.mapInArrow(stages.charged, CHARGED.ddl).unionByName(closing), stages)
 
@@ -122,13 +108,7 @@ def _of_jmx(session: SparkSession, settings: Settings, teller: Teller) -> DataFr
 
 
 def from_jmx(source: DataFrame, settings: Settings, teller: Teller) -> DataFrame:
-    """The query of JMX.
-
-    Args:
-        source: the Kafka source with headers.
-        settings: the configuration.
-        teller: of the query.
-    """
+    """The query of JMX, from the Kafka source with headers."""
     jmx = settings.collect.jmx
     brokers = {form: int(broker) for broker, text in jmx.brokers.items() for form in addresses(text)}
     parse = JmxSettings(

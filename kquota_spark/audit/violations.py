@@ -88,24 +88,11 @@ def judged_of(violated: pa.Table, newest: Iterable[tuple[str, int, str, int]]) -
 def piece_of_second(row: dict[str, Any]) -> Piece:
     """A row with `SECOND_COLUMNS`, its time in epoch ms."""
     episode = Episode(
-        row["second"],
-        row["second"],
-        row["level"],
-        row["rule"],
-        row["limit_per_s"],
-        row["rate_per_s"],
-        row["quota_used_percent"],
-        1,
-        row["total_throttle_ms"],
-        row["throttled_requests"],
-        row["source"] or LOG,
-        row["users"] or (),
-        row["client_ids"] or (),
-        row["throttle_ms"],
-        row["observed_total_throttle_ms"],
-        row["observed_throttled_requests"],
-        row["observed_throttle_ms"],
-    )
+        row["second"], row["second"], row["level"], row["rule"], row["limit_per_s"], row["rate_per_s"],
+        row["quota_used_percent"], 1, row["total_throttle_ms"], row["throttled_requests"], row["source"] or LOG,
+        row["users"] or (), row["client_ids"] or (), row["throttle_ms"], row["observed_total_throttle_ms"],
+        row["observed_throttled_requests"], row["observed_throttle_ms"],
+    )  # fmt: skip
     return _bucket(row), episode
 
 
@@ -114,11 +101,7 @@ def _bucket(row: dict[str, Any]) -> BucketId:
 
 
 class EpisodeFold:
-    """Folds micro-batches of decisions into the episodes that are open.
-
-    Args:
-        settings: where the tables are, and what gap ends an episode.
-    """
+    """Folds micro-batches of decisions into the episodes that are open."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -145,7 +128,14 @@ class EpisodeFold:
         )
         changed = [each for each in found if still_open.get(each.episode_id) != each]
         if changed:
-            merge(self._commits, [violation_row(each) for each in changed], batch)
+            merger = self._commits.newest().merge(
+                arrow_rows(VIOLATIONS, map(violation_row, changed)),
+                ON_SAME,
+                source_alias="new",
+                target_alias="old",
+                commit_properties=batch.properties,
+            )
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
     def _still_open(self) -> Iterator[tuple[str, Violation]]:
         table = self._commits.newest()
@@ -157,18 +147,6 @@ class EpisodeFold:
             episode = Episode(*(row[name] for name in _EPISODE_COLUMNS))
             of_log = episode._replace(source=episode.source or LOG)
             yield row["episode_id"], Violation(_bucket(row), of_log, None)
-
-
-def merge(commits: BatchCommits, rows: Sequence[dict[str, Any]], batch: MicroBatch | None) -> None:
-    """Insert rows of `violations`, or put them in the place of those with the same id."""
-    merger = commits.newest().merge(
-        arrow_rows(VIOLATIONS, rows),
-        ON_SAME,
-        source_alias="new",
-        target_alias="old",
-        commit_properties=None if batch is None else batch.properties,
-    )
-    merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
 def violation_row(violation: Violation) -> dict[str, Any]:

@@ -61,16 +61,10 @@ class KnownRules:
         self.known_through_ms: int | None = None
         self._read: pa.Table | None = None
 
-    def take_known_through(self, rows: pa.Table) -> None:
-        """Take over the source's own rows."""
-        self.known_through_ms = known_through_ms(rows_in_ms(rows))
-
     def take_rules(self, rows: pa.Table, open_from_ms: int = 0) -> bool:
-        """Take over all other rows; whether they differ from those of before.
+        """Take over all rows but the source's own; whether they differ from those of before.
 
-        Args:
-            rows: of `quota_rules`.
-            open_from_ms: what ended long before is left out: the edits of years would fill the memory.
+        What ended long before `open_from_ms` is left out: the edits of years would fill the memory.
         """
         valid_to = pc.field("valid_to")
         earliest = pa.scalar((open_from_ms - _KEPT_MS) * 1_000, pa.timestamp("us", tz="UTC"))
@@ -140,10 +134,7 @@ class _Watched:
     """Grows when `rows` change."""
 
     def look(self, at: Pinned | None) -> None:
-        """Take over what is new; without such a table `table` is None.
-
-        Args:
-            at: as of when; None for now.
+        """Take over what is new as of then, None for now; without such a table `table` is None.
 
         Raises:
             UserError: it cannot be read.
@@ -207,7 +198,8 @@ class _WatchedRules(_Watched):
 
     def _take(self, table: DeltaTable) -> None:
         super()._take(table)
-        self.known.take_known_through(self._read(table, source_filter(), list(COLUMNS)))
+        of_source = self._read(table, source_filter(), list(COLUMNS))
+        self.known.known_through_ms = known_through_ms(rows_in_ms(of_source))
 
     def _differs(self, table: DeltaTable) -> bool:
         return self.known.take_rules(self._read(table, [], list(COLUMNS)), self.open_from_ms)

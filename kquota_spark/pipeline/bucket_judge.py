@@ -40,13 +40,7 @@ class Judged(NamedTuple):
 
 
 class BucketJudge:
-    """Judges the rows of one bucket, with the settings that its broker has at the time.
-
-    Args:
-        quota_type: what the bucket limits.
-        configs: see `Configs`.
-        state: `state` of such a judge, to go on from.
-    """
+    """Judges the rows of one bucket, with the settings that its broker has at the time; goes on from a `state`."""
 
     def __init__(self, quota_type: QuotaType, configs: Configs, state: bytes | None = None) -> None:
         self._quota_type, self._configs = quota_type, configs
@@ -112,12 +106,7 @@ class JudgedBucket(NamedTuple):
 
 
 class ManagerJudge:
-    """Judges the rows of all buckets of one manager.
-
-    Args:
-        quota_type: what they limit.
-        configs: see `Configs`.
-        state: `state` of such a judge, to go on from.
+    """Judges the rows of all buckets of one manager; goes on from a `state`.
 
     Raises:
         ValueError: the state was written by another release in a form that this one does not know.

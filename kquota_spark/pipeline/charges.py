@@ -156,11 +156,7 @@ def _same(value: Any, count: int) -> Any:
 
 
 class Charges:
-    """Takes rows of `requests` and groups what they add.
-
-    Args:
-        coverage: whose thread time is measured.
-    """
+    """Takes rows of `requests` and groups what they add; `coverage` says whose thread time is measured."""
 
     def __init__(self, coverage: RequestCoverage) -> None:
         self._coverage = coverage
@@ -220,12 +216,7 @@ def _filled_up(found: pa.Table, more: _Columns) -> pa.RecordBatch:
 
 
 def to_charged(requests: DataFrame, load: Callable[[], Known]) -> DataFrame:
-    """Rows of `CHARGED` from rows of `requests`; the job makes them on the way into that table.
-
-    Args:
-        requests: rows of `requests`.
-        load: called on the workers; gives the quotas.
-    """
+    """Rows of `CHARGED` from rows of `requests`; the job makes them on the way into that table."""
 
     def charge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         charges = Charges(load().governor.coverage)

@@ -47,10 +47,7 @@ def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
     Returns:
         Rows of `GOVERNED`.
     """
-    return usage.select(*_CLIENT, "second", "points").mapInArrow(_governing(load), GOVERNED.ddl)
 
-
-def _governing(load: Callable[[], Known]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def govern(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = None
         for batch in batches:
@@ -58,7 +55,7 @@ def _governing(load: Callable[[], Known]) -> Callable[[Iterable[pa.RecordBatch]]
                 known = known or load()
                 yield governed_batch(batch, known)
 
-    return govern
+    return usage.select(*_CLIENT, "second", "points").mapInArrow(govern, GOVERNED.ddl)
 
 
 def governed_batch(batch: pa.RecordBatch, known: Known) -> pa.RecordBatch:

@@ -80,12 +80,7 @@ class Line(NamedTuple):
 
 
 def to_messages(source: DataFrame, settings: IngestSettings) -> DataFrame:
-    """The columns that `parsed` takes.
-
-    Args:
-        source: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
-        settings: see `IngestSettings`.
-    """
+    """The columns that `parsed` takes, of the Kafka source with headers."""
     given = {"header": f"get(headers.value, array_position(headers.key, '{HEADER}') - 1)", "key": "key"}
     named = [given[source] for source in settings.messages.broker_from if source in given]
     return message_columns(source, f"coalesce({', '.join([*named, 'cast(NULL AS binary)'])})")
@@ -141,12 +136,7 @@ def event_date(time_ms: Any, written_by_ms: Any) -> Any:
 
 
 def request_batch(broker_id: int, requests: Sequence[Request]) -> pa.RecordBatch:
-    """Rows of `requests` as `pipeline.charges` needs them, of a log that is no topic: offsets are places.
-
-    Args:
-        broker_id: whose log.
-        requests: what its lines say.
-    """
+    """Rows of `requests` as `pipeline.charges` needs them, of a log that is no topic: offsets are places."""
     count = len(requests)
     columns = _request_columns(requests) | {
         "kind": pa.repeat("request", count),
@@ -178,14 +168,7 @@ class MessageReader:
         }
 
     def read(self, value: bytes | None, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
-        """What one message says.
-
-        Args:
-            value: of the message.
-            broker: its header or key, as far as the settings ask for them.
-            topic: where it was.
-            written_by_ms: no line of it was written later, see `WRITTEN_BY`.
-        """
+        """What one message says; `broker` is its header or key, if the settings ask for them; see `WRITTEN_BY`."""
         value = value or b""
         line, fields = value, _NO_FIELDS
         # A line of the log begins with its time in brackets, and a message mostly is one.

@@ -57,13 +57,7 @@ _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in DECIDED)
 
 
 def to_decisions(governed: DataFrame, config: RateConfig, mutation_config: RateConfig) -> DataFrame:
-    """Rows of `decisions`, one a second of a bucket.
-
-    Args:
-        governed: stream of GOVERN's rows.
-        config: sample ring of the rows that name none.
-        mutation_config: windows of the mutation quotas.
-    """
+    """Rows of `decisions`, one a second of a bucket, from GOVERN's stream; `config` is for rows that name none."""
     judged = governed.groupBy("manager").transformWithStateInPandas(
         statefulProcessor=_ManagerProcessor(Configs(config, mutation_config)),
         outputStructType=_OUTPUT_DDL,

@@ -57,13 +57,7 @@ class Reach:
 
 
 def to_rejudged(parts: DataFrame, configs: Configs, reach: Reach) -> DataFrame:
-    """Rows of `REJUDGED`.
-
-    Args:
-        parts: rows of GOVERN with the column `part`.
-        configs: windows of the brokers.
-        reach: the stretch and its surroundings.
-    """
+    """Rows of `REJUDGED` from rows of GOVERN with the column `part`."""
 
     def judge(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
         manager, bucket = (part.as_py() for part in key)

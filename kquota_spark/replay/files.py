@@ -155,9 +155,8 @@ class _Stretches:
         # By place of the request: whether some charge of it was not there before.
         is_new: dict[int, bool] = {}
         columns = [charges[name].to_pylist() for name in (*_CHARGE_KEYS, *Point._fields)]
-        for place, bucket_of, quota_type, principal_type, user, client_id, *point in zip(
-            *columns, strict=True
-        ):
+        for row in zip(*columns, strict=True):
+            place, bucket_of, quota_type, principal_type, user, client_id, *point = row
             identity = (bucket_of, QuotaType(quota_type), Principal(principal_type, user), client_id)
             is_new[place] = self._add_point(identity, Point._make(point)) or is_new.get(place, False)
         self.counted += len(is_new)

@@ -78,9 +78,7 @@ class LogGap(NamedTuple):
 def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
     """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause.
 
-    Args:
-        settings: whose tables.
-        through: see `lost_offsets`.
+    For `through` see `lost_offsets`.
 
     Raises:
         UserError: a table or a note cannot be read or written; what is missing is found by the next call.
@@ -124,12 +122,7 @@ class Heard(Protocol):
 
 
 class GapWatch:
-    """Looks for gaps at the driver's start, and when a micro-batch gives a reason.
-
-    Args:
-        settings: whose tables.
-        say: takes a line for the user.
-    """
+    """Looks for gaps at the driver's start, and when a micro-batch gives a reason."""
 
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings, self._say = settings, say
@@ -145,12 +138,7 @@ class GapWatch:
                 self._say(note)
 
     def follow(self, told: Iterable[Heard], number: int) -> None:
-        """`record` after lines of a broker not seen before, a shipper's word of lost lines, or offsets without a line.
-
-        Args:
-            told: by the tasks of a micro-batch.
-            number: of the micro-batch.
-        """
+        """`record` after lines of a new broker, a shipper's word of lost lines, or offsets without a line."""
         brokers = {broker_id for each in told for broker_id in each.brokers} - self._brokers
         is_told = any(each.counts.get("gaps") for each in told)
         is_short = self._is_short([span for each in told for span in each.spans])
@@ -197,19 +185,14 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
             tables.open(REQUESTS.name)
         else:
             tables.open_files(REQUESTS.name, unseen.paths)
-        found = _told(settings, tables)
+        told = tables.query(_TOLD, [settings.cluster_id]).rows
+        found = [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in told]
         if tables.query(_UNBEGUN, [settings.cluster_id, MID_STREAM, BROKER_START]).rows:
             if unseen.paths is not None:
                 # What a shipper said before the first request may be in an older file.
                 tables.open(REQUESTS.name)
             found += _beginnings(settings, tables)
         return found
-
-
-def _told(settings: Settings, tables: Tables) -> list[LogGap]:
-    """What shippers told."""
-    rows = tables.query(_TOLD, [settings.cluster_id]).rows
-    return [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in rows]
 
 
 def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:
@@ -238,11 +221,7 @@ class Unseen(NamedTuple):
 
 
 def unseen_requests(settings: Settings, seen: int | None) -> Unseen:
-    """The files with rows that came after a version.
-
-    Args:
-        settings: where the tables are.
-        seen: the version; None for none.
+    """The files with rows that came after a version; of none before they may be all.
 
     Raises:
         UserError: the table cannot be read.

@@ -86,10 +86,7 @@ def quota_type_of(key: AnyKey) -> str:
 def quota_tree(quotas: QuotaSet, hits: Mapping[RuleKey, Hits] | None, idle: Idle) -> list[Node]:
     """The headings users, clients and ips, each with its nodes by level and name; empty ones are left out.
 
-    Args:
-        quotas: what is set.
-        hits: what each rule governed; None if nothing is known of that.
-        idle: which rules limit nobody.
+    `hits` is what each rule governed; None if nothing is known of that.
     """
     users, clients, ips = Node("users"), Node("clients"), Node("ips")
     of_user: dict[Name, Node] = {}
@@ -148,12 +145,7 @@ class Line(NamedTuple):
 
 
 def lines(tree: Iterable[Node], limit: int | None) -> Iterator[Line]:
-    """The tree from top to bottom, those of the most requests first, `limit` nodes and what they stand below.
-
-    Args:
-        tree: see `quota_tree`.
-        limit: at most so many nodes with quotas; None for all.
-    """
+    """The tree from top to bottom, most requests first; `limit` counts nodes with quotas, None is all."""
     tree = list(tree)
     ranked = sorted(
         (node for heading in tree for node in _nodes(heading) if node.entity is not None),

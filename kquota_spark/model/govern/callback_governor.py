@@ -27,13 +27,6 @@ class CallbackGovernor:
     All time is cut where a quota or a leader changed; each broker has an instance of its own for each piece,
     with the quotas and leaders of that piece. So an answer depends on the moment alone, not on the order in
     which moments are asked for.
-
-    Args:
-        new_callback: makes an instance.
-        name: how errors and the rule of a decision call it, e.g. `module:Class`.
-        book: quotas over time.
-        leaders: leadership over time.
-        options: handed to `configure` beside `broker.id`.
     """
 
     def __init__(

@@ -111,12 +111,7 @@ class Governor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RuleGovernor:
-    """Kafka's own resolution.
-
-    Args:
-        book: quotas over time.
-        static_defaults: of brokers up to 2.8, by type.
-    """
+    """Kafka's own resolution; `static_defaults` are those of brokers up to 2.8, by type."""
 
     book: RuleBook
     static_defaults: Mapping[QuotaType, float] = field(default_factory=dict)

@@ -138,12 +138,7 @@ class _Samples(Generic[Amounts]):
 
 
 class SampleRing(_Samples[int]):
-    """Samples of one bandwidth sensor. Times must not go back from one `record` to the next.
-
-    Args:
-        config: the broker's settings.
-        state: `state` of a ring with these settings, to go on from.
-    """
+    """Samples of one bandwidth sensor; goes on from a `state`. Times must not go back from one `record` to the next."""
 
     __slots__ = ("total",)
 

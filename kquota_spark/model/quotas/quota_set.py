@@ -30,10 +30,7 @@ class QuotaEdit(NamedTuple):
 def edits_between(before: QuotaSet, after: QuotaSet, *, keep_others: bool) -> Iterator[QuotaEdit]:
     """The edits that turn one set into another, by level, entity and key.
 
-    Args:
-        before: what is there.
-        after: what is wanted.
-        keep_others: leave keys and entities alone that `after` does not name; else they are removed.
+    With `keep_others` keys and entities that `after` does not name are left alone; else they are removed.
     """
     for entity in sorted({*before, *after}, key=_order):
         has, wants = before.get(entity, {}), after.get(entity, {})

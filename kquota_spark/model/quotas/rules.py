@@ -142,12 +142,7 @@ class RuleBook:
 
 
 def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) -> RuleBook:
-    """The same quotas, but with these values of these entities at all times.
-
-    Args:
-        book: the quotas over time.
-        added: values by entity; its other keys stay as they are.
-    """
+    """The same quotas, but with these values of these entities at all times; their other keys stay as they are."""
     rules = [rule for entity in book if entity not in added for rule in book.of(entity)]
     for entity, values in added.items():
         from_ms: int | None = BEGINNING_MS

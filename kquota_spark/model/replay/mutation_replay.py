@@ -48,9 +48,7 @@ class _Charge(NamedTuple):
 class MutationReplay:
     """State of one bucket. `most` are the tokens if each unknown charge was the smallest, `least` if the largest.
 
-    Args:
-        config: controller.quota.window.num and .window.size.seconds.
-        state: `state` of a replay with these settings, to go on from.
+    The settings are those of controller.quota.window.*; it goes on from a `state`.
     """
 
     __slots__ = ("_capacity_ms", "_config", "_last_ms", "_least", "_most", "_partitions", "folded_through_ms")

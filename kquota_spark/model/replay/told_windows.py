@@ -56,12 +56,7 @@ class Sign(Enum):
 
 
 class ToldWindows:
-    """Of one bucket and its rings, the replay's own first.
-
-    Args:
-        config: the broker's settings.
-        state: `state` of such an object, to go on from.
-    """
+    """Of one bucket and its rings, the replay's own first; goes on from a `state`."""
 
     __slots__ = ("_config", "_late_ms", "_offs", "_told")
 

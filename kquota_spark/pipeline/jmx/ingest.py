@@ -49,11 +49,7 @@ class JmxSettings:
 
 
 def to_jmx_messages(source: DataFrame) -> DataFrame:
-    """The columns that `sampled_batch` takes.
-
-    Args:
-        source: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
-    """
+    """The columns that `sampled_batch` takes, of the Kafka source with headers."""
     header = "get(headers.value, array_position(headers.key, 'broker_id') - 1)"
     return message_columns(source, f"coalesce({header}, key)")
 
