@@ -38,14 +38,9 @@ _SCHEMA = GOVERNED.arrow_schema()
 
 
 def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
-    """Rows of `usage` with what governs them, split where a quota or a leader changed.
+    """Rows of `GOVERNED`: those of `usage` with what governs them, split where a quota or a leader changed.
 
-    Args:
-        usage: rows of `usage`.
-        load: called on the workers once a task; gives the present state of the tables.
-
-    Returns:
-        Rows of `GOVERNED`.
+    Each task loads the present state of the tables once.
     """
 
     def govern(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -85,13 +85,7 @@ def replay_files(
 ) -> Replay:
     """Replay log files, each with its broker id.
 
-    Args:
-        files: the logs.
-        governor: the quotas in force.
-        config: the sample ring of the brokers.
-        log_time_zone: zone of the logs.
-        log_time_zones: zones of single brokers' logs, where they are not that.
-        mutation_config: windows of the mutation quotas; Kafka's defaults without it.
+    Logs of single brokers may have zones of their own. Without `mutation_config` Kafka's defaults hold.
 
     Raises:
         UserError: a file cannot be read.
@@ -190,7 +184,7 @@ class _Stretches:
         return buckets
 
     def _gaps(self, horizon_ms: int) -> dict[int, tuple[tuple[int, int], ...]]:
-        """By broker what came before a log that does not begin with the broker; see `pipeline.log_gaps`."""
+        """By broker what came before a log that does not begin with the broker; see `audit.gaps.log_gaps`."""
         gaps = {
             broker_id: ((0, begins.complete_from_ms + horizon_ms),)
             for broker_id, begins in self._beginnings.items()

@@ -102,14 +102,7 @@ def bucket_of_level(level: int | None, user: str, client_id: str) -> Bucket:
 def bucket_of(
     user: str, client_id: str, has_quota: Callable[[Entity], bool], enabled: EnabledTypes = EnabledTypes.MIXED
 ) -> Bucket:
-    """First stage: the tags of a request.
-
-    Args:
-        user: principal name, not sanitised.
-        client_id: client id; may be empty.
-        has_quota: whether an entity carries the key in question.
-        enabled: the broker's bit set; with a single kind it does not walk at all.
-    """
+    """First stage: the tags of a request; see `resolve`. With a single kind enabled the broker does not walk at all."""
     if enabled in (EnabledTypes.NONE, EnabledTypes.CLIENT_ID):
         return Bucket("", client_id)
     if enabled is EnabledTypes.USER:

@@ -80,11 +80,7 @@ class _Sender:
 class Simulation:
     """A run that can be stopped, looked at, changed and continued.
 
-    Args:
-        clients: each begins on a connection of its own.
-        limits: quotas at the beginning.
-        seed: of the clients' jitter.
-        broker: the broker.
+    Each client begins on a connection of its own, under these limits; the seed is that of the clients' jitter.
     """
 
     def __init__(
