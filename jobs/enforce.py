@@ -24,9 +24,7 @@ def main() -> int:
 
     def run() -> int:
         run_enforcement(
-            load_settings(options.config),
-            lambda entry: say(event_line(entry)),
-            is_once=options.once,
+            load_settings(options.config), lambda entry: say(event_line(entry)), is_once=options.once
         )
         return 0
 

@@ -5,6 +5,5 @@ commit: what the driver does with it.
 
 Rooms, in reading order: gaps, past.
 
-In reading order: progress, audit_metrics, closing, told, violations, commit, failed_query, spark, stages, queries,
-rebuilt_violations, job.
+In reading order: progress, audit_metrics, told, violations, commit, spark, stages, queries, job.
 """

@@ -73,11 +73,7 @@ _OF_A_TYPE: tuple[tuple[str, _Kind, str], ...] = (
 
 
 class AuditMetrics:
-    """Collects what the queries report, and makes the text of a scrape from it.
-
-    Args:
-        settings: the configuration.
-    """
+    """Collects what the queries report, and makes the text of a scrape from it."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -96,12 +92,7 @@ class AuditMetrics:
             self._known_through_ms = rows[0][0]
 
     def update(self, queries: Mapping[str, Progress], active: Mapping[str, bool]) -> None:
-        """Take over how far the queries are.
-
-        Args:
-            queries: progress by query; queries of an earlier call stay.
-            active: whether each runs.
-        """
+        """Take over how far the queries are, and whether each runs; queries of an earlier call stay."""
         found = {name: {**values, "query_active": 0.0} for name, values in self._state.queries.items()}
         for name, progress in queries.items():
             found[name] = self._of_query(name, progress, is_active=active[name])

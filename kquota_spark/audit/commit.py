@@ -35,15 +35,7 @@ _NONE_VIOLATED = violated_seconds(DECISIONS.arrow_schema().empty_table())
 class Sink:
     """What becomes of the micro-batches of one query.
 
-    Args:
-        settings: the configuration.
-        query: whose micro-batches.
-        teller: of its tasks.
-        say: takes a line for the user.
-
-    Attributes:
-        counted: sums of what was written, by name; `newest_ms` is a maximum.
-        gaps: of the query of the log.
+    `counted` has sums of what was written, by name; `newest_ms` is a maximum. `gaps` is there for the query of the log.
     """
 
     def __init__(self, settings: Settings, query: str, teller: Teller, say: Callable[[str], None]) -> None:
@@ -75,7 +67,11 @@ class Sink:
                 self.gaps.follow(told, number)
         # The rules may have changed since: what counts is what was committed.
         decided = self._commits[DECISIONS.name].rows_of(batch) if DECISIONS.name in done else None
-        self._episodes.fold(_told_judged(told) if decided is None else _committed_judged(decided), batch)
+        if decided is None:
+            judged = _told_judged(told)
+        else:
+            judged = judged_of(violated_seconds(decided), seconds_by_place(decided, "max"))
+        self._episodes.fold(judged, batch)
         self._count(told)
 
     def _run(self, rows: DataFrame) -> list[Told]:
@@ -100,7 +96,3 @@ def _told_judged(told: Iterable[Told]) -> Judged:
     violated = [pa.ipc.open_stream(each.violated).read_all() for each in of_decisions]
     newest = [place for each in of_decisions for place in each.newest]
     return judged_of(pa.concat_tables([_NONE_VIOLATED, *violated]), newest)
-
-
-def _committed_judged(decisions: pa.Table) -> Judged:
-    return judged_of(violated_seconds(decisions), seconds_by_place(decisions, "max"))

@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JNetworkError
 
 from kquota_spark.audit.audit_metrics import AuditMetrics
-from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.audit.commit import Sink
-from kquota_spark.audit.failed_query import raise_failure
 from kquota_spark.audit.gaps.log_gaps import GapWatch
-from kquota_spark.audit.progress import Progress
-from kquota_spark.audit.queries import QUERIES, Started, start_query, wanted_queries
-from kquota_spark.audit.rebuilt_violations import rebuild_all_violations
+from kquota_spark.audit.progress import Progress, raise_failure
+from kquota_spark.audit.queries import QUERIES, Started, close_all_windows, start_query, wanted_queries
 from kquota_spark.audit.spark import spark_session
+from kquota_spark.audit.violations import rebuild_all_violations
 from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.checkpoints.driver_lock import driver_lock
 from kquota_spark.checkpoints.lineage import require_lineage
@@ -26,7 +25,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_configs import BrokerConfigs
 from kquota_spark.kafka.questions import require_topics
-from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms, now_s
@@ -79,11 +78,12 @@ def run_audit(
         stop.hold_jvm(session)
         if begun:
             rebuild_all_violations(settings)
+        run = _Run(session, settings, check, stop, metrics)
         try:
             if is_once or is_drained:
-                _run_once(session, settings, names, check, stop, metrics, is_drained=is_drained)
+                run.once(names, is_drained=is_drained)
             else:
-                _run_on(session, settings, names, check, stop, metrics)
+                run.on(names)
         except Py4JNetworkError as error:
             raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
 
@@ -120,70 +120,57 @@ def _watch(settings: Settings, stack: ExitStack) -> Callable[[], None]:
     return check
 
 
-def _run_once(
-    session: SparkSession,
-    settings: Settings,
-    names: Sequence[str],
-    check: Callable[[], None],
-    stop: StopRequest,
-    metrics: AuditMetrics,
-    *,
-    is_drained: bool,
-) -> None:
-    for name in names:
-        for is_end in (False, True) if is_drained and name == LOG else (False,):
-            if stop.is_asked:
-                return
-            if is_end:
-                close_all_windows(settings)
-            started = start_query(session, settings, name, is_once=True, say=say)
-            _wait(settings, [started], check, stop, metrics)
+@dataclass(frozen=True)
+class _Run:
+    """What the queries of a run have in common; `check` raises what ended a thread beside them."""
 
+    session: SparkSession
+    settings: Settings
+    check: Callable[[], None]
+    stop: StopRequest
+    metrics: AuditMetrics
 
-def _run_on(
-    session: SparkSession,
-    settings: Settings,
-    names: Sequence[str],
-    check: Callable[[], None],
-    stop: StopRequest,
-    metrics: AuditMetrics,
-) -> None:
-    started = [start_query(session, settings, name, is_once=False, say=say) for name in names]
-    say(f"auditing {settings.cluster_id}: {', '.join(names)}; stop with Ctrl-C")
-    _wait(settings, started, check, stop, metrics)
+    def once(self, names: Sequence[str], *, is_drained: bool) -> None:
+        for name in names:
+            for is_end in (False, True) if is_drained and name == LOG else (False,):
+                if self.stop.is_asked:
+                    return
+                if is_end:
+                    close_all_windows(self.settings)
+                self._wait([start_query(self.session, self.settings, name, is_once=True, say=say)])
 
+    def on(self, names: Sequence[str]) -> None:
+        started = [start_query(self.session, self.settings, name, is_once=False, say=say) for name in names]
+        say(f"auditing {self.settings.cluster_id}: {', '.join(names)}; stop with Ctrl-C")
+        self._wait(started)
 
-def _wait(
-    settings: Settings,
-    started: Sequence[Started],
-    check: Callable[[], None],
-    stop: StopRequest,
-    metrics: AuditMetrics,
-) -> None:
-    """Wait until all queries have ended or `stop` is set, and say how they get on; any failure ends all."""
-    progress = {sink.query: Progress(counted=sink.counted) for _, sink in started}
-    reported_s = time.monotonic()
-    metrics.look_at_tables()
-    while not stop.wait(_POLL_S):
-        check()
-        is_active = any(query.isActive for query, _ in started)
-        for query, sink in started:
-            if not stop.is_asked:  # a signal to all processes ends Spark's workers too, and a query with them
-                raise_failure(settings, query)
-            _follow(query, sink, progress[sink.query])
-        metrics.update(progress, {sink.query: query.isActive for query, sink in started})
-        if not is_active:
-            break
-        if time.monotonic() - reported_s > _REPORT_S:
-            reported_s = time.monotonic()
-            metrics.look_at_tables()
-            say("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
-    if stop.is_asked:
-        stop.silence_spark()
-    for query, _ in started:
-        query.stop()
-    for name, done in progress.items():
-        say(f"{name}: {done}")
+    def _wait(self, started: Sequence[Started]) -> None:
+        """Wait until all queries have ended or `stop` is set, and say how they get on; any failure ends all."""
+        progress = {sink.query: Progress(counted=sink.counted) for _, sink in started}
+        reported_s = time.monotonic()
+        self.metrics.look_at_tables()
+        while not self.stop.wait(_POLL_S):
+            self.check()
+            is_active = any(query.isActive for query, _ in started)
+            for query, sink in started:
+                if (
+                    not self.stop.is_asked
+                ):  # a signal to all processes ends Spark's workers too, and a query with them
+                    raise_failure(self.settings, query)
+                _follow(query, sink, progress[sink.query])
+            self.metrics.update(progress, {sink.query: query.isActive for query, sink in started})
+            if not is_active:
+                break
+            if time.monotonic() - reported_s > _REPORT_S:
+                reported_s = time.monotonic()
+                self.metrics.look_at_tables()
+                say("  ".join(f"{name} {done.rows:,}" for name, done in progress.items()))
+        if self.stop.is_asked:
+            self.stop.silence_spark()
+        for query, _ in started:
+            query.stop()
+        for name, done in progress.items():
+            say(f"{name}: {done}")
 
 
 def _follow(query: StreamingQuery, sink: Sink, progress: Progress) -> None:

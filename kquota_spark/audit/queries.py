@@ -1,6 +1,9 @@
 """The two streaming queries: of the request log and of JMX, each from its topic to all tables.
 
 Workers write the rows, the driver commits them (`audit.commit`), each micro-batch once.
+
+At the end of a run `availableNow` leaves the last seconds open; a late heartbeat closes them. It comes to the query
+through a source of its own, a folder beside the checkpoint: the job needs no right to write to the topic.
 """
 
 from __future__ import annotations
@@ -8,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kquota_spark.audit.closing import closings
+from pyarrow import fs
+
 from kquota_spark.audit.commit import Sink
 from kquota_spark.audit.spark import jmx_messages, request_log
 from kquota_spark.audit.stages import NOTHING, JmxStages, Stages
 from kquota_spark.audit.told import Teller
-from kquota_spark.checkpoints.checkpoints import JMX, LOG
+from kquota_spark.checkpoints.checkpoints import JMX, LOG, Checkpoint
 from kquota_spark.checkpoints.known import LimitsLoader
 from kquota_spark.checkpoints.lineage import stored_lineage
+from kquota_spark.checkpoints.notes import write_note
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.formats.jmx.sample import addresses
@@ -29,10 +34,12 @@ from kquota_spark.pipeline.measure import to_seconds
 from kquota_spark.replay.parsing import clock_skew_ms, ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.store.places import place_of
+from kquota_spark.store.storage import file_system
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
 
 QUERIES = (LOG, JMX)
 
@@ -53,15 +60,7 @@ def wanted_queries(settings: Settings, names: Sequence[str]) -> list[str]:
 def start_query(
     session: SparkSession, settings: Settings, name: str, *, is_once: bool, say: Callable[[str], None]
 ) -> Started:
-    """Start one query, in a scheduler pool of its own so that neither starves the other.
-
-    Args:
-        session: of the job.
-        settings: the configuration.
-        name: one of `QUERIES`.
-        is_once: work through what is there, then end.
-        say: takes a line for the user.
-    """
+    """Start one of `QUERIES`, in a scheduler pool of its own so that neither starves the other."""
     teller = Teller(session.sparkContext)
     rows = _BUILT[name](session, settings, teller)
     return start(rows, Sink(settings, name, teller, say), is_once=is_once)
@@ -85,13 +84,7 @@ def _of_log(session: SparkSession, settings: Settings, teller: Teller) -> DataFr
 
 
 def from_log(source: DataFrame, closing: DataFrame, stages: Stages) -> DataFrame:
-    """The query of the log.
-
-    Args:
-        source: the Kafka source with headers.
-        closing: heartbeats of `audit.closing`.
-        stages: of the query.
-    """
+    """The query of the log, from the Kafka source with headers and the heartbeats of `closings`."""
     messages = to_messages(source, ingest_settings(stages.settings))
     return from_charged(messages.mapInArrow(stages.charged, CHARGED.ddl).unionByName(closing), stages)
 
@@ -115,13 +108,7 @@ def _of_jmx(session: SparkSession, settings: Settings, teller: Teller) -> DataFr
 
 
 def from_jmx(source: DataFrame, settings: Settings, teller: Teller) -> DataFrame:
-    """The query of JMX.
-
-    Args:
-        source: the Kafka source with headers.
-        settings: the configuration.
-        teller: of the query.
-    """
+    """The query of JMX, from the Kafka source with headers."""
     jmx = settings.collect.jmx
     brokers = {form: int(broker) for broker, text in jmx.brokers.items() for form in addresses(text)}
     parse = JmxSettings(
@@ -134,3 +121,48 @@ def from_jmx(source: DataFrame, settings: Settings, teller: Teller) -> DataFrame
 
 
 _BUILT: Mapping[str, Callable[[SparkSession, Settings, Teller], DataFrame]] = {LOG: _of_log, JMX: _of_jmx}
+
+
+_BEYOND_MS = 2_000
+
+
+def closings(session: SparkSession, settings: Settings) -> DataFrame:
+    """The heartbeats of `close_all_windows` as a stream of rows of `CHARGED`."""
+    if _written_ms(settings) < 0:
+        _write(settings, 0)  # Spark wants a folder that is there
+    found = session.readStream.schema("time_ms bigint").json(_folder(settings))
+    given = {"record_time": "timestamp_millis(time_ms)"}
+    columns = (
+        f"CAST({given.get(each.name, 'NULL')} AS {each.type}) AS {each.name}" for each in CHARGED.columns
+    )
+    return found.selectExpr(*columns)
+
+
+def close_all_windows(settings: Settings) -> None:
+    """Write a heartbeat that is later than every line by the allowed lateness, so that every second is closed.
+
+    A second drain of the same lines finds the heartbeat of the first and adds nothing.
+    """
+    checkpoint = Checkpoint.of(settings, LOG)
+    if checkpoint.last_batch is None:
+        return
+    lateness_ms = settings.stream.allowed_lateness
+    newest_ms = checkpoint.watermark_after_ms(checkpoint.last_batch) + lateness_ms
+    if newest_ms > max(_written_ms(settings), lateness_ms):
+        _write(settings, newest_ms + lateness_ms + _BEYOND_MS)
+
+
+def _folder(settings: Settings) -> str:
+    return place_of(settings.checkpoints, f"{LOG}.closing")
+
+
+def _written_ms(settings: Settings) -> int:
+    """The newest heartbeat; -1 for none, and no folder."""
+    files, place = file_system(settings, _folder(settings))
+    found = files.get_file_info(fs.FileSelector(place, allow_not_found=True))
+    names = (info.base_name.removesuffix(".json") for info in found)
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+def _write(settings: Settings, time_ms: int) -> None:
+    write_note(settings, f"{_folder(settings)}/{time_ms}.json", b'{"time_ms": %d}' % time_ms)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kquota_spark.config.settings import Settings
@@ -29,7 +28,6 @@ _NEEDED_CLASSES = {
     "org.apache.spark.sql.kafka010.KafkaSourceProvider": "spark-sql-kafka-0-10",
 }
 Offsets = Mapping[str, Mapping[str, int]]
-_NONE: Offsets = MappingProxyType({})
 _LOCAL_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -150,20 +148,15 @@ def _require_jars(session: SparkSession) -> None:
             raise UserError(message) from error
 
 
-def request_log(session: SparkSession, settings: Settings, offsets: Offsets = _NONE) -> DataFrame:
+def request_log(session: SparkSession, settings: Settings, offsets: Offsets) -> DataFrame:
     """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
-    subscription = settings.kafka.subscription
-    return (
-        _reader(
-            session, settings, subscription, _starting_offsets(settings, settings.kafka.log_topics, offsets)
-        )
-        # Lines that expired before they were read do not end the job: `audit.gaps.lost_offsets` finds and tells them.
-        .option("failOnDataLoss", "false")
-        .load()
-    )
+    starting = _starting_offsets(settings, settings.kafka.log_topics, offsets)
+    reader = _reader(session, settings, settings.kafka.subscription, starting)
+    # Lines that expired before they were read do not end the job: `audit.gaps.lost_offsets` finds and tells them.
+    return reader.option("failOnDataLoss", "false").load()
 
 
-def jmx_messages(session: SparkSession, settings: Settings, offsets: Offsets = _NONE) -> DataFrame:
+def jmx_messages(session: SparkSession, settings: Settings, offsets: Offsets) -> DataFrame:
     """The topic of JMX samples as a stream; from its beginning, or from offsets by topic and partition."""
     topic = settings.kafka.jmx_topic
     starting = _starting_offsets(settings, lambda _: [topic], offsets)
@@ -192,17 +185,10 @@ def _starting_offsets(
     if not offsets:
         return "earliest"
     found = asked_topics(admin_client(settings), settings)
+    numbers = {topic: [str(number) for number in found[topic].partitions] for topic in meant(found)}
     return json.dumps(
-        {
-            topic: {
-                str(number): offsets.get(topic, {}).get(str(number), -2) for number in found[topic].partitions
-            }
-            for topic in meant(found)
-        }
+        {topic: {each: offsets.get(topic, {}).get(each, -2) for each in numbers[topic]} for topic in numbers}
     )
-
-
-_NO_LIMIT = 2**31 - 1
 
 
 def table_stream(session: SparkSession, settings: Settings, name: str, first_version: int) -> DataFrame:
@@ -211,7 +197,7 @@ def table_stream(session: SparkSession, settings: Settings, name: str, first_ver
         session.readStream.format("delta")
         .option("startingVersion", first_version)
         .option("skipChangeCommits", "true")
-        .option("maxFilesPerTrigger", _NO_LIMIT)
+        .option("maxFilesPerTrigger", 2**31 - 1)  # no limit
         .load(place_of(settings.tables, name))
     )
 

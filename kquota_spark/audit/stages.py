@@ -41,13 +41,7 @@ NOTHING = "nothing int"
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of one query.
-
-    Attributes:
-        settings: the configuration.
-        teller: takes what was written to the driver.
-        lineage: what the tables hold already.
-    """
+    """The stages of the query of the log; what the tables hold already is left out by the lineage."""
 
     settings: Settings
     teller: Teller
@@ -114,13 +108,7 @@ def decided(settings: Settings, teller: Teller, batches: Iterable[pa.RecordBatch
 
 @dataclass(frozen=True)
 class JmxStages:
-    """The same of the query of JMX.
-
-    Attributes:
-        settings: the configuration.
-        parse: what the parsers need to know.
-        teller: takes what was written to the driver.
-    """
+    """The same of the query of JMX."""
 
     settings: Settings
     parse: JmxSettings

@@ -61,11 +61,7 @@ class _Listed(AccumulatorParam[_Heard]):
 
 
 class Teller:
-    """Carries the word of the tasks of one query; made on the driver, used on the workers.
-
-    Args:
-        context: of the session.
-    """
+    """Carries the word of the tasks of one query; made on the driver, used on the workers."""
 
     def __init__(self, context: SparkContext) -> None:
         self._heard = context.accumulator(_Heard(), _Listed())

@@ -21,9 +21,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.checkpoints.checkpoints import JMX, LOG, TARGETS, Checkpoint
+from kquota_spark.checkpoints.checkpoints import JMX, LOG, TARGETS, Checkpoint, require_whole
 from kquota_spark.checkpoints.notes import read_note, write_note
-from kquota_spark.checkpoints.whole_checkpoint import require_whole
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.broker_tables import JMX_SAMPLES

@@ -50,12 +50,7 @@ class _Noted(NamedTuple):
 
 
 class Pins:
-    """On the driver: picks the versions for the micro-batches of one query.
-
-    Args:
-        settings: where tables and checkpoints are.
-        query: whose.
-    """
+    """On the driver: picks the versions for the micro-batches of one query."""
 
     def __init__(self, settings: Settings, query: str) -> None:
         self._settings = settings

@@ -83,7 +83,7 @@ def _is_of_library(error: Exception) -> bool:
 
 def _reason(error: Exception) -> str:
     if type(error).__module__.startswith(("pyspark", "py4j")):
-        from kquota_spark.audit.failed_query import reason_of
+        from kquota_spark.audit.progress import reason_of
 
         return reason_of(str(error))
     return one_line(error)

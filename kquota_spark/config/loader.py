@@ -26,7 +26,7 @@ from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables
 from kquota_spark.config.substitution import substituted
 from kquota_spark.errors import UserError
-from kquota_spark.model.measure.broker_version import major_minor
+from kquota_spark.model.measure.sampled_rate import major_minor
 
 _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -13,7 +13,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.counts import judged_checks, line_checks, measured_checks
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_configs import config_checks, stored_configs
-from kquota_spark.model.replay.clock_skew import is_ahead
+from kquota_spark.model.quotas.rules import is_ahead
 from kquota_spark.process.check import Check, fail, ok, warn
 from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables, utc_text

@@ -20,8 +20,7 @@ from kquota_spark.enforce.decision_messages import (
 from kquota_spark.errors import UnreachableError
 from kquota_spark.kafka import clients as kafka_clients
 from kquota_spark.kafka.decision_topic import ANSWER_WITHIN_S, Connection, TopicReader, ensure_topic
-from kquota_spark.model.quotas.rules import RuleBook
-from kquota_spark.model.replay.clock_skew import is_ahead
+from kquota_spark.model.quotas.rules import RuleBook, is_ahead
 from kquota_spark.quotas.stored import stored_rules
 
 

@@ -214,7 +214,7 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
 def _run_on(settings: Settings, looks: Looks, stack: ExitStack) -> None:
     from py4j.protocol import Py4JNetworkError
 
-    from kquota_spark.audit.failed_query import raise_failure
+    from kquota_spark.audit.progress import raise_failure
     from kquota_spark.audit.spark import spark_session
     from kquota_spark.process.graceful_stop import StopRequest
 

@@ -4,7 +4,7 @@ The one place that says it, column by column in Arrow: a request of a client cos
 many requests a second. They leave the worker as one row of bytes, not as a row each.
 
 Every request of a client counts for its request quota, and few clients have one: only those that a rule could cover
-get such points (`model.govern.request_coverage`), and where there is no rule, nobody does.
+get such points (`model.govern.govern`), and where there is no rule, nobody does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.model.govern.request_coverage import RequestCoverage
+from kquota_spark.model.govern.govern import RequestCoverage
 from kquota_spark.model.measure.points import CONTROLLER_ID, Point, PointKind
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.known import Known
@@ -70,7 +70,7 @@ def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
         A row a charge: `CLIENT_KEYS`, whose broker is that of the bucket, the fields of `Point`, and `kafka_offset`.
     """
     rows = _in_time(requests.select(_NEEDED), "request")
-    parts = [_bandwidth(rows.filter(rows["quota_type"].is_valid()))]
+    parts = [_charges(rows.filter(rows["quota_type"].is_valid()), {})]
     if coverage != RequestCoverage():
         parts.append(_thread_time(rows, coverage))
     if rows["mutations"].null_count < rows.num_rows:
@@ -80,10 +80,6 @@ def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
 
 def _in_time(requests: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     return requests.filter((pc.field("kind") == kind) & ~pc.field("is_out_of_time"))
-
-
-def _bandwidth(rows: pa.RecordBatch) -> _Columns:
-    return _charges(rows, {})
 
 
 def _thread_time(rows: pa.RecordBatch, coverage: RequestCoverage) -> _Columns:
@@ -160,11 +156,7 @@ def _same(value: Any, count: int) -> Any:
 
 
 class Charges:
-    """Takes rows of `requests` and groups what they add.
-
-    Args:
-        coverage: whose thread time is measured.
-    """
+    """Takes rows of `requests` and groups what they add; `coverage` says whose thread time is measured."""
 
     def __init__(self, coverage: RequestCoverage) -> None:
         self._coverage = coverage
@@ -224,12 +216,7 @@ def _filled_up(found: pa.Table, more: _Columns) -> pa.RecordBatch:
 
 
 def to_charged(requests: DataFrame, load: Callable[[], Known]) -> DataFrame:
-    """Rows of `CHARGED` from rows of `requests`; the job makes them on the way into that table.
-
-    Args:
-        requests: rows of `requests`.
-        load: called on the workers; gives the quotas.
-    """
+    """Rows of `CHARGED` from rows of `requests`; the job makes them on the way into that table."""
 
     def charge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         charges = Charges(load().governor.coverage)

@@ -7,7 +7,7 @@ quota callback. A row that spans an edit comes out once per stretch, with the po
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,19 +38,11 @@ _SCHEMA = GOVERNED.arrow_schema()
 
 
 def to_governed(usage: DataFrame, load: Callable[[], Known]) -> DataFrame:
-    """Rows of `usage` with what governs them, split where a quota or a leader changed.
+    """Rows of `GOVERNED`: those of `usage` with what governs them, split where a quota or a leader changed.
 
-    Args:
-        usage: rows of `usage`.
-        load: called on the workers once a task; gives the present state of the tables.
-
-    Returns:
-        Rows of `GOVERNED`.
+    Each task loads the present state of the tables once.
     """
-    return usage.select(*_CLIENT, "second", "points").mapInArrow(_governing(load), GOVERNED.ddl)
 
-
-def _governing(load: Callable[[], Known]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def govern(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = None
         for batch in batches:
@@ -58,15 +50,7 @@ def _governing(load: Callable[[], Known]) -> Callable[[Iterable[pa.RecordBatch]]
                 known = known or load()
                 yield governed_batch(batch, known)
 
-    return govern
-
-
-class _Client(NamedTuple):
-    cluster_id: str
-    broker_id: int
-    quota_type: QuotaType
-    principal: Principal
-    client_id: str
+    return usage.select(*_CLIENT, "second", "points").mapInArrow(govern, GOVERNED.ddl)
 
 
 def governed_batch(batch: pa.RecordBatch, known: Known) -> pa.RecordBatch:
@@ -82,10 +66,9 @@ def governed_batch(batch: pa.RecordBatch, known: Known) -> pa.RecordBatch:
     found: list[tuple[str, str, bytes, int]] = []
     for place, (row, second_ms) in enumerate(zip(clients, seconds_ms, strict=True)):
         cluster_id, broker_id, quota_type, principal_type, user, client_id = row
-        principal = Principal(principal_type or "User", user)
-        client = _Client(cluster_id, broker_id, QuotaType(quota_type), principal, client_id)
+        asked = (broker_id, QuotaType(quota_type), Principal(principal_type or "User", user), client_id)
         manager = manager_text(cluster_id, broker_id, quota_type)
-        for bucket, sent in _pieces(client, second_ms, points[starts[place] : starts[place + 1]], known):
+        for bucket, sent in _pieces(asked, second_ms, points[starts[place] : starts[place + 1]], known):
             found.append((manager, bucket, encoded(sent), second_ms * 1_000))
     columns = zip(*found, strict=True) if found else ((),) * len(_SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
@@ -98,17 +81,18 @@ def _points_of(points: Any) -> tuple[list[int], Matrix]:
     return (offsets - offsets[0]).tolist(), from_columns(points.flatten().flatten())
 
 
-def _pieces(client: _Client, second_ms: int, points: Matrix, known: Known) -> Iterator[tuple[str, Sent]]:
+def _pieces(
+    asked: tuple[int, QuotaType, Principal, str], second_ms: int, points: Matrix, known: Known
+) -> Iterator[tuple[str, Sent]]:
     """The points of a second, cut at edits, each piece with its bucket."""
-    config = known.windows.at(client.broker_id, second_ms)
-    gaps = known.gaps_at(client.broker_id, second_ms, config.horizon_ms)
-    asked = (client.broker_id, client.quota_type, client.principal, client.client_id)
+    broker_id, _, principal, client_id = asked
+    config = known.windows.at(broker_id, second_ms)
+    gaps = known.gaps_at(broker_id, second_ms, config.horizon_ms)
     while len(points):
         governed = known.governor.govern(*asked, int(points[0, 0]))
         until_ms = governed.governing.valid_to_ms
         cut = len(points) if until_ms is None else int(points[:, 0].searchsorted(until_ms))
-        of_client = client.principal.name, client.client_id
-        sent = sent_of(governed, second_ms, of_client, points[:cut].tobytes())
+        sent = sent_of(governed, second_ms, (principal.name, client_id), points[:cut].tobytes())
         sent.known_through_ms, sent.gaps, sent.rate_config = known.known_through_ms, gaps, config.name
         yield bucket_text(governed.bucket, has_tags=known.has_callback), sent
         points = points[cut:]

@@ -85,23 +85,16 @@ class Line(NamedTuple):
 
 
 def to_messages(source: DataFrame, settings: IngestSettings) -> DataFrame:
-    """The columns that `parsed` takes.
-
-    Args:
-        source: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
-        settings: see `IngestSettings`.
-    """
+    """The columns that `parsed` takes, of the Kafka source with headers."""
     given = {"header": f"get(headers.value, array_position(headers.key, '{HEADER}') - 1)", "key": "key"}
     named = [given[source] for source in settings.messages.broker_from if source in given]
-    return source.selectExpr(
-        "topic",
-        "partition",
-        "offset",
-        f"{MESSAGE_TIME} AS timestamp_ms",
-        f"{WRITTEN_BY} AS written_by_ms",
-        "value",
-        f"coalesce({', '.join([*named, 'cast(NULL AS binary)'])}) AS broker",
-    )
+    return message_columns(source, f"coalesce({', '.join([*named, 'cast(NULL AS binary)'])})")
+
+
+def message_columns(source: DataFrame, broker: str) -> DataFrame:
+    """What is read of a message of the Kafka source, whose broker is this expression."""
+    times = (f"{MESSAGE_TIME} AS timestamp_ms", f"{WRITTEN_BY} AS written_by_ms")
+    return source.selectExpr("topic", "partition", "offset", *times, "value", f"{broker} AS broker")
 
 
 def parsed(messages: pa.RecordBatch, reader: MessageReader) -> pa.RecordBatch:
@@ -148,12 +141,7 @@ def event_date(time_ms: Any, written_by_ms: Any) -> Any:
 
 
 def request_batch(broker_id: int, requests: Sequence[Request]) -> pa.RecordBatch:
-    """Rows of `requests` as `pipeline.charges` needs them, of a log that is no topic: offsets are places.
-
-    Args:
-        broker_id: whose log.
-        requests: what its lines say.
-    """
+    """Rows of `requests` as `pipeline.charges` needs them, of a log that is no topic: offsets are places."""
     count = len(requests)
     columns = _request_columns(requests) | {
         "kind": pa.repeat("request", count),
@@ -185,22 +173,13 @@ class MessageReader:
         }
 
     def read(self, value: bytes | None, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
-        """What one message says.
-
-        Args:
-            value: of the message.
-            broker: its header or key, as far as the settings ask for them.
-            topic: where it was.
-            written_by_ms: no line of it was written later, see `WRITTEN_BY`.
-        """
+        """What one message says; `broker` is its header or key, if the settings ask for them; see `WRITTEN_BY`."""
         value = value or b""
         line, fields = value, _NO_FIELDS
         # A line of the log begins with its time in brackets, and a message mostly is one.
         if value[:1] != b"[" or not self._takes_lines:
-            if value.startswith(HEARTBEAT):
-                return self._heartbeat(value, broker, topic, written_by_ms)
-            if value.startswith(GAP):
-                return self._gap(value, broker, topic, written_by_ms)
+            if value.startswith((HEARTBEAT, GAP)):
+                return self._word(value, self._messages.broker_id(broker, fields, topic), written_by_ms)
             try:
                 line, fields = self._messages.opened(value)
             except Unreadable as reason:
@@ -221,36 +200,28 @@ class MessageReader:
         is_out_of_time = request.record_time_ms > written_by_ms + self.settings.allowed_clock_skew_ms
         return Line("request", broker_id, is_out_of_time, None, None, request)
 
-    def _heartbeat(self, value: bytes, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
-        """A shipper's word that all lines before a time have been sent; the last one closes every window."""
-        broker_id = self._messages.broker_id(broker, _NO_FIELDS, topic)
-        if broker_id is None:
-            return self._unreadable(value, None, self._messages.no_broker)
-        try:
-            beat = msgspec.json.decode(value, type=_Heartbeat).kquota_heartbeat
-        except msgspec.DecodeError:
-            return self._unreadable(value, broker_id, "heartbeat that is not as kquota ship writes it")
-        is_out_of_time = beat.time_ms > written_by_ms + self.settings.allowed_clock_skew_ms
-        closing_ms = self.settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
-        return _times("heartbeat", broker_id, is_out_of_time, beat.time_ms, beat.time_ms + closing_ms)
+    def _word(self, value: bytes, broker_id: int | None, written_by_ms: int) -> Line:
+        """A shipper's word: a heartbeat says that all lines before a time have been sent, a gap that some are lost.
 
-    def _gap(self, value: bytes, broker: bytes | None, topic: str, written_by_ms: int) -> Line:
-        """A shipper's word that lines between two times are lost."""
-        broker_id = self._messages.broker_id(broker, _NO_FIELDS, topic)
+        The last heartbeat closes every window.
+        """
         if broker_id is None:
             return self._unreadable(value, None, self._messages.no_broker)
+        kind = "heartbeat" if value.startswith(HEARTBEAT) else "gap"
         try:
-            lost = msgspec.json.decode(value, type=_Gap).kquota_gap
+            if kind == "heartbeat":
+                beat = msgspec.json.decode(value, type=_Heartbeat).kquota_heartbeat
+                closing_ms = self.settings.allowed_lateness_ms + 2_000 if beat.is_end else 0
+                from_ms, to_ms, latest_ms = beat.time_ms, beat.time_ms + closing_ms, beat.time_ms
+            else:
+                lost = msgspec.json.decode(value, type=_Gap).kquota_gap
+                from_ms, to_ms, latest_ms = lost.from_ms, lost.to_ms, lost.to_ms
         except msgspec.DecodeError:
-            return self._unreadable(value, broker_id, "gap that is not as kquota ship writes it")
-        is_out_of_time = lost.to_ms > written_by_ms + self.settings.allowed_clock_skew_ms
-        return _times("gap", broker_id, is_out_of_time, lost.from_ms, lost.to_ms)
+            return self._unreadable(value, broker_id, f"{kind} that is not as kquota ship writes it")
+        is_out_of_time = latest_ms > written_by_ms + self.settings.allowed_clock_skew_ms
+        request = _NO_REQUEST._replace(log_time_ms=from_ms, record_time_ms=to_ms)
+        return Line(kind, broker_id, is_out_of_time, None, None, request)
 
     def _unreadable(self, line: bytes, broker_id: int | None, reason: str) -> Line:
         text = storable_text(line, self.settings.raw_text_limit_bytes)
         return Line("unreadable", broker_id, False, reason, text, _NO_REQUEST)
-
-
-def _times(kind: str, broker_id: int, is_out_of_time: bool, log_time_ms: int, record_time_ms: int) -> Line:
-    request = _NO_REQUEST._replace(log_time_ms=log_time_ms, record_time_ms=record_time_ms)
-    return Line(kind, broker_id, is_out_of_time, None, None, request)

@@ -16,9 +16,8 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.pipeline.bucket_judge import Configs, Judged
+from kquota_spark.pipeline.bucket_judge import Configs, Judged, JudgedBucket, ManagerJudge
 from kquota_spark.pipeline.kept_imports import keep_imports, look_seldom
-from kquota_spark.pipeline.manager_judge import JudgedBucket, ManagerJudge
 from kquota_spark.pipeline.sent import BUCKET_KEYS, MANAGER_KEYS, Manager, manager_of, received
 from kquota_spark.schema.columns import Column
 from kquota_spark.schema.tables import DECISIONS
@@ -58,13 +57,7 @@ _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in DECIDED)
 
 
 def to_decisions(governed: DataFrame, config: RateConfig, mutation_config: RateConfig) -> DataFrame:
-    """Rows of `decisions`, one a second of a bucket.
-
-    Args:
-        governed: stream of GOVERN's rows.
-        config: sample ring of the rows that name none.
-        mutation_config: windows of the mutation quotas.
-    """
+    """Rows of `decisions`, one a second of a bucket, from GOVERN's stream; `config` is for rows that name none."""
     judged = governed.groupBy("manager").transformWithStateInPandas(
         statefulProcessor=_ManagerProcessor(Configs(config, mutation_config)),
         outputStructType=_OUTPUT_DDL,

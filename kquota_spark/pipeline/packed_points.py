@@ -35,12 +35,7 @@ def from_columns(columns: Sequence[Any]) -> Matrix:
 
 
 def packed(matrix: Matrix, offsets: Any) -> Any:
-    """An Arrow array of bytes.
-
-    Args:
-        matrix: the points.
-        offsets: Arrow array of where each value begins, and the last ends, in points; the first is 0.
-    """
+    """An Arrow array of bytes; `offsets` says where each value begins, and the last ends, in points, from 0 on."""
     starts: Any = (np.asarray(offsets) * _POINT_BYTES).astype(np.int32)
     data: Any = matrix
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, *map(pa.py_buffer, (starts, data))])

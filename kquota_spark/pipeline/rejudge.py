@@ -7,18 +7,18 @@ without the new requests: each bucket is replayed twice there, with the stretch 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.bucket_replays import remembers_ms
-from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
+from kquota_spark.model.replay.decision import remembers_ms
+from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged, JudgedBucket, known_through_of
 from kquota_spark.pipeline.judge import DECIDED, decided_columns
-from kquota_spark.pipeline.manager_judge import JudgedBucket, known_through_of
 from kquota_spark.pipeline.sent import Manager, Sent, manager_of, received
 from kquota_spark.schema.columns import Column, Table
 
@@ -41,6 +41,9 @@ REJUDGED = Table(
 )
 
 
+_second_ms = attrgetter("second_ms")
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """The stretch, and the time around it from which `KEPT` rows are there; epoch ms, ends exclusive."""
@@ -54,23 +57,14 @@ class Reach:
 
 
 def to_rejudged(parts: DataFrame, configs: Configs, reach: Reach) -> DataFrame:
-    """Rows of `REJUDGED`.
+    """Rows of `REJUDGED` from rows of GOVERN with the column `part`."""
 
-    Args:
-        parts: rows of GOVERN with the column `part`.
-        configs: windows of the brokers.
-        reach: the stretch and its surroundings.
-    """
-    picked = parts.select("manager", "bucket", "sent", "part")
-    return picked.groupBy("manager", "bucket").applyInArrow(_bucket_judge(configs, reach), REJUDGED.ddl)
-
-
-def _bucket_judge(configs: Configs, reach: Reach) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def judge(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
         manager, bucket = (part.as_py() for part in key)
         return _rejudged_rows(manager_of(manager), bucket, rows, configs, reach)
 
-    return judge
+    picked = parts.select("manager", "bucket", "sent", "part")
+    return picked.groupBy("manager", "bucket").applyInArrow(judge, REJUDGED.ddl)
 
 
 def _rejudged_rows(manager: Manager, bucket: str, rows: pa.Table, configs: Configs, reach: Reach) -> pa.Table:
@@ -132,10 +126,6 @@ def rejudged(
     if differs_until_ms is None and reach.tail_to_ms - last_ms >= horizon_ms:
         differs_until_ms = max(last_ms, reach.to_ms)
     return Rejudged(decisions, is_warm, differs_until_ms)
-
-
-def _second_ms(sent: Sent) -> int:
-    return sent.second_ms
 
 
 def _start(before: Sequence[Sent], horizon_ms: int, reach: Reach) -> tuple[int, bool]:

@@ -83,24 +83,9 @@ def bucket_text(bucket: Bucket, *, has_tags: bool) -> str:
 
 
 def sent_of(governed: Governed, second_ms: int, client: tuple[str, str], points: bytes) -> Sent:
-    """What is sent of points under one rule; `known_through_ms`, gaps and windows are still to be set.
-
-    Args:
-        governed: the rule.
-        second_ms: the second.
-        client: user and client id.
-        points: see `Sent`.
-    """
+    """What is sent of points of a (user, client id); `known_through_ms`, gaps and windows are still to be set."""
     governing = governed.relied_on
     return Sent(
-        second_ms,
-        *client,
-        governing.valid_from_ms,
-        governing.valid_to_ms,
-        governing.has_request_quota,
-        points,
-        governed.rule,
-        governed.rule_version,
-        governed.level,
-        governing.limit_per_s,
-    )
+        second_ms, *client, governing.valid_from_ms, governing.valid_to_ms, governing.has_request_quota, points,
+        governed.rule, governed.rule_version, governed.level, governing.limit_per_s,
+    )  # fmt: skip

@@ -12,8 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.questions import admin_client, asked_topics
-from kquota_spark.model.quotas.leaders import LeaderBook, LeaderChange
-from kquota_spark.model.quotas.quota_callback import TopicPartition
+from kquota_spark.model.quotas.quota_callback import LeaderBook, LeaderChange, TopicPartition
 from kquota_spark.process.polling import Polling
 from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS

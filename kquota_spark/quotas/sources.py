@@ -14,7 +14,7 @@ from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS, name_nodes
 from kquota_spark.kafka.quota_admin import OF_SETTINGS, Named, QuotaAdmin
 from kquota_spark.model.quotas.entities import AnyEntity
-from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, stretches

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import parse_entity
-from kquota_spark.model.quotas.leaders import LeaderChange
-from kquota_spark.model.quotas.quota_callback import TopicPartition
+from kquota_spark.model.quotas.quota_callback import LeaderChange, TopicPartition
 from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleStretch

@@ -19,8 +19,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, Tags
-from kquota_spark.model.replay.bucket_replays import replay_of
-from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket
+from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
 from kquota_spark.model.replay.log_beginning import LogBeginning
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
@@ -86,13 +85,7 @@ def replay_files(
 ) -> Replay:
     """Replay log files, each with its broker id.
 
-    Args:
-        files: the logs.
-        governor: the quotas in force.
-        config: the sample ring of the brokers.
-        log_time_zone: zone of the logs.
-        log_time_zones: zones of single brokers' logs, where they are not that.
-        mutation_config: windows of the mutation quotas; Kafka's defaults without it.
+    Logs of single brokers may have zones of their own. Without `mutation_config` Kafka's defaults hold.
 
     Raises:
         UserError: a file cannot be read.
@@ -156,9 +149,8 @@ class _Stretches:
         # By place of the request: whether some charge of it was not there before.
         is_new: dict[int, bool] = {}
         columns = [charges[name].to_pylist() for name in (*_CHARGE_KEYS, *Point._fields)]
-        for place, bucket_of, quota_type, principal_type, user, client_id, *point in zip(
-            *columns, strict=True
-        ):
+        for row in zip(*columns, strict=True):
+            place, bucket_of, quota_type, principal_type, user, client_id, *point = row
             identity = (bucket_of, QuotaType(quota_type), Principal(principal_type, user), client_id)
             is_new[place] = self._add_point(identity, Point._make(point)) or is_new.get(place, False)
         self.counted += len(is_new)
@@ -192,7 +184,7 @@ class _Stretches:
         return buckets
 
     def _gaps(self, horizon_ms: int) -> dict[int, tuple[tuple[int, int], ...]]:
-        """By broker what came before a log that does not begin with the broker; see `pipeline.log_gaps`."""
+        """By broker what came before a log that does not begin with the broker; see `audit.gaps.log_gaps`."""
         gaps = {
             broker_id: ((0, begins.complete_from_ms + horizon_ms),)
             for broker_id, begins in self._beginnings.items()

@@ -23,13 +23,10 @@ _SKIPPED_AT_ONCE = 1 << 20
 
 
 def log_lines(path: Path) -> Iterator[bytes]:
-    """Lines without their ends.
+    """Lines of a regular file, plain or .gz, without their ends.
 
     A line that is too long for the parser comes once, cut but still too long. What is skipped takes no memory: a .gz
     unpacks to at most a thousand times its size, and all of that may be one line.
-
-    Args:
-        path: a regular file, plain or .gz.
 
     Raises:
         UserError: it cannot be read.

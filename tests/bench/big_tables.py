@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from kquota_spark.audit.past.agreement_rollup import roll_up_agreement
+from kquota_spark.audit.past.maintain import roll_up_agreement
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.agreement.agreement import of_day
 from kquota_spark.schema.columns import Table

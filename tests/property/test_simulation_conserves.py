@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.simulation.broker import Broker, Simulation, totals
+from kquota_spark.model.simulation.broker import Broker, Simulation
 from kquota_spark.model.simulation.clients import Behaviour, Client
 from kquota_spark.model.simulation.quota_manager import Limit, Limits
+from tests.support.logs.simulated_requests import totals
 
 _SETTINGS = settings(deadline=None, max_examples=60, print_blob=True)
 UNTIL_MS = 9_000  # below (N - 1) windows: every charge is still in its bucket

@@ -12,7 +12,7 @@ import pytest
 
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.config.settings import Duration, Quotas, Settings
-from kquota_spark.model.govern.request_coverage import request_coverage
+from kquota_spark.model.govern.govern import request_coverage
 from kquota_spark.model.measure.points import CONTROLLER_ID, PointKind
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F  # noqa: N812
 
-from kquota_spark.audit.failed_query import reason_of
+from kquota_spark.audit.progress import reason_of
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.pipeline.govern import to_governed

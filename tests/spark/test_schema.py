@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kquota_spark.audit.closing import closings
+from kquota_spark.audit.queries import closings
 from kquota_spark.audit.stages import Stages
 from kquota_spark.audit.told import Teller
 from kquota_spark.config.settings import Settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.audit.failed_query import raise_failure
+from kquota_spark.audit.progress import raise_failure
 from kquota_spark.config.settings import Duration, Enforcement, Settings
 from kquota_spark.enforcement.job import start_heartbeat
 from kquota_spark.errors import UserError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.audit.failed_query import reason_of
+from kquota_spark.audit.progress import reason_of
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.store.creation import create_tables
 from tests.capture.tables_of_release import RULES, requests_within

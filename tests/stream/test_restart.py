@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.audit.closing import close_all_windows
+from kquota_spark.audit.queries import close_all_windows
 from kquota_spark.config.settings import Settings
 from kquota_spark.store.creation import create_tables
 from tests.support.spark.queries import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kquota_spark.audit.closing import close_all_windows
+from kquota_spark.audit.queries import close_all_windows
 from kquota_spark.config.settings import Settings
 from kquota_spark.doctor.counts import judged_checks, line_checks, measured_checks
 from kquota_spark.formats.quota_files.quota_file import read_quota_file

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from kquota_spark.audit.closing import close_all_windows
-from kquota_spark.audit.queries import start_query
+from kquota_spark.audit.queries import close_all_windows, start_query
 from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.embedded.admin import create_topics

@@ -1,4 +1,4 @@
 """Lines that the audit lacks: found, and written to `log_gaps`.
 
-In reading order: lost_offsets, unseen_requests, log_gaps.
+In reading order: lost_offsets, log_gaps.
 """

@@ -6,27 +6,27 @@ good by the next start.
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-import pyarrow as pa
 from deltalake import write_deltalake
 
 from kquota_spark.audit.gaps.lost_offsets import looked_through, lost_offsets, note_compared
-from kquota_spark.audit.gaps.unseen_requests import Unseen, unseen_requests
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
+from kquota_spark.errors import UserError
 from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.failures import delta_errors
+from kquota_spark.store.following import DeltaCommits, NewCommits
 from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import Tables, open_tables, query
-from kquota_spark.store.storage import storage_options
+from kquota_spark.store.rows import arrow_rows
+from kquota_spark.store.storage import delta_table, storage_options
 
 _TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
@@ -78,17 +78,18 @@ class LogGap(NamedTuple):
 def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
     """Write the rows that `log_gaps` does not have yet; what there is to say of them, a line for each cause.
 
-    Args:
-        settings: whose tables.
-        through: see `lost_offsets`.
+    For `through` see `lost_offsets`.
 
     Raises:
         UserError: a table or a note cannot be read or written; what is missing is found by the next call.
     """
     compared = lost_offsets(settings, through)
     unseen = unseen_requests(settings, looked_through(settings))
-    lost = [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
-    found = [*_in_rows(settings, unseen), *_new(settings, lost)]
+    found = _in_rows(settings, unseen)
+    if lost := [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]:
+        # After a crash they are found a second time.
+        known = query(settings, (LOG_GAPS.name,), _KNOWN, [settings.cluster_id]).rows
+        found += [gap for gap in lost if gap not in known]
     if found:
         _write(settings, found)
     note_compared(settings, compared, unseen.version)
@@ -97,9 +98,11 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
 
 def _write(settings: Settings, gaps: list[LogGap]) -> None:
     path = place_of(settings.tables, LOG_GAPS.name)
-    rows = pa.Table.from_pylist([_row(settings, gap) for gap in gaps], schema=LOG_GAPS.arrow_schema())
+    columns = ("broker_id", "from_time", "to_time", "reason")
+    rows = [{"cluster_id": settings.cluster_id, **dict(zip(columns, gap, strict=True))} for gap in gaps]
     with delta_errors(f"{path}: cannot be written"):
-        write_deltalake(path, rows, mode="append", storage_options=storage_options(settings))
+        options = storage_options(settings)
+        write_deltalake(path, arrow_rows(LOG_GAPS, rows), mode="append", storage_options=options)
 
 
 class Heard(Protocol):
@@ -119,12 +122,7 @@ class Heard(Protocol):
 
 
 class GapWatch:
-    """Looks for gaps at the driver's start, and when a micro-batch gives a reason.
-
-    Args:
-        settings: whose tables.
-        say: takes a line for the user.
-    """
+    """Looks for gaps at the driver's start, and when a micro-batch gives a reason."""
 
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings, self._say = settings, say
@@ -140,12 +138,7 @@ class GapWatch:
                 self._say(note)
 
     def follow(self, told: Iterable[Heard], number: int) -> None:
-        """`record` after lines of a broker not seen before, a shipper's word of lost lines, or offsets without a line.
-
-        Args:
-            told: by the tasks of a micro-batch.
-            number: of the micro-batch.
-        """
+        """`record` after lines of a new broker, a shipper's word of lost lines, or offsets without a line."""
         brokers = {broker_id for each in told for broker_id in each.brokers} - self._brokers
         is_told = any(each.counts.get("gaps") for each in told)
         is_short = self._is_short([span for each in told for span in each.spans])
@@ -165,14 +158,6 @@ class GapWatch:
                 is_short |= first != self._next.get((topic, partition), first) or last - first + 1 != count
                 self._next[topic, partition] = last + 1
         return is_short
-
-
-def _new(settings: Settings, lost: list[LogGap]) -> list[LogGap]:
-    """Those that were not written before: after a crash they are found a second time."""
-    if not lost:
-        return []
-    known = query(settings, (LOG_GAPS.name,), _KNOWN, [settings.cluster_id]).rows
-    return [gap for gap in lost if gap not in known]
 
 
 def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
@@ -200,19 +185,14 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
             tables.open(REQUESTS.name)
         else:
             tables.open_files(REQUESTS.name, unseen.paths)
-        found = _told(settings, tables)
+        told = tables.query(_TOLD, [settings.cluster_id]).rows
+        found = [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in told]
         if tables.query(_UNBEGUN, [settings.cluster_id, MID_STREAM, BROKER_START]).rows:
             if unseen.paths is not None:
                 # What a shipper said before the first request may be in an older file.
                 tables.open(REQUESTS.name)
             found += _beginnings(settings, tables)
         return found
-
-
-def _told(settings: Settings, tables: Tables) -> list[LogGap]:
-    """What shippers told."""
-    rows = tables.query(_TOLD, [settings.cluster_id]).rows
-    return [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in rows]
 
 
 def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:
@@ -233,11 +213,45 @@ def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:
     return found
 
 
-def _row(settings: Settings, gap: LogGap) -> dict[str, object]:
-    return {
-        "cluster_id": settings.cluster_id,
-        "broker_id": gap.broker_id,
-        "from_time": dt.datetime.fromtimestamp(gap.from_ms / 1_000, dt.UTC),
-        "to_time": dt.datetime.fromtimestamp(gap.to_ms / 1_000, dt.UTC),
-        "reason": gap.reason,
-    }
+class Unseen(NamedTuple):
+    """What is new at a version; `paths` as the log names them, None where it does not say and all files may be."""
+
+    version: int
+    paths: tuple[str, ...] | None
+
+
+def unseen_requests(settings: Settings, seen: int | None) -> Unseen:
+    """The files with rows that came after a version; of none before they may be all.
+
+    Raises:
+        UserError: the table cannot be read.
+    """
+    commits, paths = DeltaCommits(settings, REQUESTS.name), list[str]()
+    if seen is None:
+        return Unseen(_looked(commits).version, None)
+    commits.read(NewCommits((), None, is_fresh=False, version=seen))
+    try:
+        while not (found := _looked(commits)).is_fresh:
+            if found.version == commits.read_through:
+                return Unseen(found.version, _still_there(settings, paths))
+            paths += found.paths
+            commits.read(found)
+    except UserError:
+        # Commits of so long ago are not in the log any more.
+        return Unseen(_looked(DeltaCommits(settings, REQUESTS.name)).version, None)
+    return Unseen(found.version, None)
+
+
+def _looked(commits: DeltaCommits) -> NewCommits:
+    found = commits.look()
+    if found is None:
+        raise UserError(f"no table {REQUESTS.name}: run the audit first")
+    return found
+
+
+def _still_there(settings: Settings, paths: list[str]) -> tuple[str, ...] | None:
+    """The same, unless some were put together to others since."""
+    if not paths:
+        return ()
+    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
+    return tuple(paths) if set(paths) <= set(actions.column("path").to_pylist()) else None

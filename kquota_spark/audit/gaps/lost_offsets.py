@@ -134,10 +134,8 @@ def lost_offsets(settings: Settings, through: int | None = None) -> Compared:
             return Compared((), query_id, last)
         covered = list(_covered(settings, checkpoint, compared, last))
     except (OSError, ValueError, KeyError) as error:
-        reason = one_line(error)
-        raise UserError(
-            f"checkpoint {place_of(settings.checkpoints, LOG)} cannot be read: {reason}"
-        ) from error
+        where = place_of(settings.checkpoints, LOG)
+        raise UserError(f"checkpoint {where} cannot be read: {one_line(error)}") from error
     return Compared(_losses(settings, covered), query_id, last)
 
 
@@ -152,12 +150,7 @@ def looked_through(settings: Settings) -> int | None:
 
 
 def note_compared(settings: Settings, compared: Compared, requests: int | None = None) -> None:
-    """Remember it: called when the losses are written down.
-
-    Args:
-        settings: whose note.
-        compared: of `lost_offsets`.
-        requests: see `looked_through`.
+    """Remember it, with the version of `looked_through`: called when the losses are written down.
 
     Raises:
         UserError: it cannot be written.

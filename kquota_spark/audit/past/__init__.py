@@ -1,4 +1,4 @@
 """Stretches of the past: backfilled, restated, compacted, removed.
 
-In reading order: agreement_rollup, backfill, closed, maintain, restate.
+In reading order: backfill, closed, maintain, restate.
 """

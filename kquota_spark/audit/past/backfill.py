@@ -56,12 +56,7 @@ class Backfilled:
 def backfill(
     settings: Settings, files: Sequence[tuple[int, Path]], done: Callable[[Backfilled], None]
 ) -> None:
-    """Append files to `requests`, each once.
-
-    Args:
-        settings: the configuration.
-        files: with the broker that wrote each.
-        done: called after the commit of each file.
+    """Append files, each with its broker, to `requests`, each once; `done` is called after the commit of each file.
 
     Raises:
         UserError: a file cannot be read, was appended before, or the job is running; files before it stay appended.

@@ -34,22 +34,18 @@ def closed_through_ms(settings: Settings) -> int | None:
     """
     measured, judged = seconds_of(settings, USAGE.name), seconds_of(settings, DECISIONS.name)
     found = [min(measured[1], judged[1])] if measured and judged else []
-    if not _has_run(settings):
+    try:
+        has_run = Checkpoint.of(settings, CHECKPOINT).exists
+    except OSError as error:
+        raise _unreadable(settings, CHECKPOINT, error) from error
+    if not has_run:
         newest_ms = query(settings, [REQUESTS.name], _NEWEST_LINE, [settings.cluster_id]).rows[0][0]
         found += [] if newest_ms is None else [newest_ms // 1_000 * 1_000]
     return max(found) + 1_000 if found else None
 
 
-def _has_run(settings: Settings) -> bool:
-    try:
-        return Checkpoint.of(settings, CHECKPOINT).exists
-    except OSError as error:
-        raise _unreadable(settings, CHECKPOINT, error) from error
-
-
 def _unreadable(settings: Settings, name: str, error: Exception) -> UserError:
-    reason = one_line(error)
-    return UserError(f"checkpoint {place_of(settings.checkpoints, name)} cannot be read: {reason}")
+    return UserError(f"checkpoint {place_of(settings.checkpoints, name)} cannot be read: {one_line(error)}")
 
 
 def not_folded_from_ms(settings: Settings) -> dict[Place, int]:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from kquota_spark.audit.past.closed import closed_through_ms, not_folded_from_ms, seconds_of
-from kquota_spark.audit.rebuilt_violations import rebuild_violations
 from kquota_spark.audit.spark import spark_session, sql_literal, table
+from kquota_spark.audit.violations import rebuild_violations
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
@@ -42,7 +42,7 @@ from kquota_spark.store.reading import query, utc_text
 from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _LEFT_OUT = """
 select coalesce(sum(lines), 0)::bigint from requests
@@ -108,12 +108,8 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
             f"table requests begins with {first_date or 'nothing'}, and rows before it would be replaced by none: "
             "restate from there on (maintain.retention.requests says how long it is kept)"
         )
-    ((left_out,),) = query(
-        settings,
-        [REQUESTS.name],
-        _LEFT_OUT,
-        [settings.cluster_id, from_ms // 1_000 * 1_000, -(-to_ms // 1_000) * 1_000],
-    ).rows
+    asked = [settings.cluster_id, from_ms // 1_000 * 1_000, -(-to_ms // 1_000) * 1_000]
+    ((left_out,),) = query(settings, [REQUESTS.name], _LEFT_OUT, asked).rows
     if left_out:
         raise UserError(
             f"{left_out:,} requests between {utc_text(from_ms)} and {utc_text(to_ms)} have no row in table requests, "
@@ -149,17 +145,14 @@ def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int,
         touched = rejudged.where(f"second_ms < {tail_end_ms}")
         decision_rows = _replace(session, settings, DECISIONS, as_decisions(touched), from_ms, tail_end_ms)
         buckets = touched.groupBy("bucket_user", "bucket_client_id", "bucket_tags", "broker_id", "quota_type")
-        cold, unsettled = _counted(buckets.agg(F.first("is_warm"), F.first("differs_until_ms")).collect())
+        found = buckets.agg(F.first("is_warm"), F.first("differs_until_ms")).collect()
+        cold, unsettled = sum(not row[-2] for row in found), sum(row[-1] is None for row in found)
     finally:
         rejudged.unpersist()
     rebuild_violations(settings, from_ms, tail_end_ms, not_folded_from_ms(settings))
     usage_rows = _replace(session, settings, USAGE, usage, from_ms, to_ms)
     usage.unpersist()
     return Restated(from_ms, to_ms, tail_end_ms, usage_rows, decision_rows, cold, unsettled)
-
-
-def _counted(buckets: list[Row]) -> tuple[int, int]:
-    return sum(not row[-2] for row in buckets), sum(row[-1] is None for row in buckets)
 
 
 def _rejudged(
@@ -170,13 +163,8 @@ def _rejudged(
     seconds = seconds_of(settings, USAGE.name)
     beginning_ms = from_ms if seconds is None else seconds[0]
     for reach_ms in _REACHES_MS:
-        reach = Reach(
-            from_ms,
-            to_ms,
-            from_ms - reach_ms,
-            min(to_ms + reach_ms, closed_ms),
-            from_ms - reach_ms <= beginning_ms,
-        )
+        warm_ms, tail_ms = from_ms - reach_ms, min(to_ms + reach_ms, closed_ms)
+        reach = Reach(from_ms, to_ms, warm_ms, tail_ms, is_from_beginning=warm_ms <= beginning_ms)
         kept = _seconds(session, settings, USAGE.name, reach.warm_from_ms, reach.tail_to_ms)
         is_inside = f"unix_millis(second) >= {from_ms} AND unix_millis(second) < {to_ms}"
         parts = {KEPT: kept.where(f"NOT ({is_inside})"), OLD: kept.where(is_inside), NEW: usage}

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default
-from kquota_spark.model.quotas.entity_filter import (
+from kquota_spark.model.quotas.quota_set import (
     ANY,
     AnyName,
     EntityFilter,

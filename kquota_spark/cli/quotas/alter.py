@@ -15,9 +15,8 @@ from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.compare.quota_diff import Identity, effect_changes
 from kquota_spark.model.compare.quota_tree import quota_type_of
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
-from kquota_spark.model.quotas.entity_filter import parts_of
 from kquota_spark.model.quotas.ip_quotas import in_spelling_of
-from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet
+from kquota_spark.model.quotas.quota_set import QuotaEdit, QuotaSet, parts_of
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 from kquota_spark.process.clock import now_ms
 

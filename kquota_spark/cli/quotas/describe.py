@@ -16,8 +16,7 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.compare.quota_tree import quota_type_of
 from kquota_spark.model.quotas.entities import AnyEntity, Default
-from kquota_spark.model.quotas.entity_filter import parts_of
-from kquota_spark.model.quotas.quota_set import QuotaSet
+from kquota_spark.model.quotas.quota_set import QuotaSet, parts_of
 
 _COLUMNS = ("entity", "level", "parts", "key", "quota_type", "value")
 _SHOWN = (

@@ -33,8 +33,7 @@ def run_maintain(options: argparse.Namespace) -> int:
     Raises:
         UserError: a table cannot be read or written.
     """
-    from kquota_spark.audit.past.agreement_rollup import roll_up_agreement
-    from kquota_spark.audit.past.maintain import maintain
+    from kquota_spark.audit.past.maintain import maintain, roll_up_agreement
     from kquota_spark.reports.agreement import agreement
 
     rows: list[Row] = []

@@ -10,10 +10,9 @@ from decimal import Decimal
 from typing import Any
 
 from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number
-from kquota_spark.model.quotas import entity_filter
+from kquota_spark.model.quotas import quota_set
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity, IpEntity, Name
-from kquota_spark.model.quotas.entity_filter import EntityType
-from kquota_spark.model.quotas.quota_set import QuotaSet, in_order
+from kquota_spark.model.quotas.quota_set import EntityType, QuotaSet, in_order
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey, parse_key
 
 Parts = tuple[tuple[str, str | Default], ...]
@@ -150,7 +149,7 @@ def refuse(problems: list[str]) -> None:
 
 def parts_of(entity: AnyEntity) -> Parts:
     """The parts that an entity has."""
-    return tuple((kind.value, name) for kind, name in entity_filter.parts_of(entity).items())
+    return tuple((kind.value, name) for kind, name in quota_set.parts_of(entity).items())
 
 
 def default_as_text(entity: AnyEntity, name: str | Default, problems: list[str]) -> str:

@@ -67,12 +67,7 @@ class Drift(NamedTuple):
 
 
 def drifts(edits: Iterable[QuotaEdit], changes: Iterable[Change]) -> list[Drift]:
-    """Edits from what is declared to what is there, with when they came; nothing yet of who.
-
-    Args:
-        edits: `before` is declared, `after` is there.
-        changes: all that the watch saw.
-    """
+    """Edits from what is declared (`before`) to what is there (`after`), with when they came; nothing yet of who."""
     history: dict[tuple[AnyEntity, AnyKey], list[Change]] = {}
     for change in changes:
         history.setdefault((change.entity, change.key), []).append(change)

@@ -77,13 +77,7 @@ def text_edits(before: QuotaSet, after: QuotaSet) -> list[QuotaEdit]:
 
 
 def effect_changes(before: QuotaSet, after: QuotaSet, seen: Iterable[Seen] = ()) -> list[EffectChange]:
-    """Who gets something else: those seen by what they used, then those that are only possible.
-
-    Args:
-        before: quotas of one side.
-        after: quotas of the other.
-        seen: clients with what they used of each type.
-    """
+    """Who gets something else: those seen by what they used, then those that are only possible."""
     before, after = one_spelling(before), one_spelling(after)
     edits = text_edits(before, after)
     edited: dict[QuotaKey, set[Entity]] = {}

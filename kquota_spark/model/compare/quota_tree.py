@@ -86,10 +86,7 @@ def quota_type_of(key: AnyKey) -> str:
 def quota_tree(quotas: QuotaSet, hits: Mapping[RuleKey, Hits] | None, idle: Idle) -> list[Node]:
     """The headings users, clients and ips, each with its nodes by level and name; empty ones are left out.
 
-    Args:
-        quotas: what is set.
-        hits: what each rule governed; None if nothing is known of that.
-        idle: which rules limit nobody.
+    `hits` is what each rule governed; None if nothing is known of that.
     """
     users, clients, ips = Node("users"), Node("clients"), Node("ips")
     of_user: dict[Name, Node] = {}
@@ -148,12 +145,7 @@ class Line(NamedTuple):
 
 
 def lines(tree: Iterable[Node], limit: int | None) -> Iterator[Line]:
-    """The tree from top to bottom, those of the most requests first, `limit` nodes and what they stand below.
-
-    Args:
-        tree: see `quota_tree`.
-        limit: at most so many nodes with quotas; None for all.
-    """
+    """The tree from top to bottom, most requests first; `limit` counts nodes with quotas, None is all."""
     tree = list(tree)
     ranked = sorted(
         (node for heading in tree for node in _nodes(heading) if node.entity is not None),
@@ -174,7 +166,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 def _below(node: Node, kept: Collection[int], is_last: tuple[bool, ...]) -> Iterator[Line]:
     shown = [child for child in node.children if any(id(one) in kept for one in _nodes(child))]
-    shown.sort(key=_weight, reverse=True)
+    shown.sort(key=lambda child: max(one.weight for one in _nodes(child)), reverse=True)
     more = sum(1 for child in node.children for _ in _nodes(child)) - sum(1 for c in shown for _ in _nodes(c))
     for child in shown:
         here = (*is_last, child is shown[-1] and not more)
@@ -182,8 +174,3 @@ def _below(node: Node, kept: Collection[int], is_last: tuple[bool, ...]) -> Iter
         yield from _below(child, kept, here)
     if more:
         yield Line(None, (*is_last, True), more)
-
-
-def _weight(node: Node) -> tuple[int, int]:
-    """Of the heaviest node in this part of the tree."""
-    return max(one.weight for one in _nodes(node))

@@ -7,12 +7,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from kquota_spark.model.govern.govern import Governed, certain_from_of
-from kquota_spark.model.govern.request_coverage import RequestCoverage, callback_coverage
-from kquota_spark.model.quotas.leaders import LeaderBook
+from kquota_spark.model.govern.govern import Governed, RequestCoverage, callback_coverage, certain_from_of
 from kquota_spark.model.quotas.mbean_names import CLIENT_ID_TAG, USER_TAG
 from kquota_spark.model.quotas.principals import Principal
-from kquota_spark.model.quotas.quota_callback import CallbackError, QuotaCallback
+from kquota_spark.model.quotas.quota_callback import CallbackError, LeaderBook, QuotaCallback
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
@@ -29,13 +27,6 @@ class CallbackGovernor:
     All time is cut where a quota or a leader changed; each broker has an instance of its own for each piece,
     with the quotas and leaders of that piece. So an answer depends on the moment alone, not on the order in
     which moments are asked for.
-
-    Args:
-        new_callback: makes an instance.
-        name: how errors and the rule of a decision call it, e.g. `module:Class`.
-        book: quotas over time.
-        leaders: leadership over time.
-        options: handed to `configure` beside `broker.id`.
     """
 
     def __init__(
@@ -71,7 +62,7 @@ class CallbackGovernor:
         host = of_broker.get(piece)
         if host is None:
             while len(of_broker) >= _KEPT_INSTANCES:
-                of_broker.pop(next(iter(of_broker))).close()
+                of_broker.pop(next(iter(of_broker))).calls.call("close")
             host = of_broker[piece] = self._opened(broker_id, piece)
         return host.governed(quota_type, principal, client_id)
 
@@ -79,16 +70,16 @@ class CallbackGovernor:
         """Give all instances back."""
         for of_broker in self._hosts.values():
             while of_broker:
-                of_broker.popitem()[1].close()
+                of_broker.popitem()[1].calls.call("close")
 
     def _opened(self, broker_id: int, piece: int) -> _Host:
         from_ms = self._starts_ms[piece]
         to_ms = self._starts_ms[piece + 1] if piece + 1 < len(self._starts_ms) else None
         in_force = [rule for entity in self._book if (rule := self._book.at(entity, from_ms)) is not None]
         host = _Host(_Calls(self._new_callback, self._name), from_ms, to_ms, in_force)
-        host.calls.configure({**self._options, "broker.id": str(broker_id)})
+        host.calls.call("configure", {**self._options, "broker.id": str(broker_id)})
         host.feed()
-        host.calls.update_cluster_metadata(self._leaders.at(from_ms))
+        host.calls.call("update_cluster_metadata", self._leaders.at(from_ms))
         return host
 
 
@@ -109,13 +100,13 @@ class _Host:
             for quota_type in QuotaType:
                 value = rule.values.get(quota_type.key)
                 if value is not None:
-                    self.calls.update_quota(quota_type, rule.entity, value)
+                    self.calls.call("update_quota", quota_type, rule.entity, value)
 
     def governed(self, quota_type: QuotaType, principal: Principal, client_id: str) -> Governed:
         identity = (quota_type, principal, client_id)
         # A broker polls both managers that a request goes through.
         for polled in (quota_type, QuotaType.REQUEST):
-            if self.calls.quota_reset_required(polled):
+            if self.calls.call("quota_reset_required", polled):
                 self._governed.clear()
         found = self._governed.get(identity)
         if found is None:
@@ -128,11 +119,8 @@ class _Host:
         tags = self.calls.quota_metric_tags(quota_type, principal, client_id)
         limit = self.calls.quota_limit(quota_type, tags)
         is_request = quota_type is QuotaType.REQUEST
-        others = (
-            [other for other in QuotaType if other is not QuotaType.REQUEST]
-            if is_request
-            else [QuotaType.REQUEST]
-        )
+        # Of a request quota the others, and of those the request quota.
+        others = [other for other in QuotaType if (other is QuotaType.REQUEST) is not is_request]
         has_request_quota = any(
             self.calls.quota_limit(other, self.calls.quota_metric_tags(other, principal, client_id))
             is not None
@@ -146,9 +134,6 @@ class _Host:
         version = None if limit is None else self._version
         return Governed(bucket, governing, None, rule, version, certain_from_of(self._in_force))
 
-    def close(self) -> None:
-        self.calls.close()
-
 
 class _Calls:
     """The calls into code that is not ours: what goes wrong in there becomes one clear error."""
@@ -157,20 +142,8 @@ class _Calls:
         self.name = name
         self._callback: Any = self._called("__init__", new_callback)
 
-    def configure(self, configs: Mapping[str, str]) -> None:
-        self._call("configure", configs)
-
-    def update_quota(self, *arguments: object) -> None:
-        self._call("update_quota", *arguments)
-
-    def update_cluster_metadata(self, cluster: object) -> None:
-        self._call("update_cluster_metadata", cluster)
-
-    def quota_reset_required(self, quota_type: QuotaType) -> bool:
-        return bool(self._call("quota_reset_required", quota_type))
-
     def quota_metric_tags(self, *arguments: object) -> dict[str, str]:
-        tags = self._call("quota_metric_tags", *arguments)
+        tags = self.call("quota_metric_tags", *arguments)
         if not isinstance(tags, Mapping) or not all(
             isinstance(text, str) for item in tags.items() for text in item
         ):
@@ -178,17 +151,14 @@ class _Calls:
         return dict(tags)
 
     def quota_limit(self, quota_type: QuotaType, tags: Mapping[str, str]) -> float | None:
-        limit = self._call("quota_limit", quota_type, tags)
+        limit = self.call("quota_limit", quota_type, tags)
         if limit is None:
             return None
         if isinstance(limit, bool) or not isinstance(limit, int | float) or math.isnan(limit):
             self._refuse("quota_limit", (quota_type, tags), f"gave {limit!r:.80}, expected a number or None")
         return float(limit)
 
-    def close(self) -> None:
-        self._call("close")
-
-    def _call(self, method: str, *arguments: object) -> Any:
+    def call(self, method: str, *arguments: object) -> Any:
         return self._called(method, lambda: getattr(self._callback, method)(*arguments), arguments)
 
     def _called(self, method: str, call: Callable[[], Any], arguments: tuple[object, ...] = ()) -> Any:

@@ -1,4 +1,4 @@
-"""What governs a request at a moment: a resolution, joined with the time for which it holds."""
+"""What governs a request at a moment: a resolution, joined with the time for which it holds; and whom to measure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kquota_spark.model.govern.request_coverage import RequestCoverage, request_coverage
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey, QuotaType
@@ -21,6 +20,47 @@ from kquota_spark.model.quotas.resolve import (
 )
 from kquota_spark.model.quotas.rules import RuleBook, RuleStretch
 from kquota_spark.model.replay.replay import Governing
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCoverage:
+    """Whose thread time is measured: that of everybody, or of the users and client ids that are named.
+
+    Every request of a client counts for its request quota, so measuring everybody would double the work of an audit in
+    which few or none have one. The answer leaves out when a quota held, and takes the user of a pair for the pair: it
+    may name a client too many, never one too few.
+    """
+
+    is_everyone: bool = False
+    users: frozenset[str] = frozenset()
+    client_ids: frozenset[str] = frozenset()
+
+    def covers(self, user: str, client_id: str) -> bool:
+        """Whether the thread time of this client is measured."""
+        return self.is_everyone or user in self.users or client_id in self.client_ids
+
+
+def request_coverage(book: RuleBook) -> RequestCoverage:
+    """By Kafka's own resolution."""
+    carriers = list(_carriers(book))
+    client_only = [entity.client_id for entity in carriers if not isinstance(entity.user, str)]
+    return RequestCoverage(
+        is_everyone=any(not isinstance(client_id, str) for client_id in client_only),
+        users=frozenset(entity.user for entity in carriers if isinstance(entity.user, str)),
+        client_ids=frozenset(client_id for client_id in client_only if isinstance(client_id, str)),
+    )
+
+
+def callback_coverage(book: RuleBook) -> RequestCoverage:
+    """With a callback any quota may be anybody's."""
+    return RequestCoverage(is_everyone=any(True for _ in _carriers(book)))
+
+
+def _carriers(book: RuleBook) -> Iterable[Entity]:
+    for entity in book:
+        if any(QuotaKey.REQUEST_PERCENTAGE in (rule.values or {}) for rule in book.of(entity)):
+            yield entity
+
 
 STATIC_DEFAULT_RULES = {
     QuotaType.PRODUCE: "quota.producer.default",
@@ -71,12 +111,7 @@ class Governor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RuleGovernor:
-    """Kafka's own resolution.
-
-    Args:
-        book: quotas over time.
-        static_defaults: of brokers up to 2.8, by type.
-    """
+    """Kafka's own resolution; `static_defaults` are those of brokers up to 2.8, by type."""
 
     book: RuleBook
     static_defaults: Mapping[QuotaType, float] = field(default_factory=dict)

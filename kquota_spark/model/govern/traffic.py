@@ -38,11 +38,8 @@ def stretches_of(
 ) -> dict[BrokerBucket, list[Stretch]]:
     """Traffic by bucket, governed as of its time.
 
-    Args:
-        traffic: rows of usage.
-        governor: the quotas over time.
-        clock_ahead_ms: so far the broker's clock is ahead of the one that stamped the quotas.
-        gaps: by broker, stretches of time for which its log has not all that a ring remembers, see `Governing`.
+    The broker's clock is `clock_ahead_ms` ahead of the one that stamped the quotas. `gaps` are, by broker, stretches of
+    time for which its log has not all that a ring remembers, see `Governing`.
     """
     gaps = gaps or {}
     kept: dict[tuple[int, QuotaType, Principal, str], Governed] = {}

@@ -72,14 +72,8 @@ def described_config(
     protocol = value(IBP)
     if protocol is not None and found[IBP].get("config_source") == _DEFAULTED:
         version, version_source = protocol.partition("-")[0], IBP
-    return BrokerConfig(
-        broker_id,
-        version,
-        version_source,
-        "zookeeper" if has_zookeeper else "kraft",
-        quota_callback_class=value(CALLBACK),
-        **numbers,
-    )
+    mode, callback = "zookeeper" if has_zookeeper else "kraft", value(CALLBACK)
+    return BrokerConfig(broker_id, version, version_source, mode, quota_callback_class=callback, **numbers)
 
 
 def _number(text: str | None) -> int | None:

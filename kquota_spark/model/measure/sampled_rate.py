@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
-from kquota_spark.model.measure.broker_version import major_minor
+
+def major_minor(version: str) -> tuple[int, int]:
+    """The first two numbers of a broker version such as `3.9.1`.
+
+    Raises:
+        ValueError: the text does not begin with major.minor.
+    """
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 class RingVariant(Enum):
@@ -130,12 +138,7 @@ class _Samples(Generic[Amounts]):
 
 
 class SampleRing(_Samples[int]):
-    """Samples of one bandwidth sensor. Times must not go back from one `record` to the next.
-
-    Args:
-        config: the broker's settings.
-        state: `state` of a ring with these settings, to go on from.
-    """
+    """Samples of one bandwidth sensor; goes on from a `state`. Times must not go back from one `record` to the next."""
 
     __slots__ = ("total",)
 

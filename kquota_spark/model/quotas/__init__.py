@@ -1,5 +1,5 @@
 """What a quota is: keys, entities, levels, rules over time, and which of them governs whom (KIP-13, KIP-55, KIP-257).
 
-In reading order: names, entities, quota_types, rules, enabled_types, quota_set, entity_filter, principals, resolve,
-mbean_names, quota_callback, group_callbacks, ip_quotas, leaders.
+In reading order: names, entities, quota_types, rules, enabled_types, quota_set, principals, resolve, mbean_names,
+quota_callback, group_callbacks, ip_quotas.
 """

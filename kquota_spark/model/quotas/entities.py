@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 
 from kquota_spark.model.quotas.names import desanitise, sanitise
 
@@ -36,8 +37,7 @@ class Entity:
 
     def __post_init__(self) -> None:
         if self.user is None and self.client_id is None:
-            msg = "an entity needs a user or a client id"
-            raise ValueError(msg)
+            raise ValueError("an entity needs a user or a client id")
 
     @property
     def level(self) -> int:
@@ -67,8 +67,7 @@ class Entity:
                 return cls(client_id=_name(client_id))
             case ["users", user, "clients", client_id]:
                 return cls(user=_name(user), client_id=_name(client_id))
-        msg = f"{path!r} is not users/U, clients/C or users/U/clients/C"
-        raise ValueError(msg)
+        raise ValueError(f"{path!r} is not users/U, clients/C or users/U/clients/C")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,7 @@ class IpEntity:
 
     def __post_init__(self) -> None:
         if isinstance(self.ip, str) and (self.ip in ("", DEFAULT.value) or "/" in self.ip):
-            msg = f"{self.ip!r} is no address or host name"
-            raise ValueError(msg)
+            raise ValueError(f"{self.ip!r} is no address or host name")
 
     @property
     def level(self) -> None:
@@ -114,29 +112,14 @@ def parse_entity(text: str) -> AnyEntity:
     return Entity.parse(text)
 
 
-class _Kind(Enum):
-    NAMED = "named"
-    DEFAULT = "default"
-    ABSENT = "absent"
+LEVELS = tuple(product(("named", "default", "absent"), repeat=2))[:-1]
+"""(user, client id) of each level, most specific first; none lacks both."""
 
 
-def _kind(name: Name) -> _Kind:
+def _kind(name: Name) -> str:
     if name is None:
-        return _Kind.ABSENT
-    return _Kind.DEFAULT if name is DEFAULT else _Kind.NAMED
-
-
-LEVELS: tuple[tuple[_Kind, _Kind], ...] = (
-    (_Kind.NAMED, _Kind.NAMED),
-    (_Kind.NAMED, _Kind.DEFAULT),
-    (_Kind.NAMED, _Kind.ABSENT),
-    (_Kind.DEFAULT, _Kind.NAMED),
-    (_Kind.DEFAULT, _Kind.DEFAULT),
-    (_Kind.DEFAULT, _Kind.ABSENT),
-    (_Kind.ABSENT, _Kind.NAMED),
-    (_Kind.ABSENT, _Kind.DEFAULT),
-)
-"""(user, client id) of each level, most specific first."""
+        return "absent"
+    return "default" if name is DEFAULT else "named"
 
 
 def _node_name(name: str | Default) -> str:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.principals import Principal
-from kquota_spark.model.quotas.quota_callback import ClusterMetadata
+from kquota_spark.model.quotas.quota_callback import ClusterMetadata, QuotaCallback
 from kquota_spark.model.quotas.quota_types import QuotaType
 
 GROUP_TAG = "group"
 
 
-class GroupedUserCallback:
+class GroupedUserCallback(QuotaCallback):
     """One bucket for all users of a group, whatever their client ids.
 
     A group's limit is the quota of a user entity whose name begins with it, e.g. `pay_`; that of the entity
@@ -61,17 +61,6 @@ class GroupedUserCallback:
         group = self._group_of_entity(quota_entity)
         if group is not None:
             self._quotas.pop((quota_type, group), None)
-
-    def quota_reset_required(self, quota_type: QuotaType) -> bool:
-        """Never: limits change through updates and metadata only."""
-        return False
-
-    def update_cluster_metadata(self, cluster: ClusterMetadata) -> bool:
-        """Of no interest here."""
-        return False
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
     def _group_of(self, name: str) -> str | None:
         group, separator, _ = name.partition(self._separator)

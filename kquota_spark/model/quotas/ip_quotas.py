@@ -64,8 +64,7 @@ def in_spelling_of(quotas: QuotaSet, others: Iterable[AnyEntity]) -> QuotaSet:
     for entity, values in quotas.items():
         key = spelled.setdefault(by_address(entity), entity) if isinstance(entity, IpEntity) else entity
         if key in found:
-            msg = f"{entity} and another spelling of it are one address, expected one of them"
-            raise ValueError(msg)
+            raise ValueError(f"{entity} and another spelling of it are one address, expected one of them")
         found[key] = values
     return found
 

@@ -42,8 +42,7 @@ def _decoded(text: str) -> str:
 def _byte(text: str) -> int:
     high, low = (_digit(char) for char in text) if len(text) == 2 else (-1, -1)
     if low < 0 or (high < 0 and text[0] not in "+-") or (text[0] == "-" and low > 0):
-        msg = f"%{text} in a name is no byte in two hexadecimal digits"
-        raise ValueError(msg)
+        raise ValueError(f"%{text} in a name is no byte in two hexadecimal digits")
     return max(high, 0) * 16 + low
 
 

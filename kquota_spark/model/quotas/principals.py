@@ -27,6 +27,5 @@ def parse_principal(text: str) -> Principal:
     """
     kind, colon, name = text.partition(":")
     if not colon:
-        msg = f"{text!r} is no principal, expected type:name"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is no principal, expected type:name")
     return Principal(kind, name)

@@ -1,12 +1,14 @@
-"""Quota callbacks (KIP-257): the operator's own rule for who shares a quota and how large it is.
+"""Quota callbacks (KIP-257): who shares a quota, how large it is, and who led which partition when.
 
-A callback of Kafka's brokers is Java; the auditor needs the same rule in Python. Any class with the methods of
-`QuotaCallback` will do, named as `module:Class` in the settings. Source: Kafka's `ClientQuotaCallback`.
+A callback of Kafka's brokers is the operator's own rule in Java; the auditor needs the same rule in Python. Any class
+with the methods of `QuotaCallback` will do, named as `module:Class` in the settings. Source: Kafka's
+`ClientQuotaCallback`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -41,11 +43,12 @@ class QuotaCallback(Protocol):
 
     The answers may depend on the configuration, the quotas and the cluster's metadata only: the audit makes a
     new instance for each stretch of time in which these stay as they are, and asks once for what a broker asks
-    at every request.
+    at every request. A class that inherits from this one need not have what it has nothing to say to.
     """
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Called first, with `broker.id` and the callback's options of the settings."""
+        return
 
     def quota_metric_tags(
         self, quota_type: QuotaType, principal: Principal, client_id: str
@@ -63,23 +66,23 @@ class QuotaCallback(Protocol):
 
     def quota_reset_required(self, quota_type: QuotaType) -> bool:
         """Polled before each answer: true, once, has all limits of the type read again."""
+        return False
 
     def update_cluster_metadata(self, cluster: ClusterMetadata) -> bool:
         """Topics or leaders have changed: true has all limits read again."""
+        return False
 
     def close(self) -> None:
         """No more calls."""
+        return
 
 
-class DefaultQuotaCallback:
-    """What brokers do without a callback: the eight levels."""
+class DefaultQuotaCallback(QuotaCallback):
+    """What brokers do without a callback: the eight levels. Limits change through updates only."""
 
     def __init__(self) -> None:
         self._quotas: dict[QuotaType, dict[Entity, float]] = {quota_type: {} for quota_type in QuotaType}
         self._enabled = dict.fromkeys(QuotaType, EnabledTypes.NONE)
-
-    def configure(self, configs: Mapping[str, str]) -> None:
-        """Nothing to set."""
 
     def quota_metric_tags(
         self, quota_type: QuotaType, principal: Principal, client_id: str
@@ -106,13 +109,38 @@ class DefaultQuotaCallback:
         self._quotas[quota_type].pop(quota_entity, None)
         self._enabled[quota_type] |= type_of(quota_entity)
 
-    def quota_reset_required(self, quota_type: QuotaType) -> bool:
-        """Never: limits change through updates only."""
-        return False
 
-    def update_cluster_metadata(self, cluster: ClusterMetadata) -> bool:
-        """Of no interest."""
-        return False
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """A partition has another leader from `changed_at_ms` on.
 
-    def close(self) -> None:
-        """Nothing to give back."""
+    `leader` is a broker id, or None while nobody leads; `is_deleted` says that the partition is gone.
+    """
+
+    partition: TopicPartition
+    leader: int | None
+    changed_at_ms: int
+    is_deleted: bool = False
+
+
+class LeaderBook:
+    """Leadership over time, in memory. Before the first change it is as after it: nothing else is known."""
+
+    __slots__ = ("_changes", "starts_ms")
+
+    def __init__(self, changes: Iterable[LeaderChange] = ()) -> None:
+        self._changes = sorted(changes, key=lambda change: (change.changed_at_ms, change.partition))
+        self.starts_ms: Sequence[int] = sorted({change.changed_at_ms for change in self._changes})[1:]
+        """Times at which the metadata became another, in order."""
+
+    def at(self, time_ms: int) -> ClusterMetadata:
+        """The metadata as of a time."""
+        leaders: dict[TopicPartition, int | None] = {}
+        first_ms = self._changes[0].changed_at_ms if self._changes else 0
+        count = bisect_right(self._changes, max(time_ms, first_ms), key=lambda change: change.changed_at_ms)
+        for change in self._changes[:count]:
+            if change.is_deleted:
+                leaders.pop(change.partition, None)
+            else:
+                leaders[change.partition] = change.leader
+        return ClusterMetadata(leaders)

@@ -86,9 +86,9 @@ def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
     users: dict[str, Name] = {"named": user, "default": DEFAULT, "absent": None}
     client_ids: dict[str, Name] = {"named": client_id, "default": DEFAULT, "absent": None}
     return tuple(
-        Entity(users[of_user.value], client_ids[of_client.value])
+        Entity(users[of_user], client_ids[of_client])
         for of_user, of_client in LEVELS
-        if client_id or of_client.value != "named"
+        if client_id or of_client != "named"
     )
 
 
@@ -102,14 +102,7 @@ def bucket_of_level(level: int | None, user: str, client_id: str) -> Bucket:
 def bucket_of(
     user: str, client_id: str, has_quota: Callable[[Entity], bool], enabled: EnabledTypes = EnabledTypes.MIXED
 ) -> Bucket:
-    """First stage: the tags of a request.
-
-    Args:
-        user: principal name, not sanitised.
-        client_id: client id; may be empty.
-        has_quota: whether an entity carries the key in question.
-        enabled: the broker's bit set; with a single kind it does not walk at all.
-    """
+    """First stage: the tags of a request; see `resolve`. With a single kind enabled the broker does not walk at all."""
     if enabled in (EnabledTypes.NONE, EnabledTypes.CLIENT_ID):
         return Bucket("", client_id)
     if enabled is EnabledTypes.USER:
@@ -173,13 +166,7 @@ def resolve(
     return Resolution(bucket, won.level, won.entity, won.limit, walk)
 
 
-def _step(
-    level: int,
-    entity: Entity | None,
-    quotas: _Quotas,
-    key: QuotaKey,
-    governing: int | None,
-) -> Step:
+def _step(level: int, entity: Entity | None, quotas: _Quotas, key: QuotaKey, governing: int | None) -> Step:
     if quotas is None:
         return Step(level, entity, Standing.ABSENT, None)
     limit = quotas.get(key)

@@ -142,12 +142,7 @@ class RuleBook:
 
 
 def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) -> RuleBook:
-    """The same quotas, but with these values of these entities at all times.
-
-    Args:
-        book: the quotas over time.
-        added: values by entity; its other keys stay as they are.
-    """
+    """The same quotas, but with these values of these entities at all times; their other keys stay as they are."""
     rules = [rule for entity in book if entity not in added for rule in book.of(entity)]
     for entity, values in added.items():
         from_ms: int | None = BEGINNING_MS
@@ -159,3 +154,12 @@ def with_values(book: RuleBook, added: Mapping[Entity, Mapping[AnyKey, float]]) 
         if from_ms is not None:
             rules.append(RuleStretch(entity, values, from_ms, None, None))
     return RuleBook(rules)
+
+
+MOST_SKEW_MS = 5_000
+"""Largest difference between the clocks of two hosts of the audit, ms."""
+
+
+def is_ahead(time_ms: int, now_ms: int) -> bool:
+    """Whether a time that was written lies further ahead than clocks differ; a quota file's end of time does not."""
+    return time_ms != END_MS and time_ms > now_ms + MOST_SKEW_MS

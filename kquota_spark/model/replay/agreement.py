@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from kquota_spark.model.replay.replay import Cause, Outcome, Verdict
 
@@ -92,15 +92,9 @@ class Agreement:
 
     def as_dict(self) -> dict[str, object]:
         """The JSON form: counts, and the size of the throttle error in ms."""
-        counts = {name: getattr(self, name) for name in _COUNTS}
-        return {**counts, "throttle_error_ms": error_summary(self.throttle_errors_ms)}
-
-
-_COUNTS = (
-    "requests_judged", "throttled_by_broker", "throttled_by_model", "agreeing", "false_positive",
-    "false_negative", "near_limit", "uncertain", "uncertain_wrong", "inferred", "excluded", "window_off",
-    "window_off_false_positive", "window_off_false_negative",
-)  # fmt: skip
+        found: dict[str, object] = {each.name: getattr(self, each.name) for each in fields(self)}
+        del found["throttle_errors_ms"]
+        return {**found, "throttle_error_ms": error_summary(self.throttle_errors_ms)}
 
 
 def error_summary(errors_ms: Sequence[int]) -> dict[str, int | None]:

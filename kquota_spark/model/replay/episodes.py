@@ -87,11 +87,7 @@ class Violation(NamedTuple):
 
 
 class Clocks:
-    """How far the time of each broker has come, by source: the log comes later than JMX.
-
-    Args:
-        newest_ms: the newest second of each (cluster, broker, source).
-    """
+    """How far the time of each broker has come, by the newest second of each source: the log comes later than JMX."""
 
     def __init__(self, newest_ms: Mapping[tuple[str, int, str], int]) -> None:
         self._newest_ms = dict(newest_ms)
@@ -108,12 +104,9 @@ class Clocks:
 
 
 def folded(pieces: Iterable[tuple[BucketId, Episode]], clocks: Clocks, gap_ms: int) -> Iterable[Violation]:
-    """The episodes that violated seconds and open episodes make.
+    """The episodes that violated seconds and open episodes make; `gap_ms` without violation end one.
 
-    Args:
-        pieces: by bucket, in any order; of one source where two tell of the same.
-        clocks: how far the time has come.
-        gap_ms: time without violation that ends an episode.
+    The pieces come by bucket, in any order, and of one source where two tell of the same.
     """
     by_bucket: dict[BucketId, list[Episode]] = {}
     for bucket, piece in pieces:

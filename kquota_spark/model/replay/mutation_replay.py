@@ -48,9 +48,7 @@ class _Charge(NamedTuple):
 class MutationReplay:
     """State of one bucket. `most` are the tokens if each unknown charge was the smallest, `least` if the largest.
 
-    Args:
-        config: controller.quota.window.num and .window.size.seconds.
-        state: `state` of a replay with these settings, to go on from.
+    The settings are those of controller.quota.window.*; it goes on from a `state`.
     """
 
     __slots__ = ("_capacity_ms", "_config", "_last_ms", "_least", "_most", "_partitions", "folded_through_ms")
@@ -81,9 +79,8 @@ class MutationReplay:
         """Judge and charge the topics of whole seconds, in order; see `BucketReplay.judge`."""
         if points:
             self.folded_through_ms = points[-1].record_time_ms // 1_000 * 1_000 + 1_000
-        verdicts: dict[int, Verdict] = {}
-        for place in sorted(range(len(points)), key=lambda place: _order(points[place])):
-            verdicts[place] = self._judged(points[place], governing[place])
+        in_order = sorted(range(len(points)), key=lambda place: _order(points[place]))
+        verdicts = {place: self._judged(points[place], governing[place]) for place in in_order}
         return [verdicts[place] for place in range(len(points))]
 
     def _judged(self, point: Point, governing: Governing) -> Verdict:

@@ -100,10 +100,7 @@ class Verdict(NamedTuple):
 class BucketReplay:
     """State of one bucket of one broker: the broker's ring, and those that tell what is certain.
 
-    Args:
-        config: the broker's settings.
-        state: `state` of a replay with these settings, to go on from.
-        learns: whether the throttles of earlier requests tell what is certain; without, no throttle is looked at.
+    It goes on from a `state`. Unless it `learns`, it looks at no throttle to tell what is certain.
     """
 
     __slots__ = ("_learns", "_ring", "_shaken", "_shared_ms", "_told", "folded_through_ms")

@@ -30,12 +30,7 @@ State = tuple[int, RingState, RingState]
 
 
 class RequestReplay:
-    """State of one bucket of one broker.
-
-    Args:
-        config: the broker's settings: those of the bandwidth quotas hold here too.
-        state: `state` of a replay with these settings, to go on from.
-    """
+    """State of one bucket of one broker; goes on from a `state`. The settings are those of the bandwidth quotas."""
 
     __slots__ = ("_config", "_lower", "_upper", "folded_through_ms")
 

@@ -27,7 +27,6 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 
 MARGIN_MS = 2
 _INFINITE = float("inf")
-_INFINITE = float("inf")
 _OFF_MS = 3
 """A window that differs by more is not the broker's: the log is a millisecond or two off on calm machines."""
 _LAST, _LEAST = 8, 4
@@ -40,7 +39,6 @@ _COMPARED = (int(PointKind.PRODUCE), int(PointKind.FETCH))
 
 Measured = tuple[Sequence[int], Sequence[int]]
 """Of a ring after each request: the amount in the window, and the window's length in ms."""
-
 
 Told = tuple[int, float, int | None]
 """What the last throttle told of a ring: the start of its oldest sample then, the limit in bytes a ms, and how much
@@ -58,12 +56,7 @@ class Sign(Enum):
 
 
 class ToldWindows:
-    """Of one bucket and its rings, the replay's own first.
-
-    Args:
-        config: the broker's settings.
-        state: `state` of such an object, to go on from.
-    """
+    """Of one bucket and its rings, the replay's own first; goes on from a `state`."""
 
     __slots__ = ("_config", "_late_ms", "_offs", "_told")
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import NamedTuple
 
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.measure.combining import does_cap_fetch
@@ -58,60 +57,30 @@ class Exchange:
     received_ms: int | None = None
 
 
-class Totals(NamedTuple):
-    """Sums over exchanges."""
-
-    requests: int
-    sent_bytes: int
-    charged_bytes: int
-    throttled: int
-    throttle_ms: int
-
-
-def totals(exchanges: Iterable[Exchange], client_id: str | None = None) -> Totals:
-    """Sums over the exchanges of one client, or of all."""
-    chosen = [e for e in exchanges if client_id is None or e.client.client_id == client_id]
-    return Totals(
-        requests=len(chosen),
-        sent_bytes=sum(e.sent_bytes for e in chosen),
-        charged_bytes=sum(e.charged_bytes for e in chosen),
-        throttled=sum(e.throttle_ms > 0 for e in chosen),
-        throttle_ms=sum(e.throttle_ms for e in chosen),
-    )
-
-
+@dataclass(slots=True, eq=False)
 class _Connection:
     """The broker's end: what waits to be handled, one request at a time."""
 
-    __slots__ = ("channel", "is_busy", "number", "waiting")
-
-    def __init__(self, number: int, delivery: Delivery) -> None:
-        self.number = number
-        self.channel = ThrottledChannel(delivery)
-        self.waiting: deque[Exchange] = deque()
-        self.is_busy = False
+    number: int
+    channel: ThrottledChannel
+    waiting: deque[Exchange] = field(default_factory=deque)
+    is_busy: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class _Sender:
     """The client's end."""
 
-    __slots__ = ("client", "connection", "in_flight", "not_before_ms")
-
-    def __init__(self, client: Client, connection: _Connection) -> None:
-        self.client = client
-        self.connection = connection
-        self.in_flight = 0
-        self.not_before_ms = client.first_send_ms
+    client: Client
+    connection: _Connection
+    not_before_ms: int
+    in_flight: int = 0
 
 
 class Simulation:
     """A run that can be stopped, looked at, changed and continued.
 
-    Args:
-        clients: each begins on a connection of its own.
-        limits: quotas at the beginning.
-        seed: of the clients' jitter.
-        broker: the broker.
+    Each client begins on a connection of its own, under these limits; the seed is that of the clients' jitter.
     """
 
     def __init__(
@@ -129,7 +98,7 @@ class Simulation:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._events_made = self._connections_made = 0
         for client in clients:
-            sender = _Sender(client, self._connect())
+            sender = _Sender(client, self._connect(), client.first_send_ms)
             self._at(client.first_send_ms, partial(self._send, sender))
 
     def change_limits(self, time_ms: int, limits: Limits) -> None:
@@ -158,7 +127,7 @@ class Simulation:
 
     def _connect(self) -> _Connection:
         self._connections_made += 1
-        return _Connection(self._connections_made, self._delivery)
+        return _Connection(self._connections_made, ThrottledChannel(self._delivery))
 
     def _send(self, sender: _Sender) -> None:
         """Send one request if the client may, and look again when the next one is due."""
@@ -199,10 +168,7 @@ class Simulation:
             if self._does_cap_fetch:
                 exchange.sent_bytes = self.manager.fetch_max_bytes(request)
             applied = self.manager.on_response(
-                request,
-                time_ms,
-                response_bytes=exchange.sent_bytes,
-                thread_time_ns=client.thread_time_ns,
+                request, time_ms, response_bytes=exchange.sent_bytes, thread_time_ns=client.thread_time_ns
             )
             exchange.charged_bytes = 0 if applied.throttle_ms > 0 else exchange.sent_bytes
         exchange.throttle_ms = applied.throttle_ms

@@ -12,7 +12,7 @@ import pyarrow as pa
 from kquota_spark.formats.jmx.messages import read_jmx_message
 from kquota_spark.formats.jmx.sample import JmxSample, Origin
 from kquota_spark.formats.messages.messages import storable_text
-from kquota_spark.pipeline.ingest import MESSAGE_TIME, WRITTEN_BY, event_date
+from kquota_spark.pipeline.ingest import event_date, message_columns
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
 
 if TYPE_CHECKING:
@@ -49,20 +49,9 @@ class JmxSettings:
 
 
 def to_jmx_messages(source: DataFrame) -> DataFrame:
-    """The columns that `sampled_batch` takes.
-
-    Args:
-        source: the Kafka source with headers: key, value, headers, topic, partition, offset, timestamp.
-    """
-    return source.selectExpr(
-        "topic",
-        "partition",
-        "offset",
-        f"{MESSAGE_TIME} AS timestamp_ms",
-        f"{WRITTEN_BY} AS written_by_ms",
-        "value",
-        "coalesce(get(headers.value, array_position(headers.key, 'broker_id') - 1), key) AS broker",
-    )
+    """The columns that `sampled_batch` takes, of the Kafka source with headers."""
+    header = "get(headers.value, array_position(headers.key, 'broker_id') - 1)"
+    return message_columns(source, f"coalesce({header}, key)")
 
 
 def sampled_batch(batch: pa.RecordBatch, settings: JmxSettings) -> pa.RecordBatch:

@@ -60,14 +60,12 @@ def jmx_usage_batch(decisions: pa.RecordBatch) -> pa.RecordBatch:
 def to_jmx_decisions(samples: DataFrame, load: Callable[[], Limits], config: RateConfig) -> DataFrame:
     """Rows of `decisions`: one a sample of a bucket, under the rule as of the sample's time.
 
-    Args:
-        samples: rows of `jmx_samples`.
-        load: called on the workers; gives the present state of the quotas.
-        config: controller.quota.window.*: a token bucket holds so many seconds of its quota.
+    A token bucket holds so many seconds of its quota as `config` says (controller.quota.window.*).
     """
     governed = samples.transform(_only_of_buckets).transform(with_limits, load).transform(_only_rated)
+    ip_tag = F.when(F.col("ip").isNotNull(), F.to_json(F.struct("ip")))
     made = {
-        "bucket_tags": F.coalesce("bucket_tags", _ip_tag()),
+        "bucket_tags": F.coalesce("bucket_tags", ip_tag),
         "quota_used_percent": _used_percent(config),
         "observed_throttle_ms": F.round("throttle_time_ms").cast("bigint"),
         "is_certain": F.lit(False),
@@ -121,10 +119,6 @@ def _used_percent(config: RateConfig) -> Column:
     is_mutation = F.col("quota_type") == QuotaType.CONTROLLER_MUTATION.value
     used = F.when(is_mutation, of_tokens).otherwise(100.0 * F.col("rate_per_s") / limit)
     return F.when(limit > 0, used)
-
-
-def _ip_tag() -> Column:
-    return F.when(F.col("ip").isNotNull(), F.to_json(F.struct("ip")))
 
 
 def _names(column: str) -> Column:

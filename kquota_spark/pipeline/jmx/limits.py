@@ -49,16 +49,8 @@ _ADDED = LIMITED.arrow_schema().names[len(JMX_SAMPLES.columns) :]
 
 
 def with_limits(samples: DataFrame, load: Callable[[], Limits]) -> DataFrame:
-    """Rows of `LIMITED`.
+    """Rows of `LIMITED` from samples that have a bucket or an address; a task loads the quotas once."""
 
-    Args:
-        samples: rows of `jmx_samples` that have a bucket or an address.
-        load: called on the workers once a task; gives the present state of the quotas.
-    """
-    return samples.select(*JMX_SAMPLES.names).mapInArrow(_limiting(load), LIMITED.ddl)
-
-
-def _limiting(load: Callable[[], Limits]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def limit(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         limits = None
         for batch in batches:
@@ -66,7 +58,7 @@ def _limiting(load: Callable[[], Limits]) -> Callable[[Iterable[pa.RecordBatch]]
                 limits = limits or load()
                 yield limited_batch(batch, limits)
 
-    return limit
+    return samples.select(*JMX_SAMPLES.names).mapInArrow(limit, LIMITED.ddl)
 
 
 def limited_batch(batch: pa.RecordBatch, limits: Limits) -> pa.RecordBatch:

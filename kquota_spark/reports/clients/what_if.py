@@ -21,8 +21,7 @@ from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from kquota_spark.model.replay.bucket_replays import replay_of
-from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket
+from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
 from kquota_spark.model.replay.replay import Outcome, Verdict
 from kquota_spark.reports.clients.stored_usage import stored_gaps, stored_rings, stored_usage
 

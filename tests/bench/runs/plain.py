@@ -23,13 +23,11 @@ from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.replay.bucket_replays import Replay, replay_of
-from kquota_spark.model.replay.decision import Stretch, judge_bucket
-from kquota_spark.pipeline.bucket_judge import Configs, Judged
+from kquota_spark.model.replay.decision import Replay, Stretch, judge_bucket, replay_of
+from kquota_spark.pipeline.bucket_judge import Configs, Judged, JudgedBucket
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
 from kquota_spark.pipeline.ingest import MessageReader, parsed
 from kquota_spark.pipeline.judge import decided_columns
-from kquota_spark.pipeline.manager_judge import JudgedBucket
 from kquota_spark.pipeline.measure import usage_batch
 from kquota_spark.pipeline.sent import Manager, bucket_text
 from kquota_spark.replay.parsing import ingest_settings

@@ -18,7 +18,7 @@ from kquota_spark.embedded.setup.jars import find_jars
 from kquota_spark.embedded.setup.java import find_java
 from kquota_spark.kafka.quota_admin import QuotaAdmin
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Default, Entity
-from kquota_spark.model.quotas.entity_filter import ANY, AnyName, EntityFilter, EntityType
+from kquota_spark.model.quotas.quota_set import ANY, AnyName, EntityFilter, EntityType
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from tests.support.clusters.roads import ROADS, Clusters
 from tests.support.programs.command_output import run

@@ -1,13 +1,34 @@
-"""Exchanges of the simulator as rows of `requests`, as the log of that broker would have given them."""
+"""Exchanges of the simulator: their sums, and rows of `requests` as the log of that broker would have given them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.simulation.broker import Exchange
 from tests.support.tables.table_rows import T0_MS, request
+
+
+class Totals(NamedTuple):
+    """Sums over exchanges."""
+
+    requests: int
+    sent_bytes: int
+    charged_bytes: int
+    throttled: int
+    throttle_ms: int
+
+
+def totals(exchanges: Iterable[Exchange]) -> Totals:
+    found = list(exchanges)
+    return Totals(
+        requests=len(found),
+        sent_bytes=sum(e.sent_bytes for e in found),
+        charged_bytes=sum(e.charged_bytes for e in found),
+        throttled=sum(e.throttle_ms > 0 for e in found),
+        throttle_ms=sum(e.throttle_ms for e in found),
+    )
 
 
 def requests_of(exchanges: Iterable[Exchange], host: str = "10.0.0.1") -> list[dict[str, Any]]:

@@ -119,8 +119,7 @@ def run_topic(
     spark: SparkSession, settings: Settings, lineage: Lineage | None = None
 ) -> list[dict[str, Any]]:
     """Let the whole query of the log work through what `write_topic` wrote; its reports."""
-    from kquota_spark.audit.closing import closings
-    from kquota_spark.audit.queries import from_log, start
+    from kquota_spark.audit.queries import closings, from_log, start
     from kquota_spark.audit.stages import Stages
     from kquota_spark.checkpoints.lineage import Lineage as NoLineage
 

@@ -8,8 +8,7 @@ import msgspec
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.sampled_rate import RateConfig
-from kquota_spark.pipeline.bucket_judge import Configs
-from kquota_spark.pipeline.manager_judge import ManagerJudge
+from kquota_spark.pipeline.bucket_judge import Configs, ManagerJudge
 from kquota_spark.pipeline.sent import manager_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kquota_spark.audit.failed_query import reason_of
+from kquota_spark.audit.progress import reason_of
 
 _WORKER = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure

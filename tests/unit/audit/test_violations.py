@@ -10,8 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.audit.rebuilt_violations import rebuild_all_violations, rebuild_violations
-from kquota_spark.audit.violations import EpisodeFold, judged_of, seconds_by_place, violated_seconds
+from kquota_spark.audit.violations import (
+    EpisodeFold,
+    judged_of,
+    rebuild_all_violations,
+    rebuild_violations,
+    seconds_by_place,
+    violated_seconds,
+)
 from kquota_spark.config.settings import Duration, Kafka, Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
 from kquota_spark.schema.harm import IS_VIOLATED

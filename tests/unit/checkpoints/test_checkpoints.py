@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kquota_spark.audit.closing import close_all_windows
+from kquota_spark.audit.queries import close_all_windows
+from kquota_spark.checkpoints.checkpoints import require_whole
 from kquota_spark.checkpoints.lineage import Lineage, require_lineage, stored_lineage
-from kquota_spark.checkpoints.whole_checkpoint import require_whole
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.store.creation import create_tables

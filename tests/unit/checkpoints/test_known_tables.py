@@ -11,8 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from kquota_spark.checkpoints.known import KnownLoader, LimitsLoader
-from kquota_spark.checkpoints.known_rules import KnownRules
+from kquota_spark.checkpoints.known import KnownLoader, KnownRules, LimitsLoader
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.model.measure.points import CONTROLLER_ID

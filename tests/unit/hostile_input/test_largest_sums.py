@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
-from kquota_spark.model.govern.request_coverage import RequestCoverage
+from kquota_spark.model.govern.govern import RequestCoverage
 from kquota_spark.model.measure.points import Point, PointKind
 from kquota_spark.model.measure.sampled_rate import RateConfig, SampleRing
 from kquota_spark.model.quotas.quota_types import QuotaType

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.checkpoints.checkpoints import require_whole
 from kquota_spark.checkpoints.lineage import require_lineage, stored_lineage
-from kquota_spark.checkpoints.whole_checkpoint import require_whole
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.store.creation import create_tables

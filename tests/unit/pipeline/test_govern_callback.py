@@ -10,8 +10,13 @@ import pytest
 
 from kquota_spark.model.govern.callback_governor import CallbackGovernor
 from kquota_spark.model.quotas.group_callbacks import PartitionBasedCallback
-from kquota_spark.model.quotas.leaders import LeaderBook, LeaderChange
-from kquota_spark.model.quotas.quota_callback import CallbackError, QuotaCallback, TopicPartition
+from kquota_spark.model.quotas.quota_callback import (
+    CallbackError,
+    LeaderBook,
+    LeaderChange,
+    QuotaCallback,
+    TopicPartition,
+)
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.pipeline.govern import governed_batch

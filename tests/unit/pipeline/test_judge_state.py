@@ -14,10 +14,8 @@ from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.rules import RuleBook, stretches
-from kquota_spark.model.replay.bucket_replays import replay_of
-from kquota_spark.model.replay.decision import Decision, judge_bucket
-from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged
-from kquota_spark.pipeline.manager_judge import ManagerJudge
+from kquota_spark.model.replay.decision import Decision, judge_bucket, replay_of
+from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged, ManagerJudge
 from kquota_spark.pipeline.sent import Sent
 from kquota_spark.replay.files import replay_files
 from tests.support.chance import drawn

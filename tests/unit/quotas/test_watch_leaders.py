@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from kquota_spark.kafka.broker_checks import callback_checks
-from kquota_spark.model.quotas.leaders import LeaderBook, LeaderChange
-from kquota_spark.model.quotas.quota_callback import TopicPartition
+from kquota_spark.model.quotas.quota_callback import LeaderBook, LeaderChange, TopicPartition
 from kquota_spark.process.check import Status
 from kquota_spark.quotas.leaders import leader_changes, leaders_of
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.audit.closing import close_all_windows
 from kquota_spark.audit.gaps import lost_offsets
 from kquota_spark.audit.gaps.log_gaps import record_gaps
 from kquota_spark.audit.gaps.lost_offsets import Compared, note_compared
+from kquota_spark.audit.queries import close_all_windows
 from kquota_spark.checkpoints.lineage import Lineage, require_lineage, stored_lineage
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError

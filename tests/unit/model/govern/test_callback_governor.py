@@ -14,11 +14,12 @@ from kquota_spark.model.govern.callback_governor import CallbackGovernor
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.quotas.entities import DEFAULT
 from kquota_spark.model.quotas.group_callbacks import GroupedUserCallback, PartitionBasedCallback
-from kquota_spark.model.quotas.leaders import LeaderBook, LeaderChange
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_callback import (
     CallbackError,
     DefaultQuotaCallback,
+    LeaderBook,
+    LeaderChange,
     TopicPartition,
 )
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType

@@ -6,9 +6,10 @@ import pytest
 
 from kquota_spark.model.measure.apis import Api
 from kquota_spark.model.quotas.quota_types import QuotaType
-from kquota_spark.model.simulation.broker import Broker, Simulation, totals
+from kquota_spark.model.simulation.broker import Broker, Simulation
 from kquota_spark.model.simulation.clients import Behaviour, Client
 from kquota_spark.model.simulation.quota_manager import Limit, Limits
+from tests.support.logs.simulated_requests import totals
 
 MB = 1_000_000
 OBEYING, IGNORING, RECONNECTING = Behaviour

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kquota_spark.audit.past import agreement_rollup
+from kquota_spark.audit.past import maintain
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.agreement.agreement import of_day
 from kquota_spark.store.reading import query
 from tests.support.programs.command_output import as_json, run, shown
 from tests.support.tables.table_rows import DAY, decision, write_table
 
-roll_up_agreement = partial(agreement_rollup.roll_up_agreement, rows_of=of_day)
+roll_up_agreement = partial(maintain.roll_up_agreement, rows_of=of_day)
 BEFORE = DAY - timedelta(days=1)
 _DAY_S = 86_400
 
