@@ -15,7 +15,6 @@ PACKAGE = ROOT / "kquota_spark"
 ALL_COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
 READING = (
     "judge.agreement",
-    "options.agreement_line",
     "quotas.alter",
     "chosen.cluster_choice",
     "quotas.context",
@@ -43,7 +42,6 @@ READING = (
     "text.render",
     "look.report",
     "enforce.simulate",
-    "text.topic_page",
     "run.topics",
     "quotas.tree",
     "look.usage",
