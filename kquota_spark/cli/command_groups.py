@@ -9,7 +9,7 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kquota_spark.cli.text.terminal_width import columns_of
+from kquota_spark.cli.text.page import columns_of
 
 _WIDEST = 100
 _INDENT = 15
@@ -24,154 +24,82 @@ class Command(NamedTuple):
     about: str
 
 
-GROUPS: dict[str, tuple[Command, ...]] = {
-    "look": (
-        Command(
-            "top", "top.command", "what quota buckets do now: a live view of the newest minute of the tables"
-        ),
-        Command(
-            "timeline",
-            "look.timeline",
-            "one client over time: its rate, its limit, its throttles, and who changed what",
-        ),
-        Command("violations", "look.read", "episodes of buckets above their limit"),
-        Command("decisions", "look.read", "every second of every quota bucket, judged as the broker does"),
-        Command("usage", "look.read", "what each client used in the last day of the table, or since --since"),
-        Command(
-            "report",
-            "look.report",
-            "a page about a day or any stretch: who was throttled, who is near a limit, who used what",
-        ),
-        Command("tables", "look.read", "the tables and their columns: name, type, meaning"),
-        Command(
-            "exporter",
-            "look.exporter",
-            "usage, limits and throttles of quota buckets for Prometheus, from the tables",
-        ),
-    ),
-    "quotas": (
-        Command(
-            "resolve",
-            "resolve.resolve",
-            "which quotas govern a user and client id, from which rule, in which bucket",
-        ),
-        Command(
-            "explain",
-            "resolve.explain",
-            "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means",
-        ),
-        Command(
-            "tree",
-            "quotas.tree",
-            "the quota tree: each rule with what it governed, and those that limit nobody",
-        ),
-        Command(
-            "describe", "quotas.describe", "the quotas of a running cluster that match, all without a name"
-        ),
-        Command(
-            "alter", "quotas.alter", "set and remove quotas of one entity in place; its other quotas stay"
-        ),
-        Command(
-            "import",
-            "quotas.exchange",
-            "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools",
-        ),
-        Command(
-            "export",
-            "quotas.exchange",
-            "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another tool's",
-        ),
-        Command("diff", "quotas.diff", "what differs between two sets of quotas, by text and by effect"),
-        Command(
-            "drift",
-            "quotas.drift",
-            "whether a cluster is still what a file declares; if not, since when, and who edited it",
-        ),
-        Command("kfk", "quotas.kfk", "quotas by the command line and the JSON of kfk-quotas"),
-        Command(
-            "context", "quotas.context", "saved connections to clusters: addresses and paths, never a secret"
-        ),
-    ),
-    "judge": (
-        Command(
-            "agreement",
-            "judge.agreement",
-            "how well verdicts agree with the throttle and the JMX of the brokers, and why not",
-        ),
-        Command(
-            "findings",
-            "judge.findings",
-            "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ...",
-        ),
-        Command(
-            "doctor",
-            "judge.doctor",
-            "check that every line is counted and every table is up to date; exit 2 if a check fails",
-        ),
-        Command(
-            "replay", "judge.replay", "judge request-log files without Spark, and compare with the broker"
-        ),
-        Command(
-            "whatif",
-            "judge.whatif",
-            "which throttles other quotas would have given to the traffic in the tables",
-        ),
-    ),
-    "run": (
-        Command("ship", "run.ship", "ship request logs into Kafka"),
-        Command("collect", "run.collect", "collect metrics of brokers into Kafka"),
-        Command(
-            "watch",
-            "run.watch",
-            "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
-        ),
-        Command("backfill", "run.backfill", "archived request logs into the tables"),
-        Command(
-            "restate",
-            "run.restate",
-            "recompute a closed stretch: late lines, quotas that were known too late",
-        ),
-        Command(
-            "maintain",
-            "run.maintain",
-            "delete old dates, compact closed ones, remove files that nobody reads; once a day",
-        ),
-        Command("help", "run.topics", "read the documentation: a page, or without a topic the list of all"),
-        Command("completion", "completion", "a script for the shell that completes kquota by the tab key"),
-    ),
-    "enforce": (
-        Command(
-            "enforce",
-            "enforce.plans",
-            "decisions become quotas: plan, approve, apply, roll back; nothing is sent without --yes",
-        ),
-        Command(
-            "override",
-            "enforce.override",
-            "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
-        ),
-        Command(
-            "exempt",
-            "enforce.exempt",
-            "names that enforcement never touches: edits exempt: of the policy file",
-        ),
-        Command(
-            "freeze",
-            "enforce.freeze",
-            "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
-        ),
-        Command(
-            "unfreeze",
-            "enforce.freeze",
-            "let enforcement go on; what has expired meanwhile is restored at once",
-        ),
-        Command(
-            "enforcement",
-            "enforce.enforcement",
-            "lift the brokers' quotas, and put back exactly what was there",
-        ),
-    ),
-    "cluster": (Command("cluster", "run.cluster", "run a real ZooKeeper and Kafka on this machine"),),
+_ABOUTS = {
+    "look": {
+        "top": "what quota buckets do now: a live view of the newest minute of the tables",
+        "timeline": "one client over time: its rate, its limit, its throttles, and who changed what",
+        "violations": "episodes of buckets above their limit",
+        "decisions": "every second of every quota bucket, judged as the broker does",
+        "usage": "what each client used in the last day of the table, or since --since",
+        "report": "a page about a day or any stretch: who was throttled, who is near a limit, who used what",
+        "tables": "the tables and their columns: name, type, meaning",
+        "exporter": "usage, limits and throttles of quota buckets for Prometheus, from the tables",
+    },
+    "quotas": {
+        "resolve": "which quotas govern a user and client id, from which rule, in which bucket",
+        "explain": "why a client has its limit: the walk over all levels, who shares the bucket, what the limit means",
+        "tree": "the quota tree: each rule with what it governed, and those that limit nobody",
+        "describe": "the quotas of a running cluster that match, all without a name",
+        "alter": "set and remove quotas of one entity in place; its other quotas stay",
+        "import": "set the quotas of a file on a cluster, in place; kquota's own format and those of other tools",
+        "export": "write the quotas of a cluster, or of the tables at a moment, in kquota's own format or another "
+        "tool's",
+        "diff": "what differs between two sets of quotas, by text and by effect",
+        "drift": "whether a cluster is still what a file declares; if not, since when, and who edited it",
+        "kfk": "quotas by the command line and the JSON of kfk-quotas",
+        "context": "saved connections to clusters: addresses and paths, never a secret",
+    },
+    "judge": {
+        "agreement": "how well verdicts agree with the throttle and the JMX of the brokers, and why not",
+        "findings": "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ...",
+        "doctor": "check that every line is counted and every table is up to date; exit 2 if a check fails",
+        "replay": "judge request-log files without Spark, and compare with the broker",
+        "whatif": "which throttles other quotas would have given to the traffic in the tables",
+    },
+    "run": {
+        "ship": "ship request logs into Kafka",
+        "collect": "collect metrics of brokers into Kafka",
+        "watch": "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
+        "backfill": "archived request logs into the tables",
+        "restate": "recompute a closed stretch: late lines, quotas that were known too late",
+        "maintain": "delete old dates, compact closed ones, remove files that nobody reads; once a day",
+        "help": "read the documentation: a page, or without a topic the list of all",
+        "completion": "a script for the shell that completes kquota by the tab key",
+    },
+    "enforce": {
+        "enforce": "decisions become quotas: plan, approve, apply, roll back; nothing is sent without --yes",
+        "override": "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
+        "exempt": "names that enforcement never touches: edits exempt: of the policy file",
+        "freeze": "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
+        "unfreeze": "let enforcement go on; what has expired meanwhile is restored at once",
+        "enforcement": "lift the brokers' quotas, and put back exactly what was there",
+    },
+    "cluster": {
+        "cluster": "run a real ZooKeeper and Kafka on this machine",
+    },
+}
+_ELSEWHERE = {
+    "top.command": ("top",),
+    "look.read": ("violations", "decisions", "usage", "tables"),
+    "resolve.resolve": ("resolve",),
+    "resolve.explain": ("explain",),
+    "quotas.exchange": ("import", "export"),
+    "run.to_kafka": ("ship", "collect"),
+    "run.past": ("backfill", "restate", "maintain"),
+    "run.topics": ("help",),
+    "completion": ("completion",),
+    "enforce.plans": ("enforce",),
+    "enforce.freeze": ("unfreeze",),
+    "run.cluster": ("cluster",),
+}
+"""Modules that are not the heading's room and the command's name."""
+_MODULES = {name: module for module, names in _ELSEWHERE.items() for name in names}
+
+GROUPS = {
+    title: tuple(
+        Command(name, _MODULES.get(name, f"{title}.{name}"), about) for name, about in abouts.items()
+    )
+    for title, abouts in _ABOUTS.items()
 }
 """In the order in which they are named; each command is in one group."""
 
@@ -193,14 +121,8 @@ class Commands(_Added):
     def add_parser(
         self, name: str, *, description: str | None = "{about}", **options: Any
     ) -> argparse.ArgumentParser:
-        """A command.
-
-        Args:
-            name: of the command.
-            description: what its own help says, with `{about}` for the line of help; None for nothing.
-            **options: of the parser.
-        """
-        about = next(command.about for command in all_commands() if command.name == name)
+        """A command; its own help says the description, with `{about}` for the line of help."""
+        [about] = [command.about for command in all_commands() if command.name == name]
         whole = description and description.replace("{about}", about)
         return super().add_parser(name, help=about, description=whole, **options)
 

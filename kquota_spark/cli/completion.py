@@ -45,11 +45,7 @@ def run_completion(options: argparse.Namespace) -> int:
 
 
 def complete(parser_for: Callable[[Sequence[str]], argparse.ArgumentParser]) -> None:
-    """Answer the shell that asks through the environment, and end the process.
-
-    Args:
-        parser_for: the parser that so many words need.
-    """
+    """Answer the shell that asks through the environment, by the parser that its words need, and end the process."""
     import argcomplete
     from argcomplete.completers import FilesCompleter, SuppressCompleter
 
@@ -57,7 +53,7 @@ def complete(parser_for: Callable[[Sequence[str]], argparse.ArgumentParser]) -> 
     files = FilesCompleter()
     for action in _actions(parser):
         if names := _NAMES.get(max(action.option_strings, key=len, default="")):
-            action.completer = _Names(names)  # type: ignore[attr-defined]
+            action.completer = _offered(names)  # type: ignore[attr-defined]
         elif action.metavar in _PATHS:
             action.completer = files  # type: ignore[attr-defined]
     argcomplete.autocomplete(parser, default_completer=SuppressCompleter())
@@ -79,18 +75,17 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
                 yield from _actions(below)
 
 
-class _Names:
-    """Offers names to argcomplete; none where they cannot be found out, because nobody reads an error now."""
+def _offered(names: Callable[[argparse.Namespace], Iterable[str]]) -> Callable[..., list[str]]:
+    """What argcomplete asks for names; none where they cannot be found out, because nobody reads an error now."""
 
-    def __init__(self, names: Callable[[argparse.Namespace], Iterable[str]]) -> None:
-        self._names = names
-
-    def __call__(self, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    def offered(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
         try:
-            known = sorted(name for name in self._names(parsed_args) if name.startswith(prefix))
+            known = sorted(name for name in names(parsed_args) if name.startswith(prefix))
         except (UserError, OSError):
             return []
         return [name for name in known if name and name.isprintable()][:_MOST_NAMES]
+
+    return offered
 
 
 def _known(options: argparse.Namespace) -> KnownNames:
@@ -103,14 +98,6 @@ def _known(options: argparse.Namespace) -> KnownNames:
     return known_names(settings_from(config, tables))
 
 
-def _users(options: argparse.Namespace) -> Iterable[str]:
-    return _known(options).users
-
-
-def _client_ids(options: argparse.Namespace) -> Iterable[str]:
-    return _known(options).client_ids
-
-
 def _contexts(_: argparse.Namespace) -> Iterable[str]:
     from kquota_spark.config.contexts import contexts_file, load_contexts
 
@@ -118,8 +105,8 @@ def _contexts(_: argparse.Namespace) -> Iterable[str]:
 
 
 _NAMES: dict[str, Callable[[argparse.Namespace], Iterable[str]]] = {
-    "--user": _users,
-    "--client": _client_ids,
+    "--user": lambda options: _known(options).users,
+    "--client": lambda options: _known(options).client_ids,
     "--context": _contexts,
     "--kafka": _contexts,
 }

@@ -6,15 +6,12 @@ import errno
 import re
 import sys
 from collections.abc import Callable
-from typing import TextIO
 
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.formats.text.escape import terminal_text
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_FREE_SPACE = "free space there, then start again: what was committed is whole"
-_GIVE_RIGHT = "give this program the right to use it, then start again"
 _OF_RUST = re.compile(r"\(os error (\d+)\)")
 _OF_JAVA = {"No space left on device": errno.ENOSPC, "Permission denied": errno.EACCES}
 _LIBRARIES = (
@@ -28,28 +25,19 @@ _OURS = (TypeError, ValueError, AttributeError, LookupError, AssertionError, Not
 
 
 def through_the_door(program: str, run: Callable[[], int]) -> int:
-    """Run a program and return its exit code: 1 after an error that is a line on standard error.
-
-    Args:
-        program: what the line begins with.
-        run: the program.
-    """
+    """Run a program and return its exit code: 1 after an error that is a line on standard error."""
     try:
         return run()
     except BrokenPipeError:
         raise  # of standard output: the caller knows what it was writing
     except Exception as error:
-        line = line_of(error)
-        if line is None:
+        told = line_of(error)
+        if told is None:
             raise
-        say_error(program, line, sys.stderr)
+        # Line feeds part the problems of a quota file; all else may be a name that somebody else chose.
+        for line in told.split("\n"):
+            print(f"{program}: {terminal_text(line)}", file=sys.stderr)
         return 1
-
-
-def say_error(program: str, text: str, stream: TextIO) -> None:
-    """Print an error; line feeds part the problems of a quota file, all else may be a name that somebody else chose."""
-    for line in text.split("\n"):
-        print(f"{program}: {terminal_text(line)}", file=stream)
 
 
 def line_of(error: Exception) -> str | None:
@@ -97,5 +85,5 @@ def _number_in(reason: str) -> int | None:
 
 def _advice(number: int | None) -> str:
     if number in _FULL:
-        return f": {_FREE_SPACE}"
-    return f": {_GIVE_RIGHT}" if number in _REFUSED else ""
+        return ": free space there, then start again: what was committed is whole"
+    return ": give this program the right to use it, then start again" if number in _REFUSED else ""

@@ -12,22 +12,61 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, NoReturn
 
 from kquota_spark import __version__
 from kquota_spark.cli.command_groups import Commands, all_commands, listing, module_of
 from kquota_spark.cli.door import through_the_door
-from kquota_spark.cli.options.suggesting_parser import SuggestingParser
+from kquota_spark.formats.text.escape import terminal_text
 
 _WRONG_USAGE = 2
 """As argparse has it."""
+_MOST_LISTED = 10
+"""Commands, options or values that one line has room for; --help lists them all."""
 _NAMES = ("user", "client_id")
 """Options that name a client, of whatever command."""
 _ANSWER_BY_2 = frozenset({"doctor", "diff", "drift"})
 """Commands that say by an exit code of 2 what they found: cron and CI must not get it for a typo in an option."""
 
 
-class _Kquota(SuggestingParser):
+class _Parser(argparse.ArgumentParser):
+    """Prints one line for a usage error, with the nearest command, option or value, and where help is."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {terminal_text(message)}", file=sys.stderr)
+        print(f"{self.prog} --help shows the usage", file=sys.stderr)
+        sys.exit(_WRONG_USAGE)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        # Options that this command does not have are refused here, where its own ones are known.
+        found, unknown = super().parse_known_args(args, namespace)
+        options = [word for word in unknown if word.startswith("-")]
+        if options:
+            name = options[0].partition("=")[0]
+            known = [option for action in self._actions for option in action.option_strings]
+            self.error(f"unknown option {name!r}{_hint(name, known)}")
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            is_command = isinstance(action, argparse._SubParsersAction)
+            name = "/".join(action.option_strings) or action.metavar or action.dest
+            what = "command" if is_command else f"value of {name}"
+            self.error(f"unknown {what} {value!r}{_hint(str(value), list(map(str, action.choices)))}")
+
+
+def _hint(given: str, known: Sequence[str]) -> str:
+    near = get_close_matches(given, known, n=1)
+    if near:
+        return f", did you mean {near[0]}?"
+    return f", expected one of {', '.join(known)}" if len(known) <= _MOST_LISTED else ""
+
+
+class _Kquota(_Parser):
     """The parser of `kquota` itself: its commands stand under headings."""
 
     def format_help(self) -> str:
@@ -37,9 +76,8 @@ class _Kquota(SuggestingParser):
 def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
     """The parser of `kquota`.
 
-    Args:
-        modules: commands of these alone are imported, with all their options; of the others there is the name, for help
-            and errors. None for all.
+    Commands of these modules alone (None for all) are imported, with all their options. Of the others there is the
+    name, for help and errors.
     """
     root = _Kquota(
         prog="kquota",
@@ -53,7 +91,7 @@ def parser(modules: Collection[str] | None = None) -> argparse.ArgumentParser:
         required=True,
         metavar="COMMAND",
         help=argparse.SUPPRESS,
-        parser_class=SuggestingParser,
+        parser_class=_Parser,
     )
     added = set()
     for name, module, _ in all_commands():
@@ -82,28 +120,18 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
         SystemExit: help was asked for, or the usage is wrong, which has been said.
     """
     try:
-        return _with_utf8_names(parser_for(words).parse_args(words))
+        options = parser_for(words).parse_args(words)
     except SystemExit as ended:
         if ended.code == _WRONG_USAGE and _command_of(words) in _ANSWER_BY_2:
             raise SystemExit(1) from None
         raise
-
-
-def _with_utf8_names(options: argparse.Namespace) -> argparse.Namespace:
-    """The options, with the UTF-8 names that a locale without UTF-8 let through as bytes.
-
-    Paths stay as they are: the file system takes their bytes back.
-    """
+    # A locale without UTF-8 lets UTF-8 names through as bytes. Paths stay so: the file system takes their bytes back.
     for name in _NAMES:
         value = getattr(options, name, None)
-        if isinstance(value, str) and not _is_text(value):
+        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
             with suppress(UnicodeDecodeError):
                 setattr(options, name, os.fsencode(value).decode("utf-8"))
     return options
-
-
-def _is_text(value: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _open_missing_streams() -> None:

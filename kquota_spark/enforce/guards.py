@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 
 from kquota_spark.enforce.changes import Mode, Proposal, Quota
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
-from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.log_state import DAY_MS, HOUR_MS, LogState, Move, Step
 from kquota_spark.enforce.ports import Frozen, Held
 from kquota_spark.model.quotas.rules import is_ahead

@@ -15,7 +15,6 @@ PACKAGE = ROOT / "kquota_spark"
 ALL_COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
 READING = (
     "judge.agreement",
-    "options.agreement_line",
     "quotas.alter",
     "chosen.cluster_choice",
     "quotas.context",
@@ -41,7 +40,6 @@ READING = (
     "look.read",
     "text.render",
     "look.report",
-    "text.topic_page",
     "run.topics",
     "quotas.tree",
     "look.usage",

@@ -6,14 +6,13 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from kquota_spark.cli.options.agreement_line import percent_text
-from kquota_spark.cli.options.listing import bucket_text, counted, with_cluster
+from kquota_spark.cli.options.listing import bucket_text, counted, percent_text, with_cluster
 from kquota_spark.cli.options.options import (
     add_output_options,
     add_settings_options,
+    add_time_option,
     limit_of,
     settings_of,
-    time_argument,
 )
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
@@ -32,11 +31,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--by", choices=[name for name in GROUPS if name != "cluster"], default="broker",
         help="a line for each of these (default broker)",
     )  # fmt: skip
-    for names, about in (
-        (("--since", "--from"), "only from then on: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch ms"),
-        (("--to",), "only before then"),
-    ):
-        parser.add_argument(*names, type=time_argument, metavar="T", help=about)
+    times = "30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch ms"
+    add_time_option(parser, "--since", "--from", about=f"only from then on: {times}")
+    add_time_option(parser, "--to", about="only before then")
     add_output_options(parser)
     parser.set_defaults(run=run_agreement)
 
@@ -85,15 +82,14 @@ def _delay(brokers_ms: int, replay_ms: int) -> str:
 
 
 def _cause_lines(dropped: Sequence[Drop]) -> list[str]:
-    lines: list[str] = []
-    for drop in dropped:
-        for cause in drop.causes:
-            text = (
-                f"broker {drop.broker_id} of {drop.cluster_id}, likely cause: {cause.cause.value}: "
-                f"{cause.evidence} -> {cause.advice}"
-            )
-            lines.append(terminal_text(text))
-    return lines
+    return [
+        terminal_text(
+            f"broker {drop.broker_id} of {drop.cluster_id}, likely cause: {cause.cause.value}: "
+            f"{cause.evidence} -> {cause.advice}"
+        )
+        for drop in dropped
+        for cause in drop.causes
+    ]
 
 
 def _cause_row(drop: Drop, cause: Any) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import asdict
+from operator import itemgetter
 
 from kquota_spark.cli.options.options import (
     DEFAULT_CONFIG,
@@ -45,18 +47,12 @@ def run_doctor(options: argparse.Namespace) -> int:
         from kquota_spark.doctor.checks import run_checks
 
         checks = run_checks(settings_of(options), now_ms())
-    report = Report(command, _COLUMNS, (), shown=_SHOWN, colour=_colour, is_cut=False)
-    rows = show_as_found(report, map(_row, checks), options.output)
+    report = Report(
+        command, _COLUMNS, (), shown=_SHOWN, colour=lambda row: _COLOURS.get(row["status"]), is_cut=False
+    )
+    found = (asdict(check) | {"status": check.status.value} for check in checks)
+    rows = show_as_found(report, found, options.output)
     return _FINDINGS if any(row["status"] == Status.FAIL.value for row in rows) else 0
-
-
-def _row(check: Check) -> Row:
-    return {
-        "status": check.status.value,
-        "what": check.what,
-        "evidence": check.evidence,
-        "advice": check.advice,
-    }
 
 
 def _before(options: argparse.Namespace) -> Iterator[Check]:
@@ -82,11 +78,7 @@ def _finding(row: Row) -> str:
 
 
 _SHOWN = (
-    Shown("check", lambda row: row["status"], is_text=True, keep=5),
-    Shown("what", lambda row: row["what"], is_text=True, keep=17),
+    Shown("check", itemgetter("status"), is_text=True, keep=5),
+    Shown("what", itemgetter("what"), is_text=True, keep=17),
     Shown("evidence -> what to do", _finding, is_text=True),
 )
-
-
-def _colour(row: Row) -> Colour | None:
-    return _COLOURS.get(row["status"])

@@ -9,15 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kquota_spark.cli.options.agreement_line import with_agreement
-from kquota_spark.cli.options.filters import filter_of
-from kquota_spark.cli.options.listing import counted
+from kquota_spark.cli.options.listing import counted, filter_of, with_agreement
 from kquota_spark.cli.options.options import (
+    TIME_FORMS,
     add_output_options,
     add_settings_options,
+    add_time_option,
     limit_of,
     settings_of,
-    time_argument,
 )
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Report, Row, show
@@ -41,12 +40,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--kind", action="append", choices=[kind.value for kind in Kind], metavar="KIND",
         help=f"only these, may be repeated: {', '.join(kind.value for kind in Kind)}",
     )  # fmt: skip
-    parser.add_argument(
-        "--since",
-        type=time_argument,
-        metavar="T",
-        help="look at nothing older: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds",
-    )
+    add_time_option(parser, "--since", about=f"look at nothing older: {TIME_FORMS}")
     parser.add_argument("--evidence", action="store_true", help="also the rows behind each finding")
     add_output_options(parser)
     parser.set_defaults(run=run_findings)
@@ -97,16 +91,13 @@ def _row(finding: Finding) -> Row:
 
 def _plain(row: Evidence) -> dict[str, Any]:
     """A row of evidence with its times in ISO 8601."""
-    return {
-        name.removesuffix("_ms") if _is_time(name) else name: iso_time(int(value))
-        if _is_time(name) and value is not None
-        else value
-        for name, value in row.items()
-    }
-
-
-def _is_time(name: str) -> bool:
-    return name in ("time_ms", "first_ms", "last_ms")
+    plain: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in ("time_ms", "first_ms", "last_ms"):
+            plain[name.removesuffix("_ms")] = None if value is None else iso_time(int(value))
+        else:
+            plain[name] = value
+    return plain
 
 
 def _print(shown: Sequence[Finding], total: int, *, has_evidence: bool) -> None:

@@ -20,9 +20,16 @@ from kquota_spark.cli.chosen.quota_source import (
     settings_with_broker_of,
     source_of,
 )
-from kquota_spark.cli.judge.replay_rows import bucket_rows, request_rows, wrong_line, wrong_rows
-from kquota_spark.cli.judge.replay_summary import print_summary, summary_of
-from kquota_spark.cli.judge.replay_tables import show_buckets, show_requests
+from kquota_spark.cli.judge.replay_results import (
+    bucket_rows,
+    print_summary,
+    request_rows,
+    show_buckets,
+    show_requests,
+    summary_of,
+    wrong_line,
+    wrong_rows,
+)
 from kquota_spark.cli.judge.window_comparison import compared, print_comparison, window_shape
 from kquota_spark.cli.options.options import add_form_option, limit_of, whole_number
 from kquota_spark.cli.text.page import Page
@@ -91,11 +98,6 @@ def run_replay(options: argparse.Namespace) -> int:
 
 
 def _refuse_beside_sample(options: argparse.Namespace) -> None:
-    """Refuse another log or other quotas.
-
-    Raises:
-        UserError: an option names one.
-    """
     sources = ("quotas", "zookeeper", "bootstrap_server", "context", "tables", "config")
     given = [f"--{name.replace('_', '-')}" for name in sources if getattr(options, name) is not None]
     refused = [*("LOG" for _ in options.logs[:1]), *given]
@@ -127,9 +129,7 @@ def _replay(options: argparse.Namespace) -> int:
         "source": history.origin, "window": config.name, "notes": list(_notes(settings, history, found)),
     }  # fmt: skip
     ring = likely_variant(found.stretches.values(), config)
-    answer["ring"] = (
-        None if ring is None else {**asdict(ring), "variant": ring.variant.value, "message": ring.message}
-    )
+    answer["ring"] = ring and {**asdict(ring), "variant": ring.variant.value, "message": ring.message}
     if options.show == "wrong":
         answer["wrong"] = list(wrong_rows(found, config))
     has_more = False

@@ -15,9 +15,9 @@ from kquota_spark.cli.options.options import (
     Since,
     add_output_options,
     add_settings_options,
+    add_time_option,
     limit_of,
     settings_of,
-    time_argument,
 )
 from kquota_spark.cli.text.dumbbell import ASCII, DRAWN, Dumbbell, dumbbells
 from kquota_spark.cli.text.page import Page, Tone
@@ -61,11 +61,9 @@ def add_commands(commands: Any) -> None:
         help="try this on top of the file, or of the quotas that were in force: user=bob,producer_byte_rate=250000; "
         "may be repeated",
     )
-    for name, about in (
-        ("--since", "from then on (default: an hour before the end): 10m, 2h ago, an ISO time in UTC"),
-        ("--until", "up to then (default: the newest second of the table usage)"),
-    ):
-        parser.add_argument(name, type=time_argument, metavar="T", help=about)
+    from_then = "from then on (default: an hour before the end): 10m, 2h ago, an ISO time in UTC"
+    add_time_option(parser, "--since", about=from_then)
+    add_time_option(parser, "--until", about="up to then (default: the newest second of the table usage)")
     add_settings_options(parser)
     add_output_options(parser)
     parser.set_defaults(run=run_whatif)

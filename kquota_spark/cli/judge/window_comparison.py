@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kquota_spark.cli.judge.replay_rows import bucket_columns
-from kquota_spark.cli.judge.replay_tables import place_columns
+from kquota_spark.cli.judge.replay_results import bucket_columns, place_columns
 from kquota_spark.cli.resolve.resolve import finite
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Report, Row, Shown, show

@@ -8,8 +8,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from kquota_spark.cli.options.options import add_form_option, add_settings_options, settings_of
+from kquota_spark.cli.text.page import columns_of
 from kquota_spark.cli.text.render import Report, show
-from kquota_spark.cli.text.terminal_width import columns_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import TABLES

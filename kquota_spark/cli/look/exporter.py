@@ -74,7 +74,7 @@ def run_exporter(options: argparse.Namespace) -> int:
 
     exported = ExportedTables(settings_of(options), options.max_series)
     if options.once:
-        print(_one_scrape(exported), end="")
+        _print_one(exported)
         return 0
     stop = StopRequest(_say)
     exposed = exported.exposed(now_ms())
@@ -96,25 +96,23 @@ def run_exporter(options: argparse.Namespace) -> int:
 
 
 def _look(exported: ExportedTables) -> None:
-    began_s = time.monotonic()
-    at_ms = now_ms()
-    problem = ""
+    began_s, at_ms, is_failed = time.monotonic(), now_ms(), False
     try:
         exported.refresh(at_ms)
     except UserError as error:
-        problem = str(error)
-        _say(f"{problem}; what was there before is shown for five minutes")
-    exported.looked(at_ms, time.monotonic() - began_s, is_failed=bool(problem))
+        is_failed = True
+        _say(f"{error}; what was there before is shown for five minutes")
+    exported.looked(at_ms, time.monotonic() - began_s, is_failed=is_failed)
 
 
-def _one_scrape(exported: ExportedTables) -> str:
+def _print_one(exported: ExportedTables) -> None:
     from kquota_spark.process.metrics import exposition
 
     began_s = time.monotonic()
     exported.refresh(now_ms())
     at_ms = exported.newest_decision_ms or now_ms()
     exported.looked(at_ms, time.monotonic() - began_s, is_failed=False)
-    return exposition(exported.exposed(at_ms).at(at_ms))
+    print(exposition(exported.exposed(at_ms).at(at_ms)), end="")
 
 
 def _port(text: str) -> int:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from kquota_spark.cli.look import declared_tables, usage
-from kquota_spark.cli.options.agreement_line import with_agreement
-from kquota_spark.cli.options.filters import filter_of
 from kquota_spark.cli.options.listing import (
     add_since,
     bucket_columns,
     bucket_conditions,
     empty_text,
+    filter_of,
     footer_text,
     legend,
     limited,
     spans_days,
+    with_agreement,
     with_cluster,
     with_source,
 )
@@ -76,12 +77,8 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     declared_tables.add_command(subparsers)
 
 
-def _add(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-) -> argparse.ArgumentParser:
-    parser = subparsers.add_parser(name)
+def _add(subparsers: Any, name: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = subparsers.add_parser(name)
     add_settings_options(parser)
     add_output_options(parser)
     add_filter_options(parser)
@@ -106,13 +103,12 @@ def run_violations(options: argparse.Namespace) -> int:
             tables.open("decisions")
             when_empty = empty_text(wanted, "violations", tables.newest_ms("decisions"), "decisions")
         rows = found.dicts()
+        shown = _violation_columns(rows, with_day=spans_days(rows, "start_time"))
         report = Report(
             command="kquota violations",
             columns=found.columns,
             rows=rows,
-            shown=with_cluster(
-                rows, with_source(rows, _violation_columns(rows, with_day=spans_days(rows, "start_time")))
-            ),
+            shown=with_cluster(rows, with_source(rows, shown)),
             times=frozenset({"start_time", "end_time", "last_second"}),
             footer=legend(rows, footer_text(rows, "start_time", "violation", has_more=has_more)),
             when_empty=when_empty,
@@ -125,13 +121,9 @@ def run_violations(options: argparse.Namespace) -> int:
 
 def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, ...]:
     throttles = (
-        Shown(
-            "total delay", lambda row: or_dash(_harm(row, "throttled_ms"), person_ms), note=_source_note(rows)
-        ),
-        Shown(
-            "throttled requests", lambda row: or_dash(_harm(row, "throttled_requests"), person_count), rank=7
-        ),
-        Shown("longest throttle", lambda row: or_dash(_harm(row, "longest_throttle_ms"), person_ms), rank=11),
+        Shown("total delay", lambda row: _harm(row, "throttled_ms", person_ms), note=_source_note(rows)),
+        Shown("throttled requests", lambda row: _harm(row, "throttled_requests", person_count), rank=7),
+        Shown("longest throttle", lambda row: _harm(row, "longest_throttle_ms", person_ms), rank=11),
     )
     return (
         Shown("start", lambda row: clock_time(row["start_time"], with_day=with_day)),
@@ -144,10 +136,9 @@ def _violation_columns(rows: Sequence[Row], *, with_day: bool) -> tuple[Shown, .
     )
 
 
-def _harm(row: Row, name: str) -> int | None:
+def _harm(row: Row, name: str, text: Callable[[int], str]) -> str:
     """The broker's figure of an episode; the replay's, where an older release has written it."""
-    figure: int | None = row[f"observed_{name}"] if _is_by_brokers(row) else row[name]
-    return figure
+    return or_dash(row[f"observed_{name}"] if _is_by_brokers(row) else row[name], text)
 
 
 def _is_by_brokers(row: Row) -> bool:
@@ -208,8 +199,7 @@ def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
         Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), rank=5),
         Shown("used", lambda row: person_percent(row["quota_used_percent"]), rank=3),
         Shown(
-            "longest throttle",
-            lambda row: person_pair_ms(row["throttle_ms"], row["observed_throttle_ms"]),
+            "longest throttle", lambda row: person_pair_ms(row["throttle_ms"], row["observed_throttle_ms"])
         ),
         Shown(
             "requests",
@@ -227,9 +217,8 @@ def _decision_columns(*, with_day: bool) -> tuple[Shown, ...]:
 
 
 def _throttled_requests(row: Row) -> str:
-    return " / ".join(
-        or_dash(row[name], person_count) for name in ("throttled_requests", "observed_throttled_requests")
-    )
+    sides = (row["throttled_requests"], row["observed_throttled_requests"])
+    return " / ".join(or_dash(requests, person_count) for requests in sides)
 
 
 def _certain(row: Row) -> str:

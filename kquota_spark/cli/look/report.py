@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,18 +87,14 @@ def run_report(options: argparse.Namespace) -> int:
         return _write_folder(made, options.folder, options.tenant, has_tenants=options.tenants)
     report = made.report(options.tenant)
     if options.to == "-":
-        return _print(made, report)
-    path = Path(options.to or f"kquota-report-{made.stem(options.tenant)}.{made.suffix}")
-    _write(made, report, path)
+        _print(made, report)
+    else:
+        _write(made, report, Path(options.to or f"kquota-report-{made.stem(options.tenant)}.{made.suffix}"))
     return 0
 
 
 def report_format(to: str | None, asked: str | None) -> str:
-    """The format to write.
-
-    Args:
-        to: the file to write, `-` for standard output, None for a file named by kquota.
-        asked: the value of `--format`, None if it is not given. It decides for an ending that names no format.
+    """The format to write, by the values of `--to` and `--format`; the latter decides for an ending that names none.
 
     Raises:
         UserError: the ending and `--format` contradict each other, or neither names a format.
@@ -152,7 +147,17 @@ class Made:
 
     def drawn(self, report: AuditReport) -> bytes:
         """The report in the form asked for."""
-        return _FORMS[self.form](report)
+        from kquota_spark.reports.pages.page_data import csv_archive, plain_report
+        from kquota_spark.reports.pages.page_html import html_page
+        from kquota_spark.reports.pages.page_markdown import markdown_page
+
+        if self.form == "csv":
+            return csv_archive(report)
+        if self.form == "json":
+            row = plain_report(report)
+            return json_report(Report("kquota report", tuple(row), [row], shown=())).encode()
+        page = html_page if self.form == "html" else markdown_page
+        return page(report).encode()
 
 
 def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: bool) -> int:
@@ -197,13 +202,12 @@ def _write(made: Made, report: AuditReport, path: Path, *, is_silent: bool = Fal
         Page().paragraph("", terminal_text(sentence), indent=0)
 
 
-def _print(made: Made, report: AuditReport) -> int:
+def _print(made: Made, report: AuditReport) -> None:
     if made.form == "csv" and sys.stdout.isatty():
         raise UserError("--to -: the CSV form is a zip archive: give a file, or a pipe that unpacks it")
     sys.stdout.flush()
     sys.stdout.buffer.write(made.drawn(report))
     sys.stdout.buffer.flush()
-    return 0
 
 
 def _make(folder: Path) -> None:
@@ -211,39 +215,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{folder}: cannot be made: {error.strerror}: give another folder") from error
-
-
-def _html(report: AuditReport) -> bytes:
-    from kquota_spark.reports.pages.page_html import html_page
-
-    return html_page(report).encode()
-
-
-def _markdown(report: AuditReport) -> bytes:
-    from kquota_spark.reports.pages.page_markdown import markdown_page
-
-    return markdown_page(report).encode()
-
-
-def _csv(report: AuditReport) -> bytes:
-    from kquota_spark.reports.pages.page_data import csv_archive
-
-    return csv_archive(report)
-
-
-def _json(report: AuditReport) -> bytes:
-    from kquota_spark.reports.pages.page_data import plain_report
-
-    row = plain_report(report)
-    return json_report(Report("kquota report", tuple(row), [row], shown=())).encode()
-
-
-_FORMS: dict[str, Callable[[AuditReport], bytes]] = {
-    "html": _html,
-    "md": _markdown,
-    "csv": _csv,
-    "json": _json,
-}
 
 
 def _period(text: str) -> Period:
@@ -258,6 +229,5 @@ def _period(text: str) -> Period:
 def _least_one(text: str) -> int:
     number = whole_number(text)
     if number < 1:
-        msg = f"{text!r}, expected 1 or more"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text!r}, expected 1 or more")
     return number

@@ -6,17 +6,18 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kquota_spark.cli.options.agreement_line import with_agreement
-from kquota_spark.cli.options.filters import Filter, filter_of
 from kquota_spark.cli.options.listing import (
     Conditions,
+    Filter,
     add_since,
     client_conditions,
     counted,
     empty_text,
+    filter_of,
     footer_text,
     limited,
     spans_days,
+    with_agreement,
     with_cluster,
     with_source,
 )
@@ -66,12 +67,8 @@ select {_CLIENT}, sum(amount)::bigint as amount, sum(requests)::bigint as reques
        count(*) as active_seconds, min(second) as first_second, max(second) as last_second,
        any_value(source) as source, sum(unsized_requests)::bigint as unsized_requests
 """
-
-
 _DELAY = Shown(
-    "total delay",
-    lambda row: or_dash(row["observed_throttle_ms"], person_ms),
-    note="total delay: by brokers",
+    "total delay", lambda row: or_dash(row["observed_throttle_ms"], person_ms), note="total delay: by brokers"
 )
 
 
@@ -122,7 +119,7 @@ def _by_second(tables: Tables, wanted: Filter, limit: int | None) -> Report:
         shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"second"}),
         footer=footer_text(rows, "second", "second", has_more=has_more) + _share_note(rows),
-        when_empty=_when_empty(tables, wanted),
+        when_empty=empty_text(wanted, "usage", tables.newest_ms("usage"), "usage"),
     )
 
 
@@ -152,7 +149,7 @@ def _totals(tables: Tables, wanted: Filter, limit: int | None, *, is_cut: bool) 
         f"{utc_text(from_ms)}, peak: highest second"
         + ("\nthe last day of the table: --since 7d asks for more" if is_cut else "")
         + _share_note(rows),
-        when_empty=_when_empty(tables, wanted),
+        when_empty=empty_text(wanted, "usage", tables.newest_ms("usage"), "usage"),
     )
 
 
@@ -194,17 +191,11 @@ def _named(row: Row, column: str) -> str:
     return person_name(row[column] or (None if row["source"] == "jmx" else ""))
 
 
-def _when_empty(tables: Tables, wanted: Filter) -> str:
-    return empty_text(wanted, "usage", tables.newest_ms("usage"), "usage")
-
-
 def _amount(row: Row) -> str:
     least = "≥ " if row["unsized_requests"] else ""
     return or_dash(row["amount"], lambda amount: least + amount_text(row["quota_type"], amount))
 
 
 def _share_note(rows: Sequence[Row]) -> str:
-    share_fetches = sum(row["unsized_requests"] or 0 for row in rows)
-    return (
-        f"\n≥: without {share_fetches:,} share fetches, whose size is not in the log" if share_fetches else ""
-    )
+    count = sum(row["unsized_requests"] or 0 for row in rows)
+    return f"\n≥: without {count:,} share fetches, whose size is not in the log" if count else ""

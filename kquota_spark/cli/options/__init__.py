@@ -1,4 +1,4 @@
 """Options that commands share, and what listings say around their rows.
 
-In reading order: options, filters, agreement_line, listing, suggesting_parser.
+In reading order: options, listing.
 """

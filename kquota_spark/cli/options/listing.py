@@ -1,19 +1,65 @@
-"""What the listing commands share: conditions with bound values, limits, and what is said around the rows."""
+"""What the listing commands share: filters as conditions with bound values, limits, and what is said around rows."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from kquota_spark.cli.options.filters import Filter
-from kquota_spark.cli.text.render import Row, Shown
+from kquota_spark.cli.options.options import Since
+from kquota_spark.cli.text.render import Report, Row, Shown
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import broker_text, iso_time, type_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
+from kquota_spark.reports.agreement.agreement import Span, percent, total
 from kquota_spark.store.reading import Result, Tables, utc_text
 
 RULE_LEGEND = "rule: u/ user, c/ client id, * the default"
 JMX_LEGEND = "jmx: the broker's own rate, sampled; the throttle is a mean of its last minute"
 _DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The options of `add_filter_options`; None where every row will do."""
+
+    user: str | None = None
+    client: str | None = None
+    broker: int | None = None
+    type: str | None = None
+    since: Since | None = None
+    is_throttled: bool = False
+    """Only rows whose requests were throttled."""
+    is_open: bool = False
+    """Only episodes that have not ended."""
+
+    @property
+    def newer_than_ms(self) -> int | None:
+        """The --since for `open_tables`, which leaves older files out."""
+        return None if self.since is None else self.since.time_ms
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether rows of every bucket are wanted, whatever the time."""
+        named = (self.user, self.client, self.broker, self.type)
+        return all(value is None for value in named) and not (self.is_throttled or self.is_open)
+
+    @property
+    def text(self) -> str:
+        """The filters as they were given, for a message; empty without any."""
+        given = {"user": self.user, "client": self.client, "broker": self.broker, "type": self.type}
+        parts = [f"--{name} {value}" for name, value in given.items() if value is not None]
+        parts += [] if self.since is None else [f"--since {self.since.text}"]
+        parts += ["--throttled"] if self.is_throttled else []
+        return " ".join(parts + (["--open"] if self.is_open else []))
+
+
+def filter_of(options: argparse.Namespace) -> Filter:
+    """The filter that a command was given; what the command has no option for filters nothing."""
+    given = {name: getattr(options, name, None) for name in ("user", "client", "broker", "type", "since")}
+    return Filter(
+        **given, is_throttled=getattr(options, "throttled", False), is_open=getattr(options, "open", False)
+    )
 
 
 class Conditions:
@@ -44,24 +90,21 @@ def bucket_conditions(wanted: Filter) -> Conditions:
         if value is not None:
             # An empty tag is no tag: `--client ''` asks for the client that sends an empty id.
             conditions.add(f"(({tag} = ? and {tag} <> '') or list_contains({inside}, ?))", value, value)
-    _add_place(conditions, wanted)
-    return conditions
+    return _with_equal(conditions, broker_id=wanted.broker, quota_type=wanted.type)
 
 
 def client_conditions(wanted: Filter) -> Conditions:
     """Conditions on a table of clients."""
-    conditions = Conditions()
-    for value, column in ((wanted.user, '"user"'), (wanted.client, "client_id")):
+    given = {"user": wanted.user, "client_id": wanted.client}
+    return _with_equal(Conditions(), **given, broker_id=wanted.broker, quota_type=wanted.type)
+
+
+def _with_equal(conditions: Conditions, **values: object) -> Conditions:
+    """The conditions, and that columns have these values; None for any."""
+    for column, value in values.items():
         if value is not None:
-            conditions.add(f"{column} = ?", value)
-    _add_place(conditions, wanted)
+            conditions.add(f'"{column}" = ?', value)
     return conditions
-
-
-def _add_place(conditions: Conditions, wanted: Filter) -> None:
-    for value, column in ((wanted.broker, "broker_id"), (wanted.type, "quota_type")):
-        if value is not None:
-            conditions.add(f"{column} = ?", value)
 
 
 def add_since(conditions: Conditions, wanted: Filter, time: str) -> None:
@@ -148,3 +191,27 @@ def with_cluster(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, 
     if len({row["cluster_id"] for row in rows}) < 2:
         return shown
     return (Shown("cluster", lambda row: row["cluster_id"], is_text=True, keep=8), *shown)
+
+
+def with_agreement(report: Report, tables: Tables, wanted: Filter) -> Report:
+    """A report that says how far its numbers can be trusted; as it is where nothing was judged.
+
+    The agreement is that of the whole cluster since --since, whatever else the rows are filtered by.
+    """
+    found = total(tables, Span(wanted.newer_than_ms))
+    if found is None:
+        return report
+    share = percent(found)
+    envelope = {**report.envelope, "agreement": {"agreement_percent": share, **found}}
+    if share is None or not report.rows:
+        return replace(report, envelope=envelope)
+    whole = "" if wanted.is_of_all else " (all clients)"
+    line = f"agreement {percent_text(share)} of {found['requests_judged']:,} certain verdicts{whole}"
+    return replace(report, envelope=envelope, footer=f"{report.footer}\n{line}".lstrip("\n"))
+
+
+def percent_text(share: float | None) -> str:
+    """`99.93 %`; 100 only if not one verdict differs, `-` if nothing was judged."""
+    if share is None:
+        return "-"
+    return f"{min(share, 99.99) if share < 100 else share:.2f} %"

@@ -18,6 +18,7 @@ from kquota_spark.process.clock import now_ms
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
 TYPES = ("produce", "fetch", "request", "controller_mutation", "connection")
+TIME_FORMS = "30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds"
 _TABLE_LIMIT = 50
 _AGO = re.compile(r"(\d+)\s*(s|m|min|h|d)(?:\s+ago)?")
 _EPOCH_MS = re.compile(r"\d{12,15}")
@@ -122,13 +123,13 @@ def add_bucket_options(parser: argparse.ArgumentParser) -> None:
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose rows."""
     add_bucket_options(parser)
-    parser.add_argument(
-        "--since",
-        type=time_argument,
-        metavar="T",
-        help="only from then on: 30s, 10m, 2h, 1d ago, an ISO time in UTC, or epoch milliseconds",
-    )
+    add_time_option(parser, "--since", about=f"only from then on: {TIME_FORMS}")
     parser.add_argument("--throttled", action="store_true", help="only where requests were throttled")
+
+
+def add_time_option(parser: argparse.ArgumentParser, *names: str, about: str) -> None:
+    """Add an option that takes a moment."""
+    parser.add_argument(*names, type=time_argument, metavar="T", help=about)
 
 
 def since(text: str, now_ms: int) -> Since:
@@ -147,7 +148,7 @@ def since(text: str, now_ms: int) -> Since:
 def _time_ms(text: str, now_ms: int) -> int:
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return now_ms - int(ago.group(1)) * _AGO_MS[ago.group(2)]
+        return now_ms - _length_ms(ago)
     if _EPOCH_MS.fullmatch(text):
         return int(text)
     moment = datetime.fromisoformat(text)
@@ -156,30 +157,29 @@ def _time_ms(text: str, now_ms: int) -> int:
     return round(moment.timestamp() * 1_000)
 
 
+def _length_ms(match: re.Match[str]) -> int:
+    return int(match.group(1)) * _AGO_MS[match.group(2)]
+
+
 def time_argument(text: str) -> Since:
     """`since` as a type of argparse, relative to the clock of this machine."""
     try:
         return since(text, now_ms())
     except (ValueError, OverflowError):
-        msg = (
-            f"{text!r}, expected a length of time (30s, 10m, 2h, 1d) or a time such as 2026-11-21T05:40:00Z, "
-            "1970 to 9999"
-        )
-        raise argparse.ArgumentTypeError(msg) from None
+        expected = "a length of time (30s, 10m, 2h, 1d) or a time such as 2026-11-21T05:40:00Z, 1970 to 9999"
+        raise argparse.ArgumentTypeError(f"{text!r}, expected {expected}") from None
 
 
 def length_argument(text: str) -> int:
     """A length of time such as 30s, 10m, 2h, 1d in milliseconds, as a type of argparse."""
     length = _AGO.fullmatch(text.strip())
-    if length is not None and 0 < int(length.group(1)) * _AGO_MS[length.group(2)] <= END_MS:
-        return int(length.group(1)) * _AGO_MS[length.group(2)]
-    msg = f"{text!r}, expected a length of time: 30s, 10m, 2h, 1d"
-    raise argparse.ArgumentTypeError(msg)
+    if length is not None and 0 < _length_ms(length) <= END_MS:
+        return _length_ms(length)
+    raise argparse.ArgumentTypeError(f"{text!r}, expected a length of time: 30s, 10m, 2h, 1d")
 
 
 def whole_number(text: str) -> int:
     """A number without sign, as a type of argparse."""
     if text.isascii() and text.isdecimal():
         return int(text)
-    msg = f"{text!r}, expected a whole number"
-    raise argparse.ArgumentTypeError(msg)
+    raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number")

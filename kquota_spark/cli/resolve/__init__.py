@@ -1,4 +1,4 @@
 """`kquota resolve` and `kquota explain`.
 
-In reading order: question, worked_example, explanation, resolve, explain.
+In reading order: question, explanation, resolve, explain.
 """

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 from kquota_spark.cli.options.options import SettingsPlace, add_form_option
 from kquota_spark.cli.resolve.explanation import (
+    Example,
     bucket_words,
     example_lines,
     limit_words,
     measure_words,
     notes,
     validity_words,
+    worked_example,
 )
 from kquota_spark.cli.resolve.question import (
     UNITS,
@@ -29,7 +31,6 @@ from kquota_spark.cli.resolve.question import (
     who_text,
 )
 from kquota_spark.cli.resolve.resolve import finite, step_row, step_rule
-from kquota_spark.cli.resolve.worked_example import Example, worked_example
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.config.windows import rate_config
@@ -82,12 +83,7 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def print_explanation(given: Sequence[str], place: SettingsPlace, page: Page) -> None:
-    """Explain one answer on a page.
-
-    Args:
-        given: options of `explain`.
-        place: the --config and --tables of another command.
-        page: where to.
+    """Explain one answer on a page, by options of `explain` and the settings of another command.
 
     Raises:
         UserError: the quotas cannot be read.
@@ -124,7 +120,12 @@ def _print(found: _Found, page: Page) -> None:
     page.paragraph("", as_of_text(question), Tone.FAINT, indent=0)
     page.line()
     _print_walk(page, answer)
-    _print_meaning(page, question, answer, sharers)
+    page.paragraph("limit", limit_words(answer), Tone.GOOD if answer.limit is not None else Tone.BAD)
+    if validity := validity_words(answer):
+        page.paragraph("holds", validity)
+    page.paragraph("bucket", bucket_words(question, answer))
+    if sharers is not None:
+        page.paragraph("seen", _seen_words(sharers))
     if answer.limit is not None:
         page.paragraph("measure", measure_words(answer.quota_type, answer.limit, config))
     if example is not None:
@@ -140,31 +141,19 @@ def _print_walk(page: Page, answer: Answer) -> None:
     """The tree of candidates; nothing where a callback decides."""
     names = [terminal_text(step_rule(answer.quota_type, step)) for step in answer.walk]
     limits = ["" if step.limit is None else limit_text(answer.quota_type, step.limit) for step in answer.walk]
-    others = [
-        max(map(len, texts), default=0) for texts in (limits, [step.standing.value for step in answer.walk])
-    ]
-    cuts = distinct_cuts(names, max(page.columns - _STROKE_COLUMNS - sum(others), _LEAST_RULE_COLUMNS))
+    limit_columns = max(map(len, limits), default=0)
+    standing_columns = max((len(step.standing.value) for step in answer.walk), default=0)
+    room = page.columns - _STROKE_COLUMNS - limit_columns - standing_columns
+    cuts = distinct_cuts(names, max(room, _LEAST_RULE_COLUMNS))
     rules = [cuts[name] for name in names]
     columns = max(map(width, rules), default=0)
     for index, (step, rule, limit) in enumerate(zip(answer.walk, rules, limits, strict=True)):
         stroke = "└─" if index == len(rules) - 1 else "├─"
         padded = rule + " " * (columns - width(rule))
         tone = _TONES.get(step.standing, Tone.FAINT)
-        page.line(
-            f"{stroke} {step.level}  {padded}  {limit:>{max(map(len, limits))}}  {step.standing.value}", tone
-        )
+        page.line(f"{stroke} {step.level}  {padded}  {limit:>{limit_columns}}  {step.standing.value}", tone)
     if answer.walk:
         page.line()
-
-
-def _print_meaning(page: Page, question: Question, answer: Answer, sharers: Sharers | None) -> None:
-    page.paragraph("limit", limit_words(answer), Tone.GOOD if answer.limit is not None else Tone.BAD)
-    validity = validity_words(answer)
-    if validity:
-        page.paragraph("holds", validity)
-    page.paragraph("bucket", bucket_words(question, answer))
-    if sharers is not None:
-        page.paragraph("seen", _seen_words(sharers))
 
 
 def _seen_words(sharers: Sharers) -> str:

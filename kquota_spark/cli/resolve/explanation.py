@@ -1,15 +1,25 @@
-"""What an answer means, in sentences: the bucket, the limit, an example with its arithmetic, and what to mind."""
+"""What an answer means, in sentences: the bucket, the limit, an example with its arithmetic, and what to mind.
+
+The example's amounts are integers: bytes, or milliseconds of handler time, of which one percent is ten a second. Its
+bursts go through the broker's own sample ring.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from kquota_spark.cli.resolve.question import Answer, Question, limit_text, shown_name
-from kquota_spark.cli.resolve.worked_example import MS_PER_PERCENT, Example, Moment
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import iso_time, person_bytes, person_ms, person_span
-from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
-from kquota_spark.model.measure.throttle_time import java_round
+from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
+from kquota_spark.model.measure.throttle_time import (
+    bounded_throttle_time_ms,
+    java_round,
+    rate_per_s,
+    throttle_time_ms,
+)
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS, STATIC_DEFAULT_LEVEL, Standing
 
@@ -21,6 +31,75 @@ _TEMPLATES = {
     8: "the default is a template: each other client id has a bucket and this limit of its own",
 }
 _MUTATION_WINDOWS = 11
+_MS_PER_PERCENT = 10
+"""A percent of a thread is 10 ms of it in each second."""
+_BURST_PART = 1.5
+_MOST_STEPS = 4
+
+
+class Moment(NamedTuple):
+    """What the broker measures at one request: the sum of its window, the length of that, and its throttle."""
+
+    time_ms: int
+    total: int
+    window_ms: int
+    throttle_ms: int
+
+    @property
+    def rate_per_s(self) -> float:
+        """Amount per second over the window."""
+        return rate_per_s(self.total, self.window_ms)
+
+
+class Example(NamedTuple):
+    """A limit at work."""
+
+    limit_per_s: float
+    """In amounts per second."""
+    free: int
+    """What may come at once after idleness without a throttle."""
+    burst: Moment
+    """Half as much again at once, in one request."""
+    after: Moment
+    """One more byte half a window length later: the burst is still in the window."""
+    steady: Moment | None
+    """The first throttled request of a client that sends exactly the limit, once per window; None if it never is."""
+
+
+def worked_example(quota_type: QuotaType, limit: float, config: RateConfig) -> Example | None:
+    """The example of a limit in the unit of its type; None where it throttles nobody, or is no rate over samples.
+
+    A token bucket limits controller mutations, so there is none for them.
+    """
+    per_s = limit * _MS_PER_PERCENT if quota_type is QuotaType.REQUEST else limit
+    if quota_type is QuotaType.CONTROLLER_MUTATION or not 0 < per_s < 2**62:
+        return None
+    cap_ms = config.window_ms if quota_type is QuotaType.REQUEST else None
+    cold_ms = max((config.num_samples - 1) * config.window_ms, 1)
+    ring = SampleRing(config)
+    burst = _record(ring, math.ceil(per_s * cold_ms * _BURST_PART / 1_000), 0, per_s, cap_ms)
+    after = _record(ring, 1, cold_ms // 2, per_s, cap_ms)
+    free = math.floor(per_s * cold_ms / 1_000)
+    return Example(per_s, free, burst, after, _first_throttle(per_s, config, cap_ms))
+
+
+def _record(ring: SampleRing, amount: int, time_ms: int, per_s: float, cap_ms: int | None) -> Moment:
+    window_ms = ring.record(amount, time_ms)
+    if cap_ms is None:
+        throttle_ms = throttle_time_ms(ring.total, window_ms, per_s)
+    else:
+        throttle_ms = bounded_throttle_time_ms(ring.total, window_ms, per_s, cap_ms)
+    return Moment(time_ms, ring.total, window_ms, max(throttle_ms, 0))
+
+
+def _first_throttle(per_s: float, config: RateConfig, cap_ms: int | None) -> Moment | None:
+    ring = SampleRing(config)
+    amount = math.ceil(per_s * config.window_ms / 1_000)
+    for step in range(config.num_samples + _MOST_STEPS):
+        moment = _record(ring, amount, step * config.window_ms, per_s, cap_ms)
+        if moment.throttle_ms > 0:
+            return moment
+    return None
 
 
 def bucket_words(question: Question, answer: Answer) -> str:
@@ -51,7 +130,7 @@ def limit_words(answer: Answer) -> str:
     if limit is None:
         return "none: unlimited"
     exact = {
-        QuotaType.REQUEST: f"{limit * MS_PER_PERCENT:,.12g} ms of handler threads in each second, on each broker",
+        QuotaType.REQUEST: f"{limit * _MS_PER_PERCENT:,.12g} ms of handler threads in each second, on each broker",
         QuotaType.CONTROLLER_MUTATION: "partitions created or deleted, at the active controller",
     }.get(quota_type, f"{limit:,.12g} bytes per second on each broker")
     return f"{limit_text(quota_type, limit)}: {exact}; set by {terminal_text(answer.governed.rule or '')}"
@@ -93,7 +172,7 @@ def example_lines(quota_type: QuotaType, example: Example, config: RateConfig) -
     burst = example.burst
     yield (
         f"{_amount(quota_type, burst.total)} at once: rate {burst.total:,} / {person_span(burst.window_ms)} = "
-        f"{_rate(quota_type, burst)}, limit {_limit(quota_type, example)}"
+        f"{_rate(quota_type, burst.rate_per_s)}, limit {_rate(quota_type, example.limit_per_s)}"
     )
     yield f"throttle {_throttle(example, burst)}"
     after = example.after
@@ -163,14 +242,8 @@ def _amount(quota_type: QuotaType, amount: int) -> str:
     return f"{person_bytes(amount)} ({amount:,} bytes)"
 
 
-def _rate(quota_type: QuotaType, moment: Moment) -> str:
-    rate = moment.rate_per_s / (MS_PER_PERCENT if quota_type is QuotaType.REQUEST else 1)
-    return limit_text(quota_type, rate)
-
-
-def _limit(quota_type: QuotaType, example: Example) -> str:
-    per_percent = MS_PER_PERCENT if quota_type is QuotaType.REQUEST else 1
-    return limit_text(quota_type, example.limit_per_s / per_percent)
+def _rate(quota_type: QuotaType, amount_per_s: float) -> str:
+    return limit_text(quota_type, amount_per_s / (_MS_PER_PERCENT if quota_type is QuotaType.REQUEST else 1))
 
 
 def _throttle(example: Example, moment: Moment) -> str:

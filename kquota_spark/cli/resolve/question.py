@@ -17,7 +17,7 @@ from kquota_spark.cli.chosen.quota_source import (
     settings_with_broker_of,
     source_of,
 )
-from kquota_spark.cli.options.options import time_argument, whole_number
+from kquota_spark.cli.options.options import add_time_option, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import cut, terminal_text
@@ -52,12 +52,8 @@ def add_question_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--client-id", metavar="ID", help="client id as sent; left out or '': the client sends none"
     )
-    parser.add_argument(
-        "--at",
-        type=time_argument,
-        metavar="T",
-        help="as of then: an ISO time in UTC, epoch milliseconds, or 10m ago (default now)",
-    )
+    as_of = "as of then: an ISO time in UTC, epoch milliseconds, or 10m ago (default now)"
+    add_time_option(parser, "--at", about=as_of)
     parser.add_argument(
         "--broker", type=whole_number, default=1, metavar="ID", help="which one, if a callback asks (1)"
     )

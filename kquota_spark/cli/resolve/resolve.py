@@ -150,9 +150,7 @@ def _columns(question: Question, *, with_overrides: bool) -> tuple[Shown, ...]:
             "bucket", lambda row: bucket_text(question, row["answer"].governed.bucket), is_text=True, keep=16
         ),
     )
-    if not with_overrides:
-        return shown
-    return (*shown, Shown("overrides", _overrides, rank=5))
+    return (*shown, Shown("overrides", _overrides, rank=5)) if with_overrides else shown
 
 
 def _overrides(row: Row) -> str:

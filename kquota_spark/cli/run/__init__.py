@@ -1,4 +1,4 @@
 """Commands that run a part of the product.
 
-In reading order: backfill, cluster, collect, maintain, restate, ship, topics, watch.
+In reading order: cluster, past, to_kafka, topics, watch.
 """

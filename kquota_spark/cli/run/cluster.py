@@ -30,14 +30,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     status = commands.add_parser("status", help="say what runs; exit code 1 if not all of it does")
     add_form_option(status, ("table", "json", "yaml"))
     status.set_defaults(run=run_status)
+    kept = f"where it is kept (default {_DIRECTORY})"
     for command in (up, down, status):
-        command.add_argument(
-            "--dir",
-            type=Path,
-            default=_DIRECTORY,
-            metavar="D",
-            help=f"where it is kept (default {_DIRECTORY})",
-        )
+        command.add_argument("--dir", type=Path, default=_DIRECTORY, metavar="D", help=kept)
 
 
 def run_up(options: argparse.Namespace) -> int:
@@ -99,5 +94,4 @@ def _print_addresses(cluster: Cluster) -> None:
 def _broker_count(text: str) -> int:
     if text.isdecimal() and 1 <= int(text) <= _MOST_BROKERS:
         return int(text)
-    msg = f"{text!r} is not a number of brokers from 1 to {_MOST_BROKERS}"
-    raise argparse.ArgumentTypeError(msg)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of brokers from 1 to {_MOST_BROKERS}")

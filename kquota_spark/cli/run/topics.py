@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 import os
+import re
 import shutil
 import sys
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from kquota_spark.cli.text.page import has_colour
-from kquota_spark.cli.text.terminal_width import columns_of
+from kquota_spark.cli.text.page import columns_of, encodable, has_colour
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 
+if TYPE_CHECKING:
+    from rich.markdown import Markdown
+
 _MOST_COLUMNS = 100
 """Prose in longer lines is hard to read."""
+_LINK = re.compile(r"!?\[([^\]]+)\]\(([^)\s]+)\)")
+_PAGE = re.compile(r"(?:[\w./-]*/)?([\w-]+)\.md(?:#.*)?")
+_INDENT = 4
+_BLANK_LINES = re.compile(r"\n{3,}")
+_FENCE = re.compile(r"^ *```")
 
 
 def add_commands(commands: Any) -> None:
@@ -31,10 +40,7 @@ def run_help(options: argparse.Namespace) -> int:
     if options.topic is None:
         _show(_list_text())
         return 0
-    # rich takes a tenth of a second to load: a wrong topic is told at once.
     markdown = topic_markdown(options.topic.removesuffix(".md"))
-    from kquota_spark.cli.text.topic_page import page_text
-
     columns = min(_MOST_COLUMNS, columns_of())
     _show(page_text(markdown, columns, has_colour=has_colour(sys.stdout)))
     return 0
@@ -66,24 +72,15 @@ def topic_markdown(topic: str) -> str:
 def _list_text() -> str:
     known = topics()
     width = max(map(len, known))
-    lines = [f"  {name:<{width}}  {title}" for name, title in known.items()]
-    return (
-        "\n".join(
-            ["kquota help TOPIC", "", *lines, "", "kquota COMMAND --help tells the options of a command"]
-        )
-        + "\n"
-    )
+    lines = "".join(f"  {name:<{width}}  {title}\n" for name, title in known.items())
+    return f"kquota help TOPIC\n\n{lines}\nkquota COMMAND --help tells the options of a command\n"
 
 
 def _show(text: str) -> None:
     """Print it; on a terminal that it does not fit, through a pager."""
-    encoding = sys.stdout.encoding or "utf-8"
-    possible = text.encode(encoding, "backslashreplace").decode(encoding)
-    if (
-        sys.stdout.isatty()
-        and sys.stdin.isatty()
-        and possible.count("\n") >= shutil.get_terminal_size().lines
-    ):
+    possible = encodable(text, sys.stdout.encoding or "utf-8")
+    is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
+    if is_terminal and possible.count("\n") >= shutil.get_terminal_size().lines:
         import pydoc
 
         # Colours as they are, and the page stays on the screen; who has set LESS knows better.
@@ -91,3 +88,81 @@ def _show(text: str) -> None:
         pydoc.pager(possible)
     else:
         sys.stdout.write(possible)
+
+
+def page_text(markdown: str, columns: int, *, has_colour: bool) -> str:
+    """A page of ours with headings, code and tables; no line is longer than `columns`."""
+    # rich takes a tenth of a second to load: a wrong topic is told at once.
+    from rich.console import Console
+    from rich.theme import Theme
+
+    # Written to memory: the terminal may be in an encoding that has none of these characters.
+    console = Console(
+        file=io.StringIO(),
+        width=columns,
+        force_terminal=has_colour,
+        color_system="standard" if has_colour else None,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+        # Rich's own puts code on black, which no light terminal is.
+        theme=Theme({"markdown.code": "cyan"}),
+    )
+    with console.capture() as capture:
+        console.print(_markdown(with_topics(markdown)))
+    text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
+    return _BLANK_LINES.sub("\n\n", text).strip("\n") + "\n"
+
+
+def with_topics(markdown: str) -> str:
+    """The page with its links as text: another page by the name of its topic, a file of the checkout by its path."""
+    lines, is_code = [], False
+    for line in markdown.split("\n"):
+        is_code ^= _FENCE.match(line) is not None
+        lines.append(line if is_code else _LINK.sub(_linked, line))
+    return "\n".join(lines)
+
+
+def _linked(link: re.Match[str]) -> str:
+    text, target = link.groups()
+    page = _PAGE.fullmatch(target)
+    if page is not None and page.group(1) not in ("README", "CHANGELOG"):
+        topic = f"`kquota help {page.group(1)}`"
+        is_named = text.strip("`").removesuffix(".md") == page.group(1)
+        return topic if is_named else f"{text} ({topic})"
+    path = target.replace("../", "")
+    return text if text.strip("`") == path or target.startswith("#") else f"{text} ({path})"
+
+
+def _markdown(text: str) -> Markdown:
+    """Rich's rendering, but for headings at the left and code as it stands, from edge to edge."""
+    from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+    from rich.markdown import CodeBlock, Heading, Markdown, TableDataElement
+    from rich.text import Text
+
+    class LeftHeading(Heading):
+        LEVEL_ALIGN: ClassVar = dict.fromkeys(Heading.LEVEL_ALIGN, "left")
+
+    class PlainCode(CodeBlock):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            lines = str(self.text).rstrip().split("\n")
+            indent = max(0, min(_INDENT, options.max_width - max(map(len, lines))))
+            width = options.max_width - indent
+            for line in lines:
+                for start in range(0, len(line) or 1, width):
+                    yield Text(" " * indent + line[start : start + width], style="cyan", no_wrap=True)
+
+    class WholeCell(TableDataElement):
+        """A name that does not fit is broken, never cut."""
+
+        def __init__(self, justify: JustifyMethod) -> None:
+            super().__init__(justify)
+            self.content.overflow = "fold"
+
+    class Page(Markdown):
+        elements: ClassVar = {
+            **Markdown.elements, "heading_open": LeftHeading, "fence": PlainCode, "code_block": PlainCode,
+            "td_open": WholeCell, "th_open": WholeCell,
+        }  # fmt: skip
+
+    return Page(text, hyperlinks=False)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kquota_spark.cli.options.options import add_settings_options, settings_of
 from kquota_spark.errors import UserError
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
 _CHECK_S = 0.5
 
 
-def add_commands(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `watch`."""
     command = subparsers.add_parser(
         "watch",

@@ -1,5 +1,4 @@
 """Text on a terminal: tables, charts, widths, colours.
 
-In reading order: dumbbell, terminal_width, wrapping, page, table_layout, render, sparkline, timeline_chart,
-topic_page.
+In reading order: dumbbell, page, render, timeline_chart.
 """

@@ -39,14 +39,7 @@ class Dumbbell(NamedTuple):
 def dumbbells(
     lines: Sequence[Dumbbell], columns: int, marks: Marks, text: Callable[[float], str]
 ) -> Iterator[str]:
-    """A line for each name, then the axis from 0 to the largest value.
-
-    Args:
-        lines: what to draw, at least one; the largest value is above 0.
-        columns: width of the terminal.
-        marks: what to draw with.
-        text: the text of a value, with its unit.
-    """
+    """A line for each name, one at least, then the axis from 0 to the largest value, which is above 0."""
     names = [line.name for line in lines]
     name_columns = max(min(max(map(width, names)), columns // _NAME_PART), _LEAST)
     cuts = distinct_cuts(names, name_columns)

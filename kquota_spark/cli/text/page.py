@@ -4,25 +4,77 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from enum import Enum
 from typing import TextIO
 
-from kquota_spark.cli.text.terminal_width import columns_of
-from kquota_spark.cli.text.wrapping import folded
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import cut, terminal_text
+from kquota_spark.formats.text.escape import character_width, cut, terminal_text, width
 
+PIPE_COLUMNS = 100
+"""Columns of a text that goes into a pipe or a file, and of a terminal that reports no width."""
+_MOST_LINES = 4
+"""Lines of one word: a client id may have thousands of characters."""
 _BOXES = "├└│─…"
 _PLAIN = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "…": "~"})
 
 
 class Tone(Enum):
-    """How a line is coloured, on terminals only."""
+    """How a text is coloured, on terminals only."""
 
     GOOD = "32"
     BAD = "33"
+    OVER = "31"
     FAINT = "2"
     TITLE = "1"
+
+
+def columns_of(stream: TextIO | None = None) -> int:
+    """Columns that a command may fill: those of the terminal behind a stream (default standard output).
+
+    Elsewhere the variable COLUMNS, else `PIPE_COLUMNS`. A terminal's own answer goes first: an exported COLUMNS does
+    not follow a window that gets another size.
+    """
+    out = stream or sys.stdout
+    if out.isatty():
+        try:
+            columns = os.get_terminal_size(out.fileno()).columns
+        except OSError:
+            columns = 0
+        if columns > 0:
+            return columns
+    asked = os.environ.get("COLUMNS", "")
+    return int(asked) if asked.isdecimal() and int(asked) > 0 else PIPE_COLUMNS
+
+
+def encodable(text: str, encoding: str) -> str:
+    """The text with escapes for characters that an encoding lacks."""
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def folded(text: str, columns: int) -> Iterator[str]:
+    """Escaped text in lines of at most so many columns (2 or more), broken at blanks, else inside a long word."""
+    # Rich wraps by width too, but loads in a tenth of a second and gives a word of 60,000 characters all its lines.
+    line, used = "", 0
+    for word in text.split(" "):
+        for part in _parts(cut(word, _MOST_LINES * columns), columns):
+            of_part = width(part)
+            if line and used + 1 + of_part > columns:
+                yield line
+                line, used = "", 0
+            line, used = (f"{line} {part}", used + 1 + of_part) if line else (part, of_part)
+    yield line
+
+
+def _parts(word: str, columns: int) -> Iterator[str]:
+    part, used = "", 0
+    for char in word:
+        of_char = character_width(char)
+        if used + of_char > columns:
+            yield part
+            part, used = "", 0
+        part, used = part + char, used + of_char
+    yield part
 
 
 def has_colour(stream: TextIO) -> bool:
@@ -61,15 +113,13 @@ class Page:
 
     def possible(self, text: str) -> str:
         """The text in characters that this terminal has."""
-        drawn = text if self._has_boxes else text.translate(_PLAIN)
-        return drawn.encode(self._encoding, "backslashreplace").decode(self._encoding)
+        return encodable(text if self._has_boxes else text.translate(_PLAIN), self._encoding)
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
     """One line of any length, at once; characters that the stream lacks are escaped instead of being a traceback."""
     out = stream or sys.stdout
-    encoding = out.encoding or "utf-8"
-    out.write(f"{text}\n".encode(encoding, "backslashreplace").decode(encoding))
+    out.write(encodable(f"{text}\n", out.encoding or "utf-8"))
     out.flush()
 
 

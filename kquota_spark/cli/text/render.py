@@ -16,10 +16,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
-from kquota_spark.cli.text.page import Page, has_colour
-from kquota_spark.cli.text.table_layout import GAP, SMALLEST_TEXT, Layout, fitted, line
-from kquota_spark.cli.text.terminal_width import PIPE_COLUMNS, columns_of
-from kquota_spark.cli.text.wrapping import folded
+from kquota_spark.cli.text.page import PIPE_COLUMNS, Page, columns_of, encodable, folded, has_colour
+from kquota_spark.formats.text.distinct_cuts import distinct_cuts
 from kquota_spark.formats.text.escape import csv_text, encodable_json, json_text, terminal_text, width
 from kquota_spark.formats.text.person_units import iso_time
 
@@ -27,6 +25,9 @@ Format = Literal["table", "json", "yaml", "csv"]
 FORMATS: tuple[Format, ...] = ("table", "json", "yaml", "csv")
 Row = Mapping[str, Any]
 
+_GAP = "  "
+_SMALLEST_TEXT = 6
+"""Columns that a text has at the least."""
 _VERSION = 1
 _YAML_COLUMNS = 100
 
@@ -50,7 +51,7 @@ class Shown:
     title: str
     text: Callable[[Row], str]
     is_text: bool = False
-    keep: int = SMALLEST_TEXT
+    keep: int = _SMALLEST_TEXT
     rank: int = 0
     note: str = ""
     """What is said below a table that shows this column."""
@@ -87,29 +88,19 @@ def show(report: Report, form: Format) -> None:
     if form == "csv":
         _write(csv_report(report, is_for_terminal=is_terminal))
         return
-    room = None if not (report.is_cut or is_terminal) else table_width()
-    _write(
-        _with_ellipsis(table_report(report, room, has_colour=has_colour(sys.stdout), encoding=_encoding()))
-    )
-
-
-def table_width() -> int:
-    """Columns that a table may fill."""
-    return columns_of()
+    room = columns_of() if report.is_cut or is_terminal else None
+    table = table_report(report, room, has_colour=has_colour(sys.stdout), encoding=_encoding())
+    # Cuts are shown in one column by every terminal; texts with characters that it lacks have none.
+    _write(table if Page().has("…") else table.replace("…", "~"))
 
 
 def _encoding() -> str:
     return sys.stdout.encoding or "utf-8"
 
 
-def _with_ellipsis(text: str) -> str:
-    """A table whose cuts are shown in one column by every terminal; texts with characters that it lacks have none."""
-    return text if Page().has("…") else text.replace("…", "~")
-
-
 def _write(text: str) -> None:
     """Write it; a terminal in an old encoding must not turn a name into a traceback."""
-    sys.stdout.write(text.encode(_encoding(), "backslashreplace").decode(_encoding()))
+    sys.stdout.write(encodable(text, _encoding()))
 
 
 def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence[Row]:
@@ -131,21 +122,12 @@ def show_as_found(report: Report, rows: Iterable[Row], form: Format) -> Sequence
 
 def _uncut_lines(report: Report, texts: Sequence[str], room: int | None) -> Iterator[str]:
     """A row whose columns are as wide as they `keep`; its last text is wrapped in what is left of the room."""
-    pairs = zip(report.shown, texts, strict=True)
-    widths = [max(column.keep, width(text)) for column, text in pairs]
-    yield from _wrapped_line(report.shown, texts, widths, room)
-
-
-def _wrapped_line(
-    shown: Sequence[Shown], texts: Sequence[str], widths: Sequence[int], room: int | None
-) -> Iterator[str]:
-    before = sum(widths[:-1]) + len(GAP) * (len(widths) - 1)
-    if room is None or before + width(texts[-1]) <= room:
-        yield line(shown, texts, widths)
-        return
-    parts = list(folded(texts[-1], max(room - before, SMALLEST_TEXT)))
-    for index, part in enumerate(parts):
-        yield line(shown, [*(texts[:-1] if index == 0 else [""] * (len(texts) - 1)), part], widths)
+    widths = [max(column.keep, width(text)) for column, text in zip(report.shown, texts, strict=True)]
+    before = _total(widths) - widths[-1]
+    parts: Iterable[str] = [texts[-1]]
+    if room is not None and before + width(texts[-1]) > room:
+        parts = folded(texts[-1], max(room - before, _SMALLEST_TEXT))
+    yield from _row_lines(report.shown, texts, widths, parts)
 
 
 def _write_now(lines: Iterable[str]) -> None:
@@ -175,7 +157,7 @@ def yaml_text(value: Any) -> str:
 
 
 def _write_json(text: str) -> None:
-    sys.stdout.write(encodable_json(text, sys.stdout.encoding or "utf-8"))
+    sys.stdout.write(encodable_json(text, _encoding()))
 
 
 def json_report(report: Report) -> str:
@@ -209,12 +191,6 @@ def csv_report(report: Report, *, is_for_terminal: bool = False) -> str:
     return out.getvalue()
 
 
-def layout_of(report: Report, room: int, encoding: str = "utf-8") -> Layout:
-    """Titles and rows as they fit; there is a row at least."""
-    cells = [[_cell(column, row, encoding) for row in report.rows] for column in report.shown]
-    return fitted(report.shown, cells, room, is_cut=report.is_cut)
-
-
 def table_report(
     report: Report, columns: int | None = PIPE_COLUMNS, *, has_colour: bool = False, encoding: str = "utf-8"
 ) -> str:
@@ -237,16 +213,130 @@ def table_report(
     notes = [report.shown[index].note for index in layout.chosen if report.shown[index].note]
     left_out = [column.title for index, column in enumerate(report.shown) if index not in layout.chosen]
     if left_out:
-        notes.append(
-            f"not shown: {', '.join(left_out)} (a wider terminal shows more, --output csv everything)"
-        )
+        names = ", ".join(left_out)
+        notes.append(f"not shown: {names} (a wider terminal shows more, --output csv everything)")
     lines += _wrapped(report.footer, room)
     lines += _joined(notes, room)
     return "\n".join(lines) + "\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A table that fits: the columns that are shown with the width of each, and its texts row by row."""
+
+    chosen: Sequence[int]
+    """The places of these columns among all of them."""
+    columns: Sequence[Shown]
+    widths: Sequence[int]
+    cells: Sequence[Sequence[str]]
+    is_cut: bool
+
+    def header(self) -> Iterator[str]:
+        """The titles, in as many lines as the longest needs."""
+        pairs = zip(self.columns, self.widths, strict=True)
+        titles = [list(folded(column.title, columns)) for column, columns in pairs]
+        height = max(map(len, titles))
+        for index in range(height):
+            # Short titles stand on the lowest line, just above their values.
+            at = [index - height + len(title) for title in titles]
+            texts = [title[place] if place >= 0 else "" for title, place in zip(titles, at, strict=True)]
+            yield _line(self.columns, texts, self.widths)
+
+    def rows(self) -> Iterator[list[str]]:
+        """The lines of each row: one, where texts are cut."""
+        for texts in zip(*map(self._fitting, range(len(self.columns))), strict=True):
+            parts = [texts[-1]] if self.is_cut else folded(texts[-1], self.widths[-1])
+            yield list(_row_lines(self.columns, texts, self.widths, parts))
+
+    def _fitting(self, index: int) -> Sequence[str]:
+        texts = self.cells[index]
+        if not (self.is_cut and self.columns[index].is_text):
+            return texts
+        forms = distinct_cuts(texts, self.widths[index])
+        return [forms[text] for text in texts]
+
+
+def layout_of(report: Report, room: int, encoding: str = "utf-8") -> Layout:
+    """The columns that fit: long titles are broken first, then columns left out by rank, then texts cut.
+
+    Args:
+        report: has a row at least. Where its texts are not cut, the last column gets what is left.
+        room: columns of the terminal.
+        encoding: of the terminal.
+    """
+    cells = [[_cell(column, row, encoding) for row in report.rows] for column in report.shown]
+    chosen = _chosen(report.shown, cells, room)
+    shown = [report.shown[index] for index in chosen]
+    texts = [cells[index] for index in chosen]
+    values = [max(map(width, of_column), default=0) for of_column in texts]
+    widths = [max(value, _longest_word(column.title)) for column, value in zip(shown, values, strict=True)]
+    if report.is_cut:
+        _shrink(shown, widths, room)
+    else:
+        others = _total(widths) - widths[-1]
+        widths[-1] = max(min(widths[-1], room - others), _SMALLEST_TEXT)
+    whole = [max(wide, width(column.title)) for column, wide in zip(shown, widths, strict=True)]
+    # Titles are on one line where there is room for all of them.
+    return Layout(chosen, shown, whole if _total(whole) <= room else widths, texts, report.is_cut)
+
+
+def _line(columns: Sequence[Shown], texts: Sequence[str], widths: Sequence[int]) -> str:
+    """Texts filled up to their widths, numbers at the right."""
+    padded = []
+    for column, text, wide in zip(columns, texts, widths, strict=True):
+        blanks = " " * (wide - width(text))
+        padded.append(text + blanks if column.is_text else blanks + text)
+    return _GAP.join(padded).rstrip()
+
+
+def _row_lines(
+    columns: Sequence[Shown], texts: Sequence[str], widths: Sequence[int], parts: Iterable[str]
+) -> Iterator[str]:
+    """The lines of a row whose last text is in so many parts."""
+    for number, part in enumerate(parts):
+        before = [""] * (len(texts) - 1) if number else texts[:-1]
+        yield _line(columns, [*before, part], widths)
+
+
+def _chosen(columns: Sequence[Shown], cells: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Which columns are shown, so that texts keep what they should."""
+    least = []
+    for column, texts in zip(columns, cells, strict=True):
+        natural = max(map(width, texts), default=0)
+        value = min(natural, column.keep) if column.is_text else natural
+        least.append(max(value, _longest_word(column.title)))
+    chosen = list(range(len(columns)))
+    while _total([least[index] for index in chosen]) > room:
+        last = max(chosen, key=lambda index: columns[index].rank)
+        if columns[last].rank == 0:
+            break
+        chosen.remove(last)
+    return chosen
+
+
+def _shrink(columns: Sequence[Shown], widths: list[int], room: int) -> None:
+    """The widest text that has more than it keeps is shrunk until the line fits."""
+    for is_last_resort in (False, True):
+        floors = [
+            _SMALLEST_TEXT if is_last_resort else max(_SMALLEST_TEXT, column.keep) for column in columns
+        ]
+        while _total(widths) > room:
+            spare = [i for i, column in enumerate(columns) if column.is_text and widths[i] > floors[i]]
+            if not spare:
+                break
+            widths[max(spare, key=lambda i: widths[i])] -= 1
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _longest_word(title: str) -> int:
+    return max(map(width, title.split(" ")))
+
+
 def _cell(column: Shown, row: Row, encoding: str) -> str:
-    return terminal_text(column.text(row)).encode(encoding, "backslashreplace").decode(encoding)
+    return encodable(terminal_text(column.text(row)), encoding)
 
 
 def _wrapped(text: str, columns: int) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from kquota_spark.reports.scope.timeline_slots import Slot
 from kquota_spark.reports.timeline.timeline_events import Event
@@ -24,29 +24,18 @@ _MOST_LETTER_ROWS = 3
 _DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class Strokes:
-    """Characters to draw with.
-
-    Attributes:
-        bars: from an eighth of a row to a whole one.
-        unjudged: a bar of `usage`, where no quota governed.
-        limit: the line of the limit.
-        exceeded: the line where the rate is above it.
-        edge: left of all.
-        throttled: a mark.
-    """
+class Strokes(NamedTuple):
+    """Characters to draw with."""
 
     bars: str
+    """From an eighth of a row to a whole one."""
     unjudged: str
+    """A bar of `usage`, where no quota governed."""
     limit: str
     exceeded: str
+    """The line of the limit where the rate is above it."""
     edge: str
     throttled: str
-
-    def all(self) -> str:
-        """Every one of them."""
-        return self.bars + self.unjudged + self.limit + self.exceeded + self.edge + self.throttled
 
 
 BLOCKS = Strokes("▁▂▃▄▅▆▇█", "░", "─", "━", "│", "▀")
@@ -59,13 +48,7 @@ def slots_in(columns: int) -> int:
 
 
 def chart(slots: Sequence[Slot], strokes: Strokes, rate: Callable[[float], str]) -> Iterator[str]:
-    """The bars with their limit, top row first.
-
-    Args:
-        slots: at most `slots_in` the width.
-        strokes: what to draw with.
-        rate: the text of a rate.
-    """
+    """The bars of at most `slots_in` the width with their limit, top row first."""
     limits = {slot.limit_per_s for slot in slots if slot.limit_per_s is not None}
     near = [limit * _HEADROOM for limit in limits - far_limits(slots)]
     top = max([_peak(slots), *near]) or 1.0

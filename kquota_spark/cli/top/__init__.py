@@ -1,4 +1,4 @@
 """`kquota top`.
 
-In reading order: columns, lines, detail, feed, keys_help, near, page, keys, screen, command.
+In reading order: lines, feed, near, page, keys, screen, command.
 """

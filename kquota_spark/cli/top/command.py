@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 
 from kquota_spark.cli.options.listing import JMX_LEGEND, counted
@@ -18,10 +17,10 @@ from kquota_spark.cli.options.options import (
     limit_of,
     settings_of,
 )
-from kquota_spark.cli.text.render import Colour, Report, Row, show, table_width
-from kquota_spark.cli.text.sparkline import ASCII_BARS, BARS
-from kquota_spark.cli.top.columns import table_columns
+from kquota_spark.cli.text.page import columns_of
+from kquota_spark.cli.text.render import Colour, Report, Row, show
 from kquota_spark.cli.top.feed import Answer, Feed, Question
+from kquota_spark.cli.top.lines import ASCII_BARS, BARS, table_columns
 from kquota_spark.cli.top.page import View
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -94,8 +93,7 @@ def run_top(options: argparse.Namespace) -> int:
 
 
 def _watch(feed: Feed, settings: Settings, question: Question, interval_ms: int) -> None:
-    problem = _no_screen(os.environ, sys.stdout.encoding)
-    if problem:
+    if problem := _no_screen():
         raise UserError(f"{problem}: kquota top --once prints one table")
     from kquota_spark.cli.top.screen import watch
 
@@ -110,21 +108,24 @@ def _watch(feed: Feed, settings: Settings, question: Question, interval_ms: int)
     watch(feed, view)
 
 
-def _no_screen(environment: Mapping[str, str], encoding: str | None) -> str:
+def _no_screen() -> str:
     """Why there can be no full screen; empty if there can."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return "top needs a terminal"
-    if environment.get("TERM", "dumb") in ("dumb", "unknown", ""):
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
         return "this terminal cannot move its cursor (TERM)"
-    if (encoding or "").lower().replace("-", "") != "utf8":
-        return f"this terminal is set to {encoding}, top needs UTF-8"
+    if not _is_utf8(sys.stdout.encoding or ""):
+        return f"this terminal is set to {sys.stdout.encoding}, top needs UTF-8"
     return ""
 
 
+def _is_utf8(encoding: str) -> bool:
+    return encoding.lower().replace("-", "") == "utf8"
+
+
 def _report(answer: Answer) -> Report:
-    top, encoding = answer.top, sys.stdout.encoding or "utf-8"
-    rows = top.rows
-    bars = BARS if encoding.lower().replace("-", "") == "utf8" else ASCII_BARS
+    top, rows = answer.top, answer.top.rows
+    bars = BARS if _is_utf8(sys.stdout.encoding or "utf-8") else ASCII_BARS
     newest = "" if answer.newest_ms is None else f"; the newest second is {utc_text(answer.newest_ms)}"
     rest = f" of {top.total:,}; --limit 0 shows all" if len(rows) < top.total else ""
     said = [f"{counted(len(rows), 'bucket')}{rest}, by {answer.question.sort.value}{newest}"]
@@ -133,7 +134,7 @@ def _report(answer: Answer) -> Report:
         command="kquota top",
         columns=COLUMNS,
         rows=rows,
-        shown=table_columns(rows, table_width(), bars),
+        shown=table_columns(rows, columns_of(), bars),
         times=frozenset({"last_second"}),
         footer="\n".join(said),
         when_empty=f"no buckets in the last minute{newest or ': the table decisions is empty'}",

@@ -3,51 +3,94 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
 
-from kquota_spark.cli.options.filters import Filter
-from kquota_spark.cli.options.listing import bucket_conditions
+from kquota_spark.cli.options.listing import Filter, bucket_conditions
 from kquota_spark.cli.options.options import SettingsPlace
-from kquota_spark.cli.top.detail import Look, Near, Sources, read_near
+from kquota_spark.cli.resolve import explain
+from kquota_spark.cli.text.page import Tone
+from kquota_spark.cli.text.timeline_chart import LABEL, MOST_SLOTS
+from kquota_spark.cli.top.lines import Line, ScreenPage
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.reports.scope.broker_buckets import BucketKey
-from kquota_spark.reports.timeline.top_buckets import WINDOW_S, SortBy, TopBuckets, Where, top_buckets
+from kquota_spark.reports.scope.period import Period
+from kquota_spark.reports.timeline.timeline import Timeline, bucket_timeline
+from kquota_spark.reports.timeline.top_buckets import (
+    WINDOW_S,
+    SortBy,
+    TopBuckets,
+    Where,
+    bucket_clients,
+    bucket_episodes,
+    bucket_seconds,
+    top_buckets,
+)
 from kquota_spark.store.reading import Tables
 
 _WINDOW_MS = WINDOW_S * 1_000
 _OPEN_ANEW_S = 30.0
+_CHART_MS = 15 * 60_000
+_LEAST_SLOTS = 10
+_MOST_CLIENTS = 20
+_MOST_EPISODES = 100
 _NAMES = "lower(concat_ws(chr(10), {}))".format(
     "bucket_user, bucket_client_id, bucket_tags, array_to_string(users, chr(10)), array_to_string(client_ids, chr(10))"
 )
 
 
+class Look(Enum):
+    """What is shown of a bucket; the value is what people call it."""
+
+    CHART = "chart"
+    EXPLAIN = "explain"
+    VIOLATIONS = "violations"
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """One bucket from near; only what the look asks for is there."""
+
+    look: Look
+    newest_ms: int
+    """Start of the newest second of the table."""
+    timeline: Timeline | None = None
+    """The last quarter of an hour."""
+    clients: Sequence[dict[str, Any]] = ()
+    """Who was inside in the last minute."""
+    seconds: Sequence[dict[str, Any]] = ()
+    """Of the last minute, newest first."""
+    explanation: Sequence[Line] = ()
+    """Laid out in the columns that were asked for."""
+    episodes: Sequence[dict[str, Any]] = ()
+    """Newest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to show.
-
-    Attributes:
-        user, client, broker, type: as the options of the same names.
-        text: part of a name of the bucket, or of a user or client id inside.
-        is_per_broker: one row per bucket and broker; else that of the worst broker.
-        near: a bucket to be looked at from near.
-        look: what of it.
-        columns: width of the terminal, for what is seen from near.
-        limit: at most so many rows; None for all.
-    """
+    """What to show; user, client, broker and type are the options of these names."""
 
     user: str | None = None
     client: str | None = None
     broker: int | None = None
     type: str | None = None
     text: str = ""
+    """Part of a name of the bucket, or of a user or client id inside."""
     sort: SortBy = SortBy.USED
     is_reversed: bool = False
     is_per_broker: bool = False
+    """One row per bucket and broker; else that of the worst broker."""
     near: BucketKey | None = None
     look: Look = Look.CHART
     columns: int = 100
+    """Width of the terminal, for what is seen from near."""
     limit: int | None = 200
+    """None for all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +113,17 @@ class Feed:
         self._last: Answer | None = None
 
     def read(self, question: Question, *, is_frozen: bool = False) -> Answer:
-        """The answer as of now.
-
-        Args:
-            question: what to show.
-            is_frozen: of what was read before, where there is something.
+        """The answer as of now, or if frozen of what was read before, where there is something.
 
         Raises:
             UserError: the tables cannot be read; the next call opens them anew.
         """
         try:
-            return self._read(question, is_frozen=is_frozen)
+            is_same = (is_frozen and self._tables is not None) or not self._is_newer()
+            if self._last is None or not is_same or self._last.question != question:
+                assert self._tables is not None
+                self._last = self._answer(self._tables, question)
+            return self._last
         except UserError:
             self.close()
             raise
@@ -90,13 +133,6 @@ class Feed:
         if self._tables is not None:
             self._tables.close()
             self._tables = None
-
-    def _read(self, question: Question, *, is_frozen: bool) -> Answer:
-        is_same = (is_frozen and self._tables is not None) or not self._is_newer()
-        if self._last is None or not is_same or self._last.question != question:
-            assert self._tables is not None
-            self._last = _answer(Sources(self._tables, self._settings, self._place), question)
-        return self._last
 
     def _is_newer(self) -> bool:
         """Follow the table; whether there is another version of it than before."""
@@ -110,25 +146,34 @@ class Feed:
             self._opened_s = time.monotonic()
         return is_newer
 
+    def _answer(self, tables: Tables, question: Question) -> Answer:
+        newest_ms = tables.newest_ms("decisions")
+        if newest_ms is None:
+            return Answer(question)
+        top = top_buckets(
+            tables,
+            newest_ms,
+            _where(question),
+            question.sort,
+            is_reversed=question.is_reversed,
+            is_per_broker=question.is_per_broker,
+            limit=question.limit,
+        )
+        near = None if question.near is None else self._near(tables, question.near, question, newest_ms)
+        return Answer(question, newest_ms, top, near)
 
-def _answer(sources: Sources, question: Question) -> Answer:
-    tables = sources.tables
-    newest_ms = tables.newest_ms("decisions")
-    if newest_ms is None:
-        return Answer(question)
-    top = top_buckets(
-        tables,
-        newest_ms,
-        _where(question),
-        question.sort,
-        is_reversed=question.is_reversed,
-        is_per_broker=question.is_per_broker,
-        limit=question.limit,
-    )
-    if question.near is None:
-        return Answer(question, newest_ms, top)
-    near = read_near(sources, question.near, question.look, newest_ms, question.columns)
-    return Answer(question, newest_ms, top, near)
+    def _near(self, tables: Tables, key: BucketKey, question: Question, newest_ms: int) -> Near:
+        look, columns = question.look, question.columns
+        if look is Look.VIOLATIONS:
+            with Tables(self._settings) as all_tables:
+                return Near(look, newest_ms, episodes=bucket_episodes(all_tables, key, _MOST_EPISODES))
+        # `usage` is ahead of `decisions` by the time that judging takes.
+        tables.follow("usage", 2 * _WINDOW_MS)
+        clients = bucket_clients(tables, key, newest_ms, _MOST_CLIENTS)
+        if look is Look.EXPLAIN:
+            return Near(look, newest_ms, explanation=_explanation(self._place, key, clients, columns))
+        seconds = bucket_seconds(tables, key, newest_ms)
+        return Near(look, newest_ms, _timeline(self._settings, key, newest_ms, columns), clients, seconds)
 
 
 def _where(question: Question) -> Where:
@@ -138,3 +183,31 @@ def _where(question: Question) -> Where:
     if question.text:
         conditions.add(f"contains({_NAMES}, lower(?))", question.text)
     return Where(conditions.sql, tuple(conditions.values))
+
+
+def _timeline(settings: Settings, key: BucketKey, newest_ms: int, columns: int) -> Timeline:
+    stretch = Period(newest_ms + 1_000 - _CHART_MS, newest_ms + 1_000)
+    most_slots = min(max(columns - LABEL - 1, _LEAST_SLOTS), MOST_SLOTS)
+    with Tables(settings) as tables:
+        tables.open("decisions", stretch.from_ms)
+        return bucket_timeline(tables, key, stretch, most_slots)
+
+
+def _explanation(
+    place: SettingsPlace, key: BucketKey, clients: Sequence[dict[str, Any]], columns: int
+) -> Sequence[Line]:
+    """What `kquota explain` says of the bucket's own names; a name that it lacks is that of its largest client."""
+    page = ScreenPage(columns)
+    if key.quota_type not in {one.value for one in QuotaType}:
+        said = "kquota explain knows quotas of users and client ids. This one is of an address."
+        page.paragraph("", said, indent=0)
+        return page.lines
+    largest = clients[0] if clients else {"user": "", "client_id": ""}
+    user, client_id = key.user or largest["user"], key.client_id or largest["client_id"]
+    given = [f"--user={user}", f"--client-id={client_id}", f"--type={key.quota_type}"]
+    given += [f"--broker={key.broker_id}"] if key.broker_id >= 0 else []
+    try:
+        explain.print_explanation(given, place, page)
+    except UserError as error:
+        page.paragraph("", terminal_text(str(error)), Tone.BAD, indent=0)
+    return page.lines

@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kquota_spark.cli.options.options import TYPES
-from kquota_spark.cli.top.detail import Look
-from kquota_spark.cli.top.feed import Answer, Question
-from kquota_spark.cli.top.keys_help import SORT_KEYS
-from kquota_spark.cli.top.page import View
+from kquota_spark.cli.top.feed import Answer, Look, Question
+from kquota_spark.cli.top.page import SORT_KEYS, View
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 
 _MOST_TYPED = 100
@@ -26,14 +24,7 @@ class Room(NamedTuple):
 
 
 def after_key(view: View, key: str, character: str, room: Room) -> View | None:
-    """The view after a key; None to quit.
-
-    Args:
-        view: before it.
-        key: its name, as Textual calls it.
-        character: what it types; empty if nothing.
-        room: of the screen.
-    """
+    """The view after a key, by Textual's name and with the character that it types if any; None to quit."""
     if view.typed is not None:
         return _typing(view, view.typed, key, character)
     if character == "q":

@@ -1,43 +1,42 @@
-"""Lines of the screen of `kquota top`: escaped pieces of text, each in a tone. Knows no terminal."""
+"""What the lines of `kquota top` are made of: pieces in tones, columns as they fit, bars. Knows no terminal."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kquota_spark.cli.text.page import Page
-from kquota_spark.cli.text.page import Tone as PageTone
-from kquota_spark.formats.text.escape import cut
-from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT
+from kquota_spark.cli.options.listing import RULE_LEGEND, bucket_text, rule_text
+from kquota_spark.cli.text.page import Page, Tone
+from kquota_spark.cli.text.render import Row, Shown
+from kquota_spark.formats.text.escape import cut, cut_inside, terminal_text, width
+from kquota_spark.formats.text.person_units import (
+    broker_text,
+    or_dash,
+    person_ms,
+    person_percent,
+    rate_text,
+    type_text,
+)
+from kquota_spark.reports.scope.broker_buckets import BucketKey
+from kquota_spark.reports.timeline.top_buckets import LIMIT_PERCENT, NEAR_PERCENT, SortBy
 
-
-class Tone(Enum):
-    """How a piece of a line looks."""
-
-    PLAIN = "plain"
-    STRONG = "strong"
-    FAINT = "faint"
-    NEAR = "near"
-    OVER = "over"
-
-
-_OF_PAGE = {
-    None: Tone.PLAIN,
-    PageTone.GOOD: Tone.STRONG,
-    PageTone.BAD: Tone.NEAR,
-    PageTone.FAINT: Tone.FAINT,
-    PageTone.TITLE: Tone.STRONG,
-}
+GAP = "  "
+SPARK_TITLE = "last 60 s"
+BARS = "▁▂▃▄▅▆▇█"
+ASCII_BARS = "_.:-=+*#"
+_PERCENT_OF_BAR = 20.0
+"""The upper three of eight bars are over the limit: how far is seen without colours too."""
+_SPARK_CELLS = (60, 30, 20, 15, 12)
+"""Parts of a minute that are equally long."""
 
 
 class Piece(NamedTuple):
     """Escaped text in one tone."""
 
     text: str
-    tone: Tone = Tone.PLAIN
+    tone: Tone | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +47,16 @@ class Line:
     is_chosen: bool = False
 
 
-def line_of(text: str, tone: Tone = Tone.PLAIN) -> Line:
+def line_of(text: str, tone: Tone | None = None) -> Line:
     """A line in one tone."""
     return Line([Piece(text, tone)])
 
 
-def tone_of(percent: float | None) -> Tone:
+def tone_of(percent: float | None) -> Tone | None:
     """The tone of a part of a limit."""
     if percent is None or percent < NEAR_PERCENT:
-        return Tone.PLAIN
-    return Tone.OVER if percent > LIMIT_PERCENT else Tone.NEAR
+        return None
+    return Tone.OVER if percent > LIMIT_PERCENT else Tone.BAD
 
 
 class ScreenPage(Page):
@@ -68,9 +67,144 @@ class ScreenPage(Page):
         self.lines: list[Line] = []
 
     def has(self, characters: str) -> bool:
-        """Every character: `top` starts on terminals in UTF-8 only."""
+        """Every character."""
         return True
 
-    def line(self, text: str = "", tone: PageTone | None = None) -> None:
-        """One line, cut at the right edge."""
-        self.lines.append(line_of(cut(text, self.columns), _OF_PAGE[tone]))
+    def line(self, text: str = "", tone: Tone | None = None) -> None:
+        """Keep a line, cut at the right edge."""
+        self.lines.append(line_of(cut(text, self.columns), tone))
+
+
+def _broker(row: Row) -> str:
+    """`1`, or `1 of 3` where it is the worst of several."""
+    of_all = f" of {row['brokers']}" if row["brokers"] > 1 else ""
+    return f"{broker_text(row['broker_id'])}{of_all}"
+
+
+def _throttled_requests(row: Row) -> str:
+    return or_dash(row["requests"], lambda requests: f"{row['throttled_requests']:,} of {requests:,}")
+
+
+COLUMNS = (
+    Shown("broker", _broker, keep=6, rank=5),
+    Shown("type", lambda row: type_text(row["quota_type"]), is_text=True, keep=7, rank=4),
+    Shown("bucket", bucket_text, is_text=True, keep=16),
+    Shown("rule", rule_text, is_text=True, keep=8, rank=9, note=RULE_LEGEND),
+    Shown("limit", lambda row: rate_text(row["quota_type"], row["limit_per_s"]), keep=9, rank=3),
+    Shown("rate", lambda row: rate_text(row["quota_type"], row["rate_per_s"]), keep=9, rank=2),
+    Shown("10 s mean", lambda row: rate_text(row["quota_type"], row["mean_rate_per_s"]), keep=9, rank=10),
+    Shown("used", lambda row: person_percent(row["quota_used_percent"]), keep=7, rank=1),
+    Shown("total delay", lambda row: person_ms(row["throttled_ms"]), keep=11, rank=6),
+    Shown(
+        "time throttled", lambda row: or_dash(row["throttled_seconds"], lambda s: f"{s} s"), keep=14, rank=8
+    ),
+    Shown("throttled requests", _throttled_requests, keep=18, rank=11),
+    Shown("clients", lambda row: str(row["clients"]), keep=7, rank=11),
+)
+"""Each needs the columns that it keeps; the larger its rank, the earlier it is left out of a narrow terminal."""
+ORDERS = {
+    "broker": SortBy.BROKER,
+    "bucket": SortBy.NAME,
+    "rate": SortBy.RATE,
+    "used": SortBy.USED,
+    "total delay": SortBy.DELAY,
+}
+"""The order that a column stands for."""
+_CLUSTER = Shown("cluster", lambda row: str(row["cluster_id"]), is_text=True, keep=8)
+_SPARK_RANK = 7
+
+
+def _columns_of(rows: Sequence[Row]) -> tuple[Shown, ...]:
+    """All columns; the cluster is one where rows of several are shown.
+
+    The broker is never left out where only it tells two rows of a bucket apart.
+    """
+    buckets = {BucketKey.of(row)._replace(broker_id=0) for row in rows}
+    own = COLUMNS if len(buckets) == len(rows) else (replace(COLUMNS[0], rank=0), *COLUMNS[1:])
+    return own if len({row["cluster_id"] for row in rows}) < 2 else (_CLUSTER, *own)
+
+
+class Fitted(NamedTuple):
+    """Columns that are shown with their widths, and how many bars follow; 0 for none."""
+
+    columns: tuple[tuple[Shown, int], ...]
+    spark_cells: int
+
+
+def fitted(rows: Sequence[Row], columns: int) -> Fitted:
+    """The columns that fit, the least important left out first; then names get what is left, then the bars.
+
+    Numbers are never cut.
+    """
+    all_of_them = _columns_of(rows)
+    natural = {column.title: _natural(column, rows) for column in all_of_them}
+    widths = {
+        column.title: column.keep if column.is_text else max(column.keep, natural[column.title])
+        for column in all_of_them
+    }
+    shown, has_spark = list(all_of_them), True
+    while len(shown) > 1 and _needed(shown, widths, has_spark=has_spark) > columns:
+        last = max(shown, key=lambda column: column.rank)
+        if has_spark and last.rank < _SPARK_RANK:
+            has_spark = False
+        else:
+            shown.remove(last)
+    spare = max(columns - _needed(shown, widths, has_spark=has_spark), 0)
+    for column in sorted((column for column in shown if column.is_text), key=lambda column: column.rank):
+        more = min(max(natural[column.title] - widths[column.title], 0), spare)
+        widths[column.title] += more
+        spare -= more
+    room = _SPARK_CELLS[-1] + spare
+    cells = next(cells for cells in _SPARK_CELLS if cells <= room) if has_spark else 0
+    return Fitted(tuple((column, min(widths[column.title], columns)) for column in shown), cells)
+
+
+def _natural(column: Shown, rows: Sequence[Row]) -> int:
+    return max([width(column.title), *(width(terminal_text(column.text(row))) for row in rows)])
+
+
+def _needed(shown: Sequence[Shown], widths: Mapping[str, int], *, has_spark: bool) -> int:
+    spark = len(GAP) + _SPARK_CELLS[-1] if has_spark else 0
+    return sum(widths[column.title] for column in shown) + len(GAP) * (len(shown) - 1) + spark
+
+
+def cell(column: Shown, row: Row, columns: int) -> str:
+    """The text of a cell, escaped, in exactly so many columns."""
+    return padded(terminal_text(column.text(row)), columns, is_text=column.is_text)
+
+
+def padded(text: str, columns: int, *, is_text: bool) -> str:
+    """Escaped text, cut and filled up to so many columns."""
+    fitting = cut_inside(text, columns)
+    blanks = " " * (columns - width(fitting))
+    return fitting + blanks if is_text else blanks + fitting
+
+
+def table_columns(rows: Sequence[Row], columns: int, bars: str = BARS) -> tuple[Shown, ...]:
+    """The same columns for a plain table."""
+    found = fitted(rows, columns)
+    shown = [replace(column, rank=0) for column, _ in found.columns]
+    if found.spark_cells:
+        shown.append(
+            Shown(SPARK_TITLE, lambda row: _sparkline(row["used_percents"], found.spark_cells, bars))
+        )
+    return tuple(shown)
+
+
+def _sparkline(percents: Sequence[float | None], cells: int, bars: str) -> str:
+    return "".join(bar(percent, bars) for percent in slots(percents, cells))
+
+
+def slots(values: Sequence[float | None], cells: int) -> Iterator[float | None]:
+    """The largest value of each of so many equal parts; None where a part has none."""
+    count = len(values)
+    for cell in range(cells):
+        part = values[cell * count // cells : (cell + 1) * count // cells]
+        yield max((value for value in part if value is not None), default=None)
+
+
+def bar(percent: float | None, bars: str = BARS) -> str:
+    """A bar a step of 20 %, the last from 140 % on; a blank where nothing is known."""
+    if percent is None:
+        return " "
+    return bars[min(max(int(percent / _PERCENT_OF_BAR), 0), len(bars) - 1)]

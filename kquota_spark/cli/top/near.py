@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kquota_spark.cli.look.timeline_page import print_chart
+from kquota_spark.cli.look.timeline import print_chart
 from kquota_spark.cli.options.listing import bucket_text, rule_text, spans_days
-from kquota_spark.cli.text.page import Tone as PageTone
+from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, layout_of
-from kquota_spark.cli.text.sparkline import BARS
-from kquota_spark.cli.top.detail import Look, Near
-from kquota_spark.cli.top.lines import Line, ScreenPage, Tone, line_of, tone_of
+from kquota_spark.cli.top.feed import Look, Near
+from kquota_spark.cli.top.lines import BARS, Line, ScreenPage, line_of, tone_of
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import (
     amount_text,
@@ -31,15 +30,9 @@ _MOST_EVENTS = 20
 
 
 def near_lines(key: BucketKey, near: Near, columns: int) -> list[Line]:
-    """Every line, of which the screen shows a part.
-
-    Args:
-        key: the bucket.
-        near: what is known of it.
-        columns: width of the terminal.
-    """
+    """Every line about a bucket, of which the screen shows a part."""
     page = ScreenPage(columns)
-    page.paragraph("", _headline(key, near), PageTone.TITLE, indent=0)
+    page.paragraph("", _headline(key, near), Tone.TITLE, indent=0)
     if near.look is Look.EXPLAIN:
         return [*page.lines, Line(), *near.explanation]
     if near.look is Look.VIOLATIONS:
@@ -47,13 +40,8 @@ def near_lines(key: BucketKey, near: Near, columns: int) -> list[Line]:
     page.paragraph("", harm_text(near.seconds, near.newest_ms), indent=0)
     if near.timeline is not None:
         print_chart(near.timeline, _MOST_EVENTS, page)
-    return [
-        *page.lines,
-        Line(),
-        *_client_lines(key, near, columns),
-        Line(),
-        *_second_lines(key, near, columns),
-    ]
+    tables = [Line(), *_client_lines(key, near, columns), Line(), *_second_lines(key, near, columns)]
+    return [*page.lines, *tables]
 
 
 def _headline(key: BucketKey, near: Near) -> str:
@@ -102,7 +90,7 @@ def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
         Shown("reqs", lambda row: or_dash(row["requests"], str), rank=2),
         Shown("total delay", lambda row: or_dash(row["throttled_ms"], person_ms)),
     )
-    return _table(near.clients, shown, columns, [Tone.PLAIN] * len(near.clients))
+    return _table(near.clients, shown, columns, [None] * len(near.clients))
 
 
 def _second_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
@@ -141,14 +129,16 @@ def _episode_lines(key: BucketKey, episodes: Sequence[Row], columns: int) -> Seq
         Shown("total delay", lambda row: or_dash(row["delay_ms"], person_ms)),
         Shown("throttled requests", lambda row: or_dash(row["delayed_requests"], lambda n: f"{n:,}"), rank=2),
     )
-    tones = [Tone.OVER if row["end_time"] is None else Tone.PLAIN for row in episodes]
+    tones = [Tone.OVER if row["end_time"] is None else None for row in episodes]
     return _table(episodes, shown, columns, tones)
 
 
-def _table(rows: Sequence[Row], shown: tuple[Shown, ...], columns: int, tones: Sequence[Tone]) -> list[Line]:
+def _table(
+    rows: Sequence[Row], shown: tuple[Shown, ...], columns: int, tones: Sequence[Tone | None]
+) -> list[Line]:
     """Title, in one line or more, and a line for each row, without what a printed table says below."""
     layout = layout_of(Report("", (), rows, shown), columns)
-    titles = [line_of(text, Tone.STRONG) for text in layout.header()]
+    titles = [line_of(text, Tone.TITLE) for text in layout.header()]
     return titles + [line_of(text, tone) for (text,), tone in zip(layout.rows(), tones, strict=True)]
 
 

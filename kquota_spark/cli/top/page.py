@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.render import Row
-from kquota_spark.cli.text.sparkline import bar, slots
-from kquota_spark.cli.top.columns import GAP, SPARK_TITLE, Fitted, cell, fitted, padded
 from kquota_spark.cli.top.feed import Answer, Question
-from kquota_spark.cli.top.keys_help import HELP, KEYS
-from kquota_spark.cli.top.lines import Line, Piece, Tone, line_of, tone_of
+from kquota_spark.cli.top.lines import (
+    GAP,
+    ORDERS,
+    SPARK_TITLE,
+    Fitted,
+    Line,
+    Piece,
+    bar,
+    cell,
+    fitted,
+    line_of,
+    padded,
+    slots,
+    tone_of,
+)
 from kquota_spark.cli.top.near import near_lines
 from kquota_spark.formats.text.escape import cut, terminal_text, width
 from kquota_spark.formats.text.person_units import broker_text, iso_time
@@ -19,33 +31,79 @@ from kquota_spark.reports.timeline.top_buckets import NEAR_PERCENT, SortBy
 _AROUND = 3
 """Lines of the screen around its body: two above, one below."""
 _WIDE = 80
+SORT_KEYS = {"u": SortBy.USED, "r": SortBy.RATE, "t": SortBy.DELAY, "n": SortBy.NAME, "b": SortBy.BROKER}
+KEYS = (
+    ("".join(SORT_KEYS), "sort", 1),
+    ("R", "reverse", 6),
+    ("B", "brokers", 5),
+    ("T", "type", 6),
+    ("/", "filter", 1),
+    ("Enter", "chart", 2),
+    ("e", "explain", 3),
+    ("v", "violations", 4),
+    ("p", "pause", 7),
+    ("?", "help", 0),
+    ("q", "quit", 0),
+)
+"""Key, what it does, and the rank by which it is left out of a narrow footer."""
+HELP = (
+    "j k, arrows  next and previous row, or scroll",
+    "g G          first and last row; page up and down",
+    "u r t n b    sort by used, rate, total delay, name, broker",
+    "R            reverse the order",
+    "/            filter by part of a name; Esc clears it",
+    "T            only one quota type, one after the other",
+    "B            one row per bucket, with its worst broker,",
+    "             or one row per bucket and broker",
+    "Enter        the bucket: chart, clients, last seconds",
+    "e            explain: which rule sets the limit, and why",
+    "v            violations of the bucket",
+    "Esc          back",
+    "p            pause: keep what is shown",
+    "?            this help; Esc closes it",
+    "q            quit",
+    "",
+    "broker       the worst; 2 of 3: it uses three brokers.",
+    "             Worst by the sorted figure, else by used",
+    "rate         the broker's own, in the newest second;",
+    "             0 after 10 s without a request",
+    "10 s mean    charged in the last 10 s, divided by 10",
+    "used         rate in percent of the limit: yellow from",
+    "             80 %, red over 100 %, where brokers throttle",
+    "total delay  sum of the throttle times of the requests of",
+    "             the last 10 s; from JMX the broker's mean",
+    "time         clock time of the last 10 s in which the",
+    " throttled   bucket was throttled",
+    "throttled    requests of the last 10 s that were",
+    " requests    throttled, of all requests",
+    "clients      users or client ids in the last minute,",
+    "             whichever are more",
+    "last 60 s    percent of the limit, oldest first; blank:",
+    "             no request",
+    "rule         u/ user, c/ client id, * the default",
+)
+"""What the screen says about its keys and columns, in 60 columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that the screen shows.
-
-    Attributes:
-        cluster_id: of the settings.
-        interval_ms: between two looks.
-        stale_after_ms: the newest second may be so old.
-        question: what is asked; `answer` may still be to an earlier one, and is shown under what that asked.
-        answer: None before the first.
-        error: why there was no newer answer; empty if there was.
-        chosen: place of the chosen row.
-        scroll: lines above the screen, of help and of what is seen from near.
-        typed: the filter while it is typed.
-    """
+    """All that the screen shows."""
 
     cluster_id: str
     interval_ms: int
     stale_after_ms: int
+    """The newest second may be so old."""
     question: Question = field(default_factory=Question)
+    """What is asked; `answer` may still be to an earlier one, and is shown under what that asked."""
     answer: Answer | None = None
     error: str = ""
+    """Why there was no newer answer; empty if there was."""
     chosen: int = 0
+    """Place of the chosen row."""
     scroll: int = 0
+    """Lines above the screen, of help and of what is seen from near."""
     typed: str | None = None
+    """The filter while it is typed."""
     is_paused: bool = False
     is_help: bool = False
 
@@ -85,18 +143,14 @@ def _title(view: View, now_ms: int, columns: int) -> Line:
     about = "PAUSED" if view.is_paused else f"every {view.interval_ms / 1_000:g} s"
     left = GAP.join(["kquota top", terminal_text(view.cluster_id), about])
     if newest_ms is None:
-        return Line([Piece(left, Tone.STRONG)])
+        return line_of(left, Tone.TITLE)
     is_stale = now_ms - newest_ms > view.stale_after_ms
     right = _age(newest_ms, now_ms, is_stale=is_stale, is_short=columns < _WIDE)
     room = columns - width(right) - len(GAP)
     if width(left) > room and not view.is_paused:
         left = left.removesuffix(GAP + about)
-    return Line(
-        [
-            Piece(padded(left, max(room, 0), is_text=True) + GAP, Tone.STRONG),
-            Piece(right, Tone.OVER if is_stale else Tone.PLAIN),
-        ]
-    )
+    named = Piece(padded(left, max(room, 0), is_text=True) + GAP, Tone.TITLE)
+    return Line([named, Piece(right, Tone.OVER if is_stale else None)])
 
 
 def _age(newest_ms: int, now_ms: int, *, is_stale: bool, is_short: bool) -> str:
@@ -115,7 +169,7 @@ def _age(newest_ms: int, now_ms: int, *, is_stale: bool, is_short: bool) -> str:
 
 def _summary(view: View) -> Line:
     if view.error:
-        return Line([Piece(terminal_text(view.error), Tone.OVER)])
+        return line_of(terminal_text(view.error), Tone.OVER)
     if view.answer is None:
         return Line()
     top, question = view.answer.top, view.answer.question
@@ -139,15 +193,15 @@ def _filters(question: Question) -> Iterator[Piece]:
     }
     told = [f"{name} {terminal_text(value)}" for name, value in given.items() if value is not None]
     if told:
-        yield Piece(f"{GAP}[{', '.join(told)}]", Tone.STRONG)
+        yield Piece(f"{GAP}[{', '.join(told)}]", Tone.TITLE)
 
 
 def _table(view: View, answer: Answer, columns: int, room: int) -> list[Line]:
     rows = answer.top.rows
     if answer.newest_ms is None:
-        return [Line([Piece("the table decisions is empty: has the audit processed anything yet?")])]
+        return [line_of("the table decisions is empty: has the audit processed anything yet?")]
     if not rows:
-        return [Line([Piece("no bucket matches in the last 60 s of the table")])]
+        return [line_of("no bucket matches in the last 60 s of the table")]
     shape = fitted(rows, columns)
     lines = [_titles(answer.question, shape)]
     space = max(room - 1, 1)
@@ -161,18 +215,18 @@ def _table(view: View, answer: Answer, columns: int, room: int) -> list[Line]:
 def _titles(question: Question, shape: Fitted) -> Line:
     titles = []
     for column, columns in shape.columns:
-        mark = ("▲" if question.is_reversed else "▼") if column.sort is question.sort else ""
+        mark = ("▲" if question.is_reversed else "▼") if ORDERS.get(column.title) is question.sort else ""
         titles.append(padded(column.title[: columns - len(mark)] + mark, columns, is_text=column.is_text))
     if shape.spark_cells:
         titles.append(SPARK_TITLE)
-    return Line([Piece(GAP.join(titles), Tone.STRONG)])
+    return line_of(GAP.join(titles), Tone.TITLE)
 
 
 def _pieces(row: Row, shape: Fitted) -> Iterator[Piece]:
     tone = tone_of(row["quota_used_percent"])
     for number, (column, columns) in enumerate(shape.columns):
         text = cell(column, row, columns)
-        yield Piece(GAP + text if number else text, tone if column.sort is SortBy.USED else Tone.PLAIN)
+        yield Piece(GAP + text if number else text, tone if column.title == "used" else None)
     if shape.spark_cells:
         yield Piece(GAP)
         for percent in slots(row["used_percents"], shape.spark_cells):
@@ -183,19 +237,16 @@ def _footer(view: View, columns: int, below: int) -> Line:
     if view.typed is not None:
         typed = cut(terminal_text(view.typed), max(columns - 45, 8))
         return Line([Piece(f"filter: {typed}_"), Piece(f"{GAP}Enter keeps it, Esc drops it", Tone.FAINT)])
-    keys = _text_keys(view, below) if _is_text(view) else KEYS
+    is_text = view.is_help or (view.answer is not None and view.answer.question.near is not None)
+    keys = _text_keys(view, below) if is_text else KEYS
     rank = max(of_key for _, _, of_key in keys)
     while rank > 0 and sum(len(key) + len(does) + 2 for key, does, _ in keys) - 1 > columns:
         rank -= 1
         keys = tuple(key for key in keys if key[2] <= rank)
     pieces = []
     for key, does, _ in keys:
-        pieces += [Piece(key, Tone.STRONG), Piece(f":{does} ")]
+        pieces += [Piece(key, Tone.TITLE), Piece(f":{does} ")]
     return Line(pieces)
-
-
-def _is_text(view: View) -> bool:
-    return view.is_help or (view.answer is not None and view.answer.question.near is not None)
 
 
 def _text_keys(view: View, below: int) -> tuple[tuple[str, str, int], ...]:

@@ -22,19 +22,21 @@ from textual.events import Key
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.top.feed import Feed
 from kquota_spark.cli.top.keys import Room, after_key, at_width, with_answer
-from kquota_spark.cli.top.lines import Line, Tone
+from kquota_spark.cli.top.lines import Line
 from kquota_spark.cli.top.page import View, most_scroll, screen
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import character_width
 from kquota_spark.process.clock import now_ms
 
 _STYLES = {
-    Tone.PLAIN: Style(),
-    Tone.STRONG: Style(bold=True),
+    None: Style(),
+    Tone.TITLE: Style(bold=True),
+    Tone.GOOD: Style(bold=True),
     Tone.FAINT: Style(dim=True),
-    Tone.NEAR: Style(color="yellow"),
+    Tone.BAD: Style(color="yellow"),
     Tone.OVER: Style(color="red"),
 }
 _CLOSING_S = 1.0

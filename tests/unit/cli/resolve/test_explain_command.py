@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.cli.resolve.worked_example import Moment, worked_example
-from kquota_spark.cli.text.wrapping import folded
+from kquota_spark.cli.resolve.explanation import Moment, worked_example
+from kquota_spark.cli.text.page import folded
 from kquota_spark.formats.text.escape import width
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
 from kquota_spark.model.quotas.quota_types import QuotaType

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.run.topics import topic_markdown, topics
-from kquota_spark.cli.text.topic_page import page_text, with_topics
+from kquota_spark.cli.run.topics import page_text, topic_markdown, topics, with_topics
 from kquota_spark.formats.text.escape import width
 from tests.support.logs.replayed_captures import run
 from tests.support.places import ROOT

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from kquota_spark.cli.text.terminal_width import columns_of
+from kquota_spark.cli.text.page import columns_of
 from tests.support.programs.command_output import run
 from tests.support.programs.terminal_output import on_terminal
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.cli.main import main
-from kquota_spark.cli.text.table_layout import Layout
+from kquota_spark.cli.text.render import Layout
 from kquota_spark.enforce.changes import Quota, StepId
 from kquota_spark.enforce.in_memory import InMemoryLedger
 from kquota_spark.model.measure.sampled_rate import RateConfig

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kquota_spark.cli.top.detail import Look
-from kquota_spark.cli.top.feed import Answer, Question
+from kquota_spark.cli.top.feed import Answer, Look, Question
 from kquota_spark.cli.top.keys import Room, after_key
 from kquota_spark.cli.top.page import View
 from kquota_spark.reports.scope.broker_buckets import BucketKey

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from kquota_spark.cli.top.detail import Look, Near
-from kquota_spark.cli.top.feed import Answer, Question
-from kquota_spark.cli.top.keys_help import HELP, KEYS
+from kquota_spark.cli.top.feed import Answer, Look, Near, Question
 from kquota_spark.cli.top.lines import Line
 from kquota_spark.cli.top.near import harm_text
-from kquota_spark.cli.top.page import View, most_scroll, screen
+from kquota_spark.cli.top.page import HELP, KEYS, View, most_scroll, screen
 from kquota_spark.formats.text.escape import width
 from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.timeline.top_buckets import TopBuckets, time_throttled_s
