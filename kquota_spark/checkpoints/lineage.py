@@ -64,7 +64,7 @@ class Lineage:
         read_below: `requests` has the lines below these offsets.
         measured_ms: the newest second of `usage`, epoch ms; -1 for none.
         decided_ms: the newest second of `decisions`, by broker.
-        state_form: see `schema.version.STATE_FORM`.
+        state_form: see `schema.columns.STATE_FORM`.
         tables: the id of `decisions`. The checkpoint belongs to tables with this id; empty: to any.
     """
 

@@ -1,7 +1,7 @@
 """Raise what holds clients back most of their time.
 
 What a throttled client wanted is not in the data, since the limit held it back: it had what it got, and wanted more.
-The value is the estimate of `enforce.policies.demand`, from the seconds under the present limit only. Who takes clearly
+The value is the estimate of `enforce.policies.scene`, from the seconds under the present limit only. Who takes clearly
 more than its limit all the same is not waiting to be raised.
 """
 
