@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument(
         "--new-lineage",
         action="store_true",
-        help="queries whose checkpoint is lost go on behind what their tables hold",
+        help="queries whose checkpoint is lost continue behind what their tables hold",
     )
     options = parser.parse_args()
     queries = [name for name in QUERIES if options.only is None or name in options.only]

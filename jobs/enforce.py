@@ -19,7 +19,7 @@ def main() -> int:
         prog="enforce.py", description="Let decisions become quotas, as far as the policy file allows."
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--once", action="store_true", help="look once, without Spark, then end")
+    parser.add_argument("--once", action="store_true", help="check once, without Spark, then end")
     options = parser.parse_args()
 
     def run() -> int:

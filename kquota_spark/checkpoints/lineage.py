@@ -173,11 +173,11 @@ def _advice(settings: Settings, name: str, filled: str) -> str:
     if old:
         return (
             f"{where}: the checkpoints {', '.join(old)} are of a release with a query for each table: start once with "
-            "--new-lineage, which goes on behind what the tables hold"
+            "--new-lineage, which continues behind what the tables hold"
         )
     return (
         f"{where}, but table {filled} has rows that would be written twice: restore the checkpoint, or start with "
-        "--new-lineage, which goes on behind them"
+        "--new-lineage, which continues behind them"
     )
 
 

@@ -20,7 +20,7 @@ def write_note(settings: Settings, path: str, data: bytes) -> None:
     except OSError as error:
         reason = error.strerror or one_line(error)
         raise UserError(
-            f"{path}: cannot be written: {reason}: mend that and start again, which goes on where this one ended"
+            f"{path}: cannot be written: {reason}: mend that and start again, which continues where this one ended"
         ) from error
 
 

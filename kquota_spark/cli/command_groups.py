@@ -31,7 +31,7 @@ _ABOUTS = {
         "violations": "episodes of buckets above their limit",
         "decisions": "every second of every quota bucket, judged as the broker does",
         "usage": "what each client used in the last day of the table, or since --since",
-        "report": "a page about a day or any stretch: who was throttled, who is near a limit, who used what",
+        "report": "a page about a day or any period: who was throttled, who is near a limit, who used what",
         "tables": "the tables and their columns: name, type, meaning",
         "exporter": "usage, limits and throttles of quota buckets for Prometheus, from the tables",
     },
@@ -61,8 +61,8 @@ _ABOUTS = {
         "collect": "collect metrics of brokers into Kafka",
         "watch": "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
         "backfill": "archived request logs into the tables",
-        "restate": "recompute a closed stretch: late lines, quotas that were known too late",
-        "maintain": "delete old dates, compact closed ones, remove files that nobody reads; once a day",
+        "restate": "recompute a closed period: late lines, quotas that were known too late",
+        "maintain": "delete old dates, compact closed ones, remove files that nobody reads; run it daily",
         "help": "read the documentation: a page, or without a topic the list of all",
         "completion": "a script for the shell that completes kquota by the tab key",
     },
@@ -71,7 +71,7 @@ _ABOUTS = {
         "override": "a person's own change of a quota for a time; it goes through the guards, and ends by itself",
         "exempt": "names that enforcement never touches: edits exempt: of the policy file",
         "freeze": "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
-        "unfreeze": "let enforcement go on; what has expired meanwhile is restored at once",
+        "unfreeze": "let enforcement continue; expired changes are reverted at once",
         "enforcement": "lift the brokers' quotas, and put back exactly what was there",
     },
     "cluster": {
@@ -142,4 +142,4 @@ def listing() -> str:
             begin = f"  {name.ljust(_INDENT - 3)} "
             lines += textwrap.wrap(about, columns, initial_indent=begin, subsequent_indent=" " * _INDENT)
         lines.append("")
-    return "\n".join([*lines, "kquota COMMAND --help says more of each."])
+    return "\n".join([*lines, "kquota COMMAND --help shows the options of a command."])

@@ -220,7 +220,7 @@ class Collector:
     def _mark(self, what: str, problem: str, verb: str) -> None:
         """Say that something is away, or back; once each."""
         if problem and what not in self._away:
-            self.tell(f"{what} {verb}: {problem}; goes on without, says when it is back")
+            self.tell(f"{what} {verb}: {problem}; continues without it, reports when it is back")
             self._away.add(what)
         elif not problem and what in self._away:
             self._away.remove(what)

@@ -203,7 +203,7 @@ def _rules(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
 def _snapshot(row: dict[str, Any], settings: Settings, now_ms: int, advice: str) -> Check:
     cluster, what = row["cluster_id"], "quota snapshot"
     if row["known_ms"] is None:
-        return fail(what, f"{cluster}: no source says through when its quotas are known", advice)
+        return fail(what, f"{cluster}: no source reports how far its quotas are known", advice)
     evidence = f"{cluster}: quotas are known through {utc_text(row['known_ms'])}"
     if row["sources"] != 1:
         evidence = f"{cluster}: quota_rules has {row['sources']} sources (level 0), expected 1"

@@ -129,15 +129,13 @@ def _copies_and_future(row: dict[str, Any], copies: int) -> list[Check]:
     cluster = row["cluster_id"]
     evidence = f"{cluster}: {copies:,} lines came more than once; each counts once"
     if copies > _TOO_MANY_COPIES * row["requests"]:
-        advice = "usual after a restart of a shipper; if it stays, look for two shippers on one log file"
+        advice = "usual after a restart of a shipper; if it stays, check for two shippers on one log file"
         checks = [warn("duplicates", evidence, advice)]
     else:
         checks = [ok("duplicates", evidence)]
     if row["gaps"]:
         last = utc_text(row["last_gap_ms"])
-        evidence = (
-            f"{cluster}: shippers told {row['gaps']:,} times of lines that they lost, the last before {last}"
-        )
+        evidence = f"{cluster}: shippers reported lost lines {row['gaps']:,} times, the last before {last}"
         advice = "verdicts there are uncertain (log_gaps): let rotation keep files until they are shipped"
         checks.append(warn("gaps", evidence, advice))
     if row["out_of_time"]:
@@ -177,10 +175,10 @@ def measured_checks(tables: Tables) -> list[Check]:
         )
         if row["surplus"]:
             evidence += f"; usage holds {row['surplus']:,} that requests does not, {_stretch(row)}"
-            checks.append(fail("measured", evidence, "usage was written twice: restate that stretch"))
+            checks.append(fail("measured", evidence, "usage was written twice: restate that period"))
         elif row["missing"]:
             advice = (
-                "they came after their second was closed: restate that stretch, raise stream.allowed_lateness"
+                "they came after their second was closed: restate that period, raise stream.allowed_lateness"
             )
             checks.append(warn("measured", f"{evidence}, {_stretch(row)}", advice))
         else:
@@ -198,11 +196,11 @@ def judged_checks(tables: Tables, now_ms: int) -> list[Check]:
         )
         if row["surplus"]:
             evidence += f"; decisions hold {row['surplus']:,} that usage does not, {_stretch(row)}"
-            checks.append(fail("judged", evidence, "seconds were judged twice: restate that stretch"))
+            checks.append(fail("judged", evidence, "seconds were judged twice: restate that period"))
         elif row["missing"]:
             evidence += f" + {row['missing']:,} missing, {_stretch(row)}"
             is_moving = now_ms - row["newest_ms"] < _STILL_MOVING_MS
-            advice = "restate that stretch; if the job is running, look again in a minute"
+            advice = "restate that period; if the job is running, check again in a minute"
             checks.append((warn if is_moving else fail)("judged", evidence, advice))
         elif row["copies"]:
             advice = "their seconds had been judged already and are uncertain until restated"

@@ -52,7 +52,7 @@ def create_topics(
         if time.monotonic() > deadline:
             raise UserError(
                 f"topics {', '.join(partitions)} have no leaders after {_WITHIN_S:.0f} s: "
-                "look at the brokers' server.log"
+                "check the brokers' server.log"
             )
         time.sleep(_POLL_S)
 

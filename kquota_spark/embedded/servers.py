@@ -84,7 +84,7 @@ class Server:
             group: the process group of a watchdog, as of the server itself.
 
         Raises:
-            UserError: it was not formatted, with the log that says why.
+            UserError: it was not formatted, with the log that has the reason.
         """
         if not self.format_command or self.is_formatted:
             return
@@ -92,7 +92,7 @@ class Server:
         if not wait_for(lambda: not is_running(process), within_s=_FORMATTED_WITHIN_S):
             kill([process])
         if not self.is_formatted:
-            raise UserError(f"{self.name}: its data directory was not formatted: {self.log} says why")
+            raise UserError(f"{self.name}: its data directory was not formatted: {self.log} has the reason")
 
 
 def prepare(

@@ -157,7 +157,7 @@ def taken_lease(settings: Settings, lease: Lease) -> int:
         if time.monotonic() > until_s:
             raise UserError(
                 f"another enforcer has held the lease for {wait_s:.0f} s: nothing was sent; kquota enforce status "
-                "says who it is, try again"
+                "shows who it is, try again"
             )
         time.sleep(_LEASE_POLL_S)
     return fencing

@@ -155,7 +155,7 @@ class Looks:
                 raise
         else:
             if self._problem:
-                say("enforce: goes on")
+                say("enforce: continues")
             self._problem = ""
             self._well_s = self._seconds()
 

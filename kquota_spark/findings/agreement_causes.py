@@ -174,7 +174,7 @@ def _of_lines(evidence: BrokerEvidence) -> Iterator[LikelyCause]:
             Cause.MISSING_LINES,
             f"{evidence.lines_missing:,} of {evidence.lines_expected:,} requests that producers numbered have no "
             f"line{gaps}; {evidence.false_negative:,} misses against {evidence.false_positive:,} false alarms",
-            "look for rotated files that were not shipped, filters of the appender, retention of the topic",
+            "check for rotated files that were not shipped, filters of the appender, retention of the topic",
         )
     if is_mild and 100 * evidence.late > MISSING_PERCENT * evidence.requests:
         yield LikelyCause(
@@ -206,7 +206,7 @@ def _of_quotas(evidence: BrokerEvidence, config: RateConfig) -> Iterator[LikelyC
             Cause.CALLBACK,
             f"{evidence.judged_in_jmx:,} of {evidence.jmx_samples:,} byte rates in JMX belong to a bucket that was "
             f"judged{tags}",
-            "look for client.quota.callback.class on the brokers, and set quotas.callback",
+            "check for client.quota.callback.class on the brokers, and set quotas.callback",
         )
     if 100 * evidence.excluded > EXCLUDED_PERCENT * evidence.requests:
         yield LikelyCause(
@@ -236,8 +236,8 @@ def _of_times(evidence: BrokerEvidence) -> Iterator[LikelyCause]:
         yield LikelyCause(
             Cause.LOG_TIMES,
             f"{found:,} of the broker's {evidence.throttled:,} throttles were found, so the quotas are right, but only "
-            f"{100 * exact / found:.0f} % of them to the millisecond: the log tells late when requests were handled",
-            "look at the load of the broker's processors: as long as it logs late, verdicts near a limit can be wrong",
+            f"{100 * exact / found:.0f} % of them to the millisecond: the broker logs late when it handled requests",
+            "check the load of the broker's processors: as long as it logs late, verdicts near a limit can be wrong",
         )
 
 

@@ -53,7 +53,7 @@ def unstable_client_ids(seen: Iterable[IdSeen], from_ms: int, to_ms: int) -> lis
                 Severity.WARNING,
                 f"user {user}, client ids {pattern}",
                 f"{len(ids)} client ids of one pattern, {len(short)} of them seen for less than half of the time "
-                f"(reported from {LEAST_IDS} and {SHORT_LIVED_PERCENT:.0f} % on): no rule names them, and each gets a "
+                f"(reported from {LEAST_IDS} and {SHORT_LIVED_PERCENT:.0f} % on). No rule names them, and each gets a "
                 "bucket of its own from a default",
                 "set one client.id for the application, or limit it by its user",
                 tuple(

@@ -112,10 +112,10 @@ def _escapes(client: ThrottledClient) -> Finding | None:
         Severity.HIGH,
         client.subject,
         f"likely ignores throttling: after {client.escapes:,} of {client.throttles:,} throttles of "
-        f"{SHORTEST_THROTTLE_MS} ms and more it left the connection and went on with a new one within "
+        f"{SHORTEST_THROTTLE_MS} ms and more it left the connection and opened a new one within "
         f"{LONGEST_ESCAPE_MS // 1_000} s, inside the throttle (reported from {LEAST_ESCAPES} and "
-        f"{LEAST_ESCAPE_PERCENT:.0f} % on); it is {client.software}",
-        "look for a client that reconnects when it is slow, or processes that live for one request; the bucket still "
+        f"{LEAST_ESCAPE_PERCENT:.0f} % on). It is {client.software}",
+        "check for a client that reconnects when it is slow, or processes that live for one request; the bucket still "
         "counts it, so lower its limit or refuse it",
         _end_rows(client.escape_ends),
     )
@@ -154,8 +154,8 @@ def _times_out(client: ThrottledClient) -> Finding | None:
         Severity.HIGH,
         client.subject,
         f"gives up waiting: {client.timeouts:,} times (reported from {LEAST_TIMEOUTS} on) it came back on a new "
-        f"connection {gap_ms / 1_000:.0f} s or more into a throttle of up to {longest_ms / 1_000:.0f} s, so "
-        "what it had sent is sent again",
+        f"connection {gap_ms / 1_000:.0f} s or more into a throttle of up to {longest_ms / 1_000:.0f} s. "
+        "What it had sent is sent again",
         "raise its quota, or its request.timeout.ms and delivery.timeout.ms beyond the throttle; smaller batches make "
         "shorter throttles",
         _end_rows(ends),

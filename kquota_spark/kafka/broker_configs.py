@@ -46,7 +46,7 @@ class BrokerConfigs(Polling):
             return self._not_asked(str(error))
         silent = [config.broker_id for config in found if config.quota_window_num is None]
         if silent:
-            return self._not_asked(f"broker {silent[0]} does not tell its settings: allow DescribeConfigs")
+            return self._not_asked(f"broker {silent[0]} does not give its settings: allow DescribeConfigs")
         self._write(found)
         return [check for check in config_checks(found, self._settings) if check.status is not Status.OK]
 
@@ -66,7 +66,7 @@ class BrokerConfigs(Polling):
             self._write([BrokerConfig(None, broker.version, source, None, windows, size_s, source=source)])
             used = f"{windows} windows of {size_s} s and version {broker.version} of the settings are used for all"
         else:
-            used = "they are judged as they told before (broker_configs)"
+            used = "they are judged by their last known settings (broker_configs)"
         evidence = f"the brokers of {self._settings.cluster_id} could not be asked ({reason})"
         return [warn(_WHAT, evidence, f"{used}; compare them with the brokers' server.properties")]
 

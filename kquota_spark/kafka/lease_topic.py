@@ -45,7 +45,7 @@ class LeaseTopic:
         self.name = settings.enforcement.lease_topic
         if not self.name:
             raise UserError(
-                "enforcement.lease_topic: empty, expected a name: with quotas.source: admin it says who may act"
+                "enforcement.lease_topic: empty, expected a name: with quotas.source: admin it decides who may act"
             )
         self._settings = settings
         self._is_there = False
@@ -65,8 +65,8 @@ class LeaseTopic:
             self._create(client)
         elif len(found.partitions) != 1:
             raise UserError(
-                f"topic {self.name} has {len(found.partitions)} partitions, expected 1: the order of its records says "
-                "who may act: delete it, it is made again"
+                f"topic {self.name} has {len(found.partitions)} partitions, expected 1: the order of its records "
+                "decides who may act: delete it, it is made again"
             )
         self._is_there = True
 

@@ -30,7 +30,7 @@ KEPT, OLD, NEW = "kept", "old", "new"
 
 REJUDGED = Table(
     "rejudged",
-    "one second of one bucket from the start of the stretch on",
+    "one second of one bucket from the start of the period",
     (
         *DECIDED,
         Column("is_warm", "boolean", "the ring began after a pause of the bucket, or with the first request"),
@@ -82,7 +82,7 @@ def _rejudged_rows(manager: Manager, bucket: str, rows: pa.Table, configs: Confi
 
 @dataclass(frozen=True, slots=True)
 class Rejudged:
-    """One bucket from the start of the stretch on; see `REJUDGED`."""
+    """One bucket from the start of the period; see `REJUDGED`."""
 
     decisions: list[Judged]
     is_warm: bool

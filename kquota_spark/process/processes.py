@@ -102,7 +102,7 @@ def pause(process: ProcessId) -> None:
     send(process, signal.SIGSTOP)
     if not wait_for(lambda: _thread_states(process.pid) <= set("TZX"), within_s=30):
         send(process, signal.SIGCONT)
-        msg = f"process {process.pid} cannot be paused, and goes on: look at its threads with ps -L"
+        msg = f"process {process.pid} cannot be paused, and continues: check its threads with ps -L"
         raise UserError(msg)
 
 
@@ -122,7 +122,7 @@ def kill(processes: Sequence[ProcessId]) -> None:
         send(process, signal.SIGKILL)
     if not wait_for(lambda: not any(map(is_running, processes)), within_s=30):
         left = [process.pid for process in processes if is_running(process)]
-        raise UserError(f"processes {left} do not end, not even when killed: look at them with ps")
+        raise UserError(f"processes {left} do not end, not even when killed: check them with ps")
 
 
 def kill_group(group: int) -> None:

@@ -115,7 +115,7 @@ class Watcher:
             if tables.known_through_ms is None:
                 raise
             through = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(tables.known_through_ms / 1_000))
-            _log.warning("%s; going on with the quotas known through %s, marked as stale", error, through)
+            _log.warning("%s; continuing with the quotas known through %s, marked as stale", error, through)
         self.is_stale = found is None
         return found or Answer()
 

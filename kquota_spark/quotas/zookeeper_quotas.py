@@ -154,7 +154,7 @@ def zookeeper_quotas(
 def _words(entity: AnyEntity, refused: Exception) -> str:
     if isinstance(refused, NoAuthError):
         return f"{entity}: no right to write it: check quotas.zookeeper_login"
-    return f"{entity}: ZooKeeper says {type(refused).__name__}"
+    return f"{entity}: ZooKeeper answers {type(refused).__name__}"
 
 
 def _is_below_root(path: str, _: object) -> bool:

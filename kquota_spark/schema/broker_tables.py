@@ -7,7 +7,7 @@ from kquota_spark.schema.key_columns import BROKER_ID, CLUSTER_ID, EVENT_DATE
 
 BROKER_CONFIGS = Table(
     "broker_configs",
-    "settings of one broker over one stretch of time, as it describes them; without a broker id those of the "
+    "settings of one broker over one period of time, as it describes them; without a broker id those of the "
     "configuration file, because the brokers could not be asked",
     (
         CLUSTER_ID,

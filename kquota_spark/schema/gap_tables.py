@@ -7,7 +7,7 @@ from kquota_spark.schema.key_columns import BROKER_ID, CLUSTER_ID
 
 LOG_GAPS = Table(
     "log_gaps",
-    "one stretch of one broker's log whose lines the audit lacks; what follows is uncertain until the rings are full",
+    "one period of one broker's log whose lines the audit lacks; what follows is uncertain until the rings are full",
     (
         CLUSTER_ID,
         BROKER_ID,

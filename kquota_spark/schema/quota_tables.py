@@ -41,8 +41,8 @@ QUOTA_CHANGES = Table(
 
 QUOTA_RULES = Table(
     "quota_rules",
-    "quotas of one entity over one stretch of time; the stretches of an entity cover all time, so a row with "
-    "null quotas says that it had none then. The row at level 0 says through when the source is known",
+    "quotas of one entity over one period of time; the periods of an entity cover all time, and a row with "
+    "null quotas means that it had none then. The row at level 0 has the time up to which the source is known",
     (
         CLUSTER_ID,
         *ENTITY,
@@ -52,10 +52,10 @@ QUOTA_RULES = Table(
         double("controller_mutation_rate", "mutations per second; null if not set"),
         double("connection_creation_rate", "ips: connections per second per broker; null if not set"),
         timestamp("valid_from", "brokers enforce it from here on (edit plus the apply lag), UTC"),
-        timestamp("valid_to", "until here, exclusive; null for the last stretch"),
+        timestamp("valid_to", "until here, exclusive; null for the last period"),
         timestamp(
             "certain_from",
-            "until here the stretch before may have been in force (polled), UTC; null if exact",
+            "until here the period before may have been in force (polled), UTC; null if exact",
         ),
         bigint("version", "the node's mzxid at valid_from; null before the first edit"),
         timestamp("known_through", "level 0 only: all edits up to here have been seen, UTC"),

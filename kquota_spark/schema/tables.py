@@ -194,7 +194,7 @@ DECISIONS = Table(
         Column("throttle_errors_ms", "array<int>", "replay minus logged throttle, ms, where both throttled"),
         boolean(
             "is_certain",
-            "no request of this second is uncertain, late or behind the rules; never from JMX, which does not tell "
+            "no request of this second is uncertain, late or behind the rules; never from JMX, which does not show "
             "what was between two samples",
         ),
         boolean("is_rules_behind", "quota changes were not yet known through this second"),
@@ -214,7 +214,7 @@ DECISIONS = Table(
         ),
         bigint(
             "window_off",
-            "of the uncertain, requests whose window the throttles before them told to be another than the log's times",
+            "of the uncertain, requests whose window, by the throttles before them, was another than the log's times",
         ),
         bigint("window_off_false_positive", "of these, throttled by the replay, not by the broker"),
         bigint("window_off_false_negative", "of these, throttled by the broker, not by the replay"),

@@ -188,7 +188,7 @@ class Tail:
                 return None
             self._say(
                 f"{self._path}: the file read last was truncated or removed and has no copy: what was written"
-                f" to it after byte {self.position.offset} is missing; going on with the next file"
+                f" to it after byte {self.position.offset} is missing; continuing with the next file"
             )
             self._is_lost = True
             self.position = Position(after_mtime_ns=self.position.after_mtime_ns)

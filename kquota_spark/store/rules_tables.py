@@ -219,7 +219,7 @@ class RulesTables:
         if known_ms is None or known_ms <= now_ms:
             return known_ms
         _log.warning(
-            "%s says that quotas are known through %s, which is ahead of this clock: not believed",
+            "%s reports quotas as known through %s, which is ahead of this clock: not believed",
             QUOTA_RULES.name,
             time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(known_ms / 1_000)),
         )

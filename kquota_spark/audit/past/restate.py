@@ -106,14 +106,14 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
     if first_date is None or _utc(from_ms)[:10] < first_date:
         raise UserError(
             f"table requests begins with {first_date or 'nothing'}, and rows before it would be replaced by none: "
-            "restate from there on (maintain.retention.requests says how long it is kept)"
+            "restate from there on (maintain.retention.requests is how long it is kept)"
         )
     asked = [settings.cluster_id, from_ms // 1_000 * 1_000, -(-to_ms // 1_000) * 1_000]
     ((left_out,),) = query(settings, [REQUESTS.name], _LEFT_OUT, asked).rows
     if left_out:
         raise UserError(
             f"{left_out:,} requests between {utc_text(from_ms)} and {utc_text(to_ms)} have no row in table requests, "
-            "because of tables.requests: only a stretch with all its requests can be restated"
+            "because of tables.requests: only a period with all its requests can be restated"
         )
     return closed_ms
 

@@ -104,7 +104,7 @@ def run_disable(options: argparse.Namespace) -> int:
             done += lifter.lift(batch, StepId(plan_id, step), reason, now_ms())
             step += len(batch)
             _progress("lifted", len(done), len(meant))
-        goes_on = "\nour own enforcement goes on and may set quotas: kquota freeze stops it"
+        goes_on = "\nour own enforcement continues and may set quotas: kquota freeze stops it"
         advice = "" if edges.switch.frozen() else goes_on
     said = f"{_count(done, Fate.LIFTED)} lifted; kquota enforcement enable puts them back{advice}"
     return _show("disable", [*done, *kept], options.output, said if done else "nothing to lift")
@@ -181,7 +181,7 @@ def _edges(settings: Settings) -> Iterator[Edges]:
             yield edges
     except FencedError:
         raise UserError(
-            "another enforcer has taken the lease meanwhile: nothing more was sent; run it again, it goes on where "
+            "another enforcer has taken the lease meanwhile: nothing more was sent; run it again, it continues where "
             "it ended"
         ) from None
 

@@ -54,7 +54,7 @@ def run_add(options: argparse.Namespace) -> int:
     elif not options.force:
         alone = Exempt(users=(name,)) if kind == "user" else Exempt(client_ids=(name,))
         for line in unknown_exemptions(settings, Policies(exempt=alone)):
-            raise UserError(f"{line}; --force adds it all the same")
+            raise UserError(f"{line}; --force adds it anyway")
     path = Path(settings.enforcement.policy_file)
     is_new = edit_policy_file(path, lambda text: with_exempt(text, _KINDS[kind], name))
     said = "is exempt now" if is_new else "was exempt before"

@@ -41,7 +41,7 @@ def run_freeze(options: argparse.Namespace) -> int:
 
     frozen = Frozen(now_ms(), login_name(), reason_of(options.reason))
     FreezeSwitch(settings_of(options)).freeze(frozen)
-    say(f"{frozen_text(frozen)}; kquota unfreeze lets it go on")
+    say(f"{frozen_text(frozen)}; kquota unfreeze lets it continue")
     return 0
 
 

@@ -53,7 +53,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     when = setting.add_mutually_exclusive_group(required=True)
     when.add_argument("--for", dest="length_ms", type=length_argument, metavar="T", help="30s, 10m, 2h, 1d")
     when.add_argument("--until", type=time_argument, metavar="T", help="an ISO time in UTC")
-    setting.add_argument("--reason", required=True, metavar="TEXT", help="why; it stands in the log")
+    setting.add_argument("--reason", required=True, metavar="TEXT", help="why; it is kept in the log")
     setting.set_defaults(run=run_set)
     listing = commands.add_parser("list", help="those in force or under way")
     listing.set_defaults(run=run_list)

@@ -40,7 +40,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "--kind", action="append", choices=[kind.value for kind in Kind], metavar="KIND",
         help=f"only these, may be repeated: {', '.join(kind.value for kind in Kind)}",
     )  # fmt: skip
-    add_time_option(parser, "--since", about=f"look at nothing older: {TIME_FORMS}")
+    add_time_option(parser, "--since", about=f"read nothing older: {TIME_FORMS}")
     parser.add_argument("--evidence", action="store_true", help="also the rows behind each finding")
     add_output_options(parser)
     parser.set_defaults(run=run_findings)

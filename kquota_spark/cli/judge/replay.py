@@ -182,7 +182,7 @@ def _check_time_zone(name: str) -> None:
 def _notes(settings: Settings, history: QuotaHistory, found: Replay) -> Iterator[str]:
     """What has to be said about the quotas."""
     if not history.has_history:
-        yield f"{history.origin} tells only what holds now: replayed as if that had held all the time"
+        yield f"{history.origin} has only the quotas of now: replayed as if they had always been in force"
     newest_ms = max((verdicts[-1].point.record_time_ms for verdicts in found.verdicts.values()), default=0)
     if history.known_through_ms is not None and newest_ms > history.known_through_ms:
         yield f"{history.origin}: edits after {iso_time(history.known_through_ms)} are not known"

@@ -52,7 +52,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         type=length_argument,
         default=_INTERVAL_MS,
         metavar="T",
-        help="how often to look at the tables (default 15s)",
+        help="how often to read the tables (default 15s)",
     )
     parser.add_argument(
         "--once",

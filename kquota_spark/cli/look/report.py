@@ -36,18 +36,16 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `report`."""
     command = subparsers.add_parser(
         "report",
-        description="Writes one self-contained HTML page (or Markdown, CSV, JSON) about a stretch of time: may it be "
-        "trusted, who was throttled, who is near a limit, who used how much, what changed, what is unprotected, what "
-        "to do. It opens without a network.",
+        description="Writes one self-contained HTML page (or Markdown, CSV, JSON) about a period. It answers: "
+        "can you trust the numbers, who was throttled, who is near a limit, who used how much? It also shows what "
+        "changed, what is unprotected, and what to do. The page opens without a network.",
     )
     add_settings_options(command)
     command.add_argument(
         "--period", type=_period, default="day", metavar="T",
         help="day (yesterday), week, today, last:2h, or FROM..TO in UTC (default day)",
     )  # fmt: skip
-    command.add_argument(
-        "--tenant", metavar="USER", help="this user's own page, which tells nothing of others"
-    )
+    command.add_argument("--tenant", metavar="USER", help="this user's own page, with no data of others")
     command.add_argument(
         "--format", choices=tuple(_SUFFIXES),
         help="html, md for a ticket, csv (a zip archive, one file per section), json "

@@ -32,7 +32,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `describe`."""
     parser = subparsers.add_parser(
         "describe",
-        description="{about}. Exit codes: 0 done, also if nothing matches, 1 an error, 2 wrong usage.",
+        description="{about}. Exit codes: 0 done, also if nothing matches, 1 an error, 2 a usage error.",
     )
     add_entity_options(parser, is_filter=True)
     add_cluster_options(parser)

@@ -30,9 +30,9 @@ _COLUMNS = (
 )  # fmt: skip
 _LEGEND = (
     "times in UTC, < by then at the latest; since -: it never was as declared, as far as is known; by -: neither "
-    "the request log nor the enforcement's log tells, e.g. set straight in ZooKeeper"
+    "the request log nor the enforcement's log has it, e.g. set straight in ZooKeeper"
 )
-_WITHOUT_HISTORY = "since when, and who: no table tells (kquota watch writes quota_changes)"
+_WITHOUT_HISTORY = "since when, and who: not recorded (kquota watch writes quota_changes)"
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -44,7 +44,7 @@ def _add_import(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = subparsers.add_parser(
         "import",
         description="{about}. What the file does not name stays. Exit codes: 0 done, 1 an error, or an entity was "
-        "refused or failed, 2 wrong usage.",
+        "refused or failed, 2 a usage error.",
     )
     parser.add_argument("file", metavar="FILE", help="the file; - is standard input")
     parser.add_argument(
@@ -63,7 +63,7 @@ def _add_import(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "export",
-        description="{about}. Exit codes: 0 done, 1 an error, or quotas that the format cannot say, 2 wrong usage.",
+        description="{about}. Exit codes: 0 done, 1 an error, or quotas that the format cannot say, 2 a usage error.",
     )
     parser.add_argument(
         "--format",
@@ -76,7 +76,7 @@ def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     parser.add_argument("--to", type=Path, metavar="FILE", help="write there instead of to standard output")
     parser.add_argument(
-        "--partial", action="store_true", help="leave out what the format cannot say, and tell what that is"
+        "--partial", action="store_true", help="leave out what the format cannot say, and report it"
     )
     add_cluster_options(parser)
     tables = parser.add_argument_group("tables", "instead of a running cluster: what the audit has recorded")
@@ -200,7 +200,7 @@ def _of_tables(options: argparse.Namespace) -> Side:
     names = ("context", "bootstrap_server", "command_config", "zookeeper")
     given = ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None)
     if given:
-        options.usage(f"{given}: a cluster tells only what holds now; --at and --tables are of the tables")
+        options.usage(f"{given}: a cluster has only the quotas of now; --at and --tables read the tables")
     stored = stored_side(settings_of(options), now_ms() if options.at is None else options.at.time_ms)
     if stored.known_through_ms is not None:
         say(f"kquota: note: edits after {utc_text(stored.known_through_ms)} are not known", sys.stderr)

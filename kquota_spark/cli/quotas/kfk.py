@@ -41,12 +41,12 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 _RATES: Mapping[str, tuple[AnyKey, str]] = {
-    "produce_rate": (QuotaKey.PRODUCER_BYTE_RATE, "bytes a second and broker"),
-    "fetch_rate": (QuotaKey.CONSUMER_BYTE_RATE, "bytes a second and broker"),
+    "produce_rate": (QuotaKey.PRODUCER_BYTE_RATE, "bytes per second and broker"),
+    "fetch_rate": (QuotaKey.CONSUMER_BYTE_RATE, "bytes per second and broker"),
     "request_rate": (QuotaKey.REQUEST_PERCENTAGE, "percent of a thread"),
     "mutation_rate": (
         QuotaKey.CONTROLLER_MUTATION_RATE,
-        "partitions a second (kfk-quotas has no such option)",
+        "partitions per second (kfk-quotas has no such option)",
     ),
     "connection_rate": (IpQuotaKey.CONNECTION_CREATION_RATE, "connections a second, of an ip"),
 }
@@ -77,7 +77,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         "-o", "--only", action="store_true", help="leave defaults out that are not asked for by their option"
     )
     query.set_defaults(run=run_query)
-    create = commands.add_parser("create", help="set quotas of one entity; says nothing when it is done")
+    create = commands.add_parser("create", help="set quotas of one entity; prints nothing when it is done")
     delete = commands.add_parser("delete", help="remove quotas")
     delete.add_argument("--all", action="store_true", help="all of the entity; they are printed first")
     for parser in (create, delete):

@@ -83,7 +83,7 @@ def chosen_side(options: argparse.Namespace) -> Side:
     """
     clusters = named_clusters(options)
     if clusters and options.at is not None:
-        raise UserError("--at: a running cluster tells only what holds now: leave one of them out")
+        raise UserError("--at: a running cluster has only the quotas of now: leave one of them out")
     if clusters or (options.tables is None and options.at is None):
         with chosen_cluster(options) as cluster:
             return Side(cluster.origin, cluster.read())

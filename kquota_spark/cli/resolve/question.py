@@ -144,7 +144,7 @@ def asked(options: argparse.Namespace) -> Iterator[Question]:
     )
     if options.at is not None and not history.has_history:
         raise UserError(
-            f"--at: {history.origin} tells only what holds now: leave --at out, or use --tables or --quotas"
+            f"--at: {history.origin} has only the quotas of now: leave --at out, or use --tables or --quotas"
         )
     at_ms = now_ms() if options.at is None else options.at.time_ms
     with governor_of(settings, history) as governor:

@@ -51,7 +51,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     backfill.set_defaults(run=run_backfill)
     restate = subparsers.add_parser(
         "restate",
-        description="Recompute usage, decisions and violations of a closed stretch from requests, with the quotas "
+        description="Recompute usage, decisions and violations of a closed period from requests, with the quotas "
         "that are known now. May run beside the audit; needs Spark, like spark-submit jobs/restate.py.",
     )
     add_settings_options(restate)
@@ -140,7 +140,7 @@ def run_restate(options: argparse.Namespace) -> int:
         )
     if done.unsettled_buckets:
         print(
-            f"{done.unsettled_buckets:,} buckets have not paused since: the audit goes on with samples that lack "
+            f"{done.unsettled_buckets:,} buckets have not paused since: the audit continues with samples that lack "
             "the late requests; restate once more when they have",
             file=sys.stderr,
         )

@@ -34,7 +34,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     ship.add_argument("--topic", metavar="T", help="instead of kafka.topic")
     ship.add_argument("--once", action="store_true", help="ship what is there and stop")
     ship.add_argument(
-        "--end", action="store_true", help="with --once: tell the audit that nothing more will come"
+        "--end", action="store_true", help="with --once: report to the audit that nothing more will come"
     )
     ship.set_defaults(run=run_ship, parser=ship)
 

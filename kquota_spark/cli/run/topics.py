@@ -73,7 +73,7 @@ def _list_text() -> str:
     known = topics()
     width = max(map(len, known))
     lines = "".join(f"  {name:<{width}}  {title}\n" for name, title in known.items())
-    return f"kquota help TOPIC\n\n{lines}\nkquota COMMAND --help tells the options of a command\n"
+    return f"kquota help TOPIC\n\n{lines}\nkquota COMMAND --help shows the options of a command\n"
 
 
 def _show(text: str) -> None:

@@ -199,7 +199,7 @@ def _explanation(
     """What `kquota explain` says of the bucket's own names; a name that it lacks is that of its largest client."""
     page = ScreenPage(columns)
     if key.quota_type not in {one.value for one in QuotaType}:
-        said = "kquota explain knows quotas of users and client ids. This one is of an address."
+        said = "kquota explain covers quotas of users and client ids. This one is of an address."
         page.paragraph("", said, indent=0)
         return page.lines
     largest = clients[0] if clients else {"user": "", "client_id": ""}

@@ -76,7 +76,7 @@ def harm_text(seconds: Sequence[Row], newest_ms: int) -> str:
 def _client_lines(key: BucketKey, near: Near, columns: int) -> Sequence[Line]:
     if not near.clients:
         page = ScreenPage(columns)
-        page.paragraph("", "no client is known by name: only JMX tells of it, or it has been idle", indent=0)
+        page.paragraph("", "no client is known by name: only JMX reports it, or it has been idle", indent=0)
         return page.lines
     shown = (
         Shown("user", lambda row: person_name(row["user"]), is_text=True, keep=12),

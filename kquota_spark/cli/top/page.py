@@ -66,7 +66,7 @@ HELP = (
     "broker       the worst; 2 of 3: it uses three brokers.",
     "             Worst by the sorted figure, else by used",
     "rate         the broker's own, in the newest second;",
-    "             0 after 10 s without a request",
+    "             0 after 10 s of silence",
     "10 s mean    charged in the last 10 s, divided by 10",
     "used         rate in percent of the limit: yellow from",
     "             80 %, red over 100 %, where brokers throttle",

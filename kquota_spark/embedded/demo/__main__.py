@@ -294,7 +294,7 @@ def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> No
         if time.monotonic() > deadline:
             raise UserError(
                 f"the audit has not judged everything after {_JUDGED_WITHIN_S:.0f} s: "
-                f"kquota doctor --config {DIRECTORY}/kquota.yaml says where they are"
+                f"kquota doctor --config {DIRECTORY}/kquota.yaml shows where they are"
             )
         time.sleep(0.5)
 

@@ -70,7 +70,7 @@ def check_enforced(seconds: float, source: str, *, is_kraft: bool) -> None:
     """
     if seconds < LEAST_SECONDS:
         raise UserError(
-            f"ENFORCE=1 needs DEMO_SECONDS of {LEAST_SECONDS:.0f} or more: policies look at minutes"
+            f"ENFORCE=1 needs DEMO_SECONDS of {LEAST_SECONDS:.0f} or more: policies judge minutes"
         )
     if is_kraft or source != "log":
         raise UserError("ENFORCE=1 shows brokers with ZooKeeper and a request log: leave KIND and SOURCE out")

@@ -106,7 +106,7 @@ def _next(policy: ClusterQuota, scene: Scene, case: Case, budget: float) -> Prop
     reason = (
         f"budget of {value_text(policy.key, budget)} for the cluster, and since {minute_text(case.period.from_ms)} "
         f"{len(demands)} brokers had a demand of {value_text(policy.key, sum(demands.values()))}, "
-        f"{value_text(policy.key, max(demands.values()))} of it on one: one value holds on every broker, and "
+        f"{value_text(policy.key, max(demands.values()))} of it on one. One value holds on every broker: "
         f"{value_text(policy.key, after)} serves {value_text(policy.key, served(demands.values(), after))}; an even "
         f"split of {value_text(policy.key, even)} would serve {value_text(policy.key, served(demands.values(), even))}"
     )

@@ -116,7 +116,7 @@ class Envelopes:
             return _one_line(value[header.end() :]), {"host": host, "timestamp": time}
         if self.takes_lines:
             return value, {}
-        raise Unreadable("envelope: not of the kind that kafka.envelope says")
+        raise Unreadable("envelope: not of the kind that kafka.envelope names")
 
     def broker(self, fields: Fields) -> bytes | None:
         """What the field for the broker says: an id, or a name."""

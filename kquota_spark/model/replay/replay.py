@@ -48,7 +48,7 @@ class Cause(Enum):
     MARGIN = "rate within 2 ms of the limit"
     ORDER = "another request within 1 ms may have been recorded first"
     SAMPLE = "a sample may have opened or ended at another moment"
-    LOG_TIMES = "the broker's throttles tell another window than the times of the log"
+    LOG_TIMES = "the broker's throttles show another window than the times of the log"
     RULE_EDGE = "the quota changed within 100 ms or the second"
     THREAD_TIME = "the time on network threads is not in the log"
     PARTITIONS = "the partitions of a topic deleted or enlarged before are not in the log"

@@ -201,7 +201,7 @@ def _lowering(
 ) -> Recommendation:
     reason = (
         f"highest rate {value_text(key, peak)}, {100 * peak / limit:.0f} % of the limit, in {seconds:,} seconds with "
-        "traffic, none of them throttled: one step down, and the next one after another such stretch"
+        "traffic, none of them throttled: one step down, and the next one after another such period"
     )
     quotas: dict[AnyKey, float] = {key: after}
     return Recommendation(str(entity), key.value, limit, after, reason, alter_command(entity, quotas))

@@ -146,7 +146,7 @@ def _raise(
     )  # fmt: skip
     if 100 * most.mean_rate_per_s > MOST_USED_PERCENT * limit:
         percent = 100 * most.mean_rate_per_s / limit
-        reason = f"{under}, and took {percent:.0f} % of it all the same. Look at the clients before the limit"
+        reason = f"{under}, and took {percent:.0f} % of it. Check the clients before the limit"
         cause = "many connections that wait at once, or clients that do not wait"
         others = tuple(alternatives_of(entity, key, one, None, limit, is_tenant=is_tenant))
         yield replace(card, reason=reason, cause=cause, confidence="", alternatives=others)
@@ -159,7 +159,7 @@ def _raise(
         card,
         recommended=wanted,
         reason=f"{under}. It got {value_text(key, used)}, and wanted about {value_text(key, wanted)} by the share of "
-        "its time in throttle",
+        "its time throttled",
         command="" if is_tenant else alter_command(entity, {key: wanted}),
         expected=_expected(scope, one, limit, wanted),
         headroom=f"{100 * (wanted - used) / wanted:.0f} % of the value is above what it got",
@@ -203,9 +203,9 @@ def _cause(
 def _confidence(throttled_percent: float) -> str:
     """How much of what was wanted the limit hides."""
     if throttled_percent >= _HIDDEN_PERCENT:
-        return "low: it was held back nearly all the time, and what it wanted beyond is not in the data"
+        return "low: it was throttled nearly all the time, and what it wanted beyond is not in the data"
     if throttled_percent >= _HALF_PERCENT:
-        return "fair: it was held back half of the time or more"
+        return "fair: it was throttled half of the time or more"
     return "good: most of its seconds went at its own pace"
 
 

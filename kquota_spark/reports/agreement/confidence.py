@@ -123,7 +123,7 @@ def covered_note(scope: Scope) -> str:
         return ""
     known = f"{utc_text(covered.from_ms)} to {utc_text(covered.to_ms)}"
     return (
-        f"the tables cover {known} only, {scope.covered_percent:.1f} % of the stretch asked for: shares of time are of "
+        f"the tables cover {known} only, {scope.covered_percent:.1f} % of the period asked for: shares of time are of "
         "what is covered"
     )
 
@@ -146,14 +146,14 @@ def _of_verdicts(agreement: tuple[Agreement, ...]) -> Iterator[_Doubt]:
             yield _Doubt(
                 f"{one.quota_type}: {one.judged - one.agreeing:,} of {one.judged:,} certain verdicts differ from "
                 f"the brokers', agreement {share:.2f} % (trusted from {LEAST_PERCENT:.0f} % on): "
-                "kquota agreement --explain looks for the cause",
+                "kquota agreement --explain searches the cause",
                 Trust.NO if share < LEAST_TRUSTED_PERCENT else Trust.WITH_CARE,
             )
 
 
 def _of_seconds(seconds: dict[str, int]) -> Iterator[_Doubt]:
     if not seconds["decisions"]:
-        yield _Doubt("nothing of this stretch was judged: there is usage, and no decision", Trust.NO)
+        yield _Doubt("nothing of this period was judged: there is usage, and no decision", Trust.NO)
         return
     if not seconds["of_log"]:
         yield _Doubt(
@@ -202,7 +202,7 @@ def _of_log(lines: int, unreadable: int, gaps: int, of_brokers: int) -> Iterator
         yield _Doubt(f"{share:.2f} % of the lines of the request log could not be read", trust)
     if gaps:
         yield _Doubt(
-            f"of the log of {of_brokers:,} broker(s) {gaps:,} stretch(es) are missing: what was used in them is "
+            f"of the log of {of_brokers:,} broker(s) {gaps:,} period(s) are missing: what was used in them is "
             "not counted"
         )
 

@@ -41,7 +41,7 @@ def parse_period(text: str, now_ms: int) -> Period:
         msg = f"{text!r}: {EXPECTED}"
         raise ValueError(msg) from error
     if not BEGINNING_MS <= found.from_ms < found.to_ms <= END_MS:
-        msg = f"{text!r} is an empty stretch, or outside the years 1970 to 9999: {EXPECTED}"
+        msg = f"{text!r} is an empty period, or outside the years 1970 to 9999: {EXPECTED}"
         raise ValueError(msg)
     return found
 

@@ -252,7 +252,7 @@ def _nothing(tables: Tables, settings: Settings, asked: Period) -> str:
     hour = f"{_iso_minute(newest_ms - 3_600_000)}..{_iso_minute(newest_ms + 60_000)}"
     return (
         f"no traffic {stretch}: the newest second in the tables under {root} is {utc_text(newest_ms)}, "
-        f"ask for {hour} or another stretch before it"
+        f"ask for {hour} or another period before it"
     )
 
 

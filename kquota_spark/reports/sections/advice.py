@@ -37,7 +37,7 @@ def unprotected_section(report: AuditReport) -> Section:
     empty = (
         "Nothing was found: all traffic is metered by a rule, and every rule meters what it names."
         if is_known
-        else "Not known: brokers measure no traffic without a quota through JMX, a request log tells of it."
+        else "Not known: brokers measure no traffic without a quota through JMX, a request log shows it."
     )
     return Section(
         anchor="unprotected",
@@ -57,7 +57,7 @@ def to_do_section(report: AuditReport) -> Section:
     more = count - len(shown)
     title = "What to do" if head.tenant is None else "What can you do?"
     if not shown:
-        lead = "Nothing is recommended from what this stretch shows."
+        lead = "Nothing is recommended from what this period shows."
     elif head.tenant is not None:
         lead = "What your clients can do, then what to ask for where quotas are set."
     elif head.is_first_look:

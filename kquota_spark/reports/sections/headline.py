@@ -42,7 +42,7 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     if open_ends:
         third = f"{words.counted(open_ends, 'finding leaves', 'findings leave')} traffic unprotected"
     else:
-        third = "no traffic is unprotected" if is_known else "JMX does not tell what is unprotected"
+        third = "no traffic is unprotected" if is_known else "JMX does not show what is unprotected"
     tiles = (
         Tile("Throttled", words.counted(hurt, "bucket"), detail, Tone.OVER if hurt else Tone.GOOD),
         Tile(
@@ -56,7 +56,7 @@ def _cluster(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
         Tile(
             "Unprotected",
             words.counted(open_ends, "finding") if is_known else "-",
-            _gravest(report) if is_known else "JMX does not tell",
+            _gravest(report) if is_known else "JMX does not show it",
             Tone.NEAR if open_ends else Tone.GOOD if is_known else Tone.PLAIN,
         ),
     )
@@ -99,7 +99,7 @@ def _own(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     return f"{first}; {second}; {third}.", (
         throttled,
         of_quota,
-        Tile("Used", texts[0] if texts else "nothing", ", ".join(texts[1:]) or "in this stretch"),
+        Tile("Used", texts[0] if texts else "nothing", ", ".join(texts[1:]) or "in this period"),
     )
 
 
@@ -107,7 +107,7 @@ def _first_look(report: AuditReport) -> tuple[str, tuple[Tile, ...]]:
     largest = _largest(report)
     starts = len(report.recommendations) + report.recommendations_left_out
     if largest is None:
-        return "No quota is set, and nothing was sent in this stretch.", ()
+        return "No quota is set, and nothing was sent in this period.", ()
     of_type, first = largest
     total = amount_text(of_type.quota_type, of_type.total)
     clients = len(of_type.talkers) + of_type.others

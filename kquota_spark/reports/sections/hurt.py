@@ -41,7 +41,7 @@ def _lead(report: AuditReport, ordered: list[HurtBucket]) -> str:
     head = report.head
     if not ordered:
         who = "You were not throttled" if head.tenant is not None else "Nobody was throttled"
-        return f"{who}: no request of this stretch waited for a quota."
+        return f"{who}: no request of this period waited for a quota."
     worst = ordered[0]
     kind = words.type_word(worst.bucket.quota_type)
     share = f"{words.share_text(worst.time_in_throttle_percent)} {words.of_the_stretch(head)} ({kind})"
@@ -62,11 +62,11 @@ def _bars(report: AuditReport, ordered: list[HurtBucket]) -> Block:
         "texts": [words.share_text(one.time_in_throttle_percent) for one in shown],
         "hover": [", ".join(_hover(one)) for one in shown],
     }
-    label = f"Time throttled as share of the stretch, {words.counted(len(shown), 'bucket')}, longest first"
+    label = f"Time throttled as share of the period, {words.counted(len(shown), 'bucket')}, longest first"
     rows = (_row(report, one) for one in ordered)
     return Block(
         "Time throttled",
-        "Seconds in which a throttle began or still ran on any broker, as share of the stretch.",
+        "Seconds in which a throttle began or still ran on any broker, as share of the period.",
         Chart("chart-hurt", "bars", label, data),
         table_of(
             "Buckets that were throttled", _COLUMNS, rows, len(ordered) + report.hurt_left_out, "buckets"

@@ -52,7 +52,7 @@ def near_and_over(report: AuditReport) -> tuple[int, int]:
 
 def _lead(near: int, over: int, *, is_empty: bool, is_own: bool) -> str:
     if is_empty:
-        return "There is nothing to compare: no traffic met a limit in this stretch."
+        return "There is nothing to compare: no traffic met a limit in this period."
     if not near and not over:
         whose = "You never" if is_own else "Nobody"
         return f"{whose} came to 80 % of a limit."

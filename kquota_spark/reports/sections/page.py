@@ -18,8 +18,8 @@ from kquota_spark.reports.sections.words import length, moment, short_moment
 
 _DEFINITIONS = {
     "bucket": (
-        "What a broker keeps one rate for: a user, a client id over all users, or a pair of both, as the rule says"
-        " that matches."
+        "What a broker keeps one rate for: a user, a client id over all users, or a pair of both, depending on the"
+        " rule that matches."
     ),
     "limit": (
         "The quota of the rule in force at that moment. Every broker enforces it alone, so the cluster allows the "
@@ -30,7 +30,7 @@ _DEFINITIONS = {
         "limit. Above 100 the broker throttles."
     ),
     "time throttled": (
-        "Seconds in which a throttle of the bucket began or still ran, on any broker, as share of the stretch that"
+        "Seconds in which a throttle of the bucket began or still ran, on any broker, as share of the period that"
         " the tables cover. From JMX: the share of samples with a throttle."
     ),
     "total delay": (
@@ -39,7 +39,7 @@ _DEFINITIONS = {
     ),
     "episode": "Seconds over the limit without a longer pause between them.",
     "agreement": (
-        "Verdicts that say the same as the broker's own log: throttled or not. A verdict never looks at the "
+        "Verdicts that equal the broker's own log: throttled or not. A verdict never uses the "
         "broker's answer to the request it judges."
     ),
     "certain": "Nothing that the log leaves open could turn the verdict: where 2 ms could, it is not.",
@@ -48,7 +48,7 @@ _DEFINITIONS = {
         " is less than what it wanted."
     ),
     "spread": "The rate on the busiest broker divided by the mean over the brokers that saw the bucket.",
-    "request time": "Time of I/O and network threads; one thread has 100 percent a second.",
+    "request time": "Time of I/O and network threads; one thread has 100 percent per second.",
 }
 
 

@@ -49,7 +49,7 @@ def _lead(found: Confidence) -> str:
     if found.reasons:
         return f"{counted(len(found.reasons), 'thing speaks', 'things speak')} against it."
     if not found.sources:
-        return "nothing was read in this stretch, so there is nothing to doubt."
+        return "nothing was read in this period, so there is nothing to doubt."
     sources = {"log": "the request log", "jmx": "JMX"}
     read_from = " and ".join(sources.get(name, name) for name in found.sources)
     return f"it is read from {read_from}, and nothing speaks against it."
@@ -88,10 +88,10 @@ def _delay(found: Confidence) -> list[Tile]:
 
 def _lag(found: Confidence) -> Tile:
     if found.lag_ms is None:
-        return Tile("Lag", "-", "nothing was judged in this stretch", Tone.NEAR)
+        return Tile("Lag", "-", "nothing was judged in this period", Tone.NEAR)
     tone = Tone.NEAR if found.lag_ms > MOST_LAG_MS else Tone.PLAIN
     text = f"{found.lag_ms / 1_000:.1f} s" if found.lag_ms < 10_000 else person_ms(found.lag_ms)
-    return Tile("Lag", text, "from the newest verdict to the end of the stretch, or to now", tone)
+    return Tile("Lag", text, "from the newest verdict to the end of the period, or to now", tone)
 
 
 def _unreadable(found: Confidence) -> Tile:
@@ -106,7 +106,7 @@ def _unreadable(found: Confidence) -> Tile:
 
 def _certain(found: Confidence) -> Tile:
     if found.certain_percent is None:
-        return Tile("Certain", "-", "JMX tells rates, not single verdicts")
+        return Tile("Certain", "-", "JMX gives rates, not single verdicts")
     detail = "of seconds: nothing missing could change the verdict"
     return Tile("Certain", share_text(found.certain_percent), detail)
 

@@ -39,7 +39,7 @@ def _lead(report: AuditReport) -> str:
     with_traffic = _with_traffic(report)
     if not with_traffic:
         who = "You sent" if report.head.tenant is not None else "Clients sent"
-        return f"{who} nothing in this stretch that counts towards a quota."
+        return f"{who} nothing in this period that counts towards a quota."
     parts = []
     for of_type in with_traffic:
         first = max(of_type.talkers, key=lambda one: one.amount)

@@ -197,7 +197,7 @@ def test_a_replay_by_the_quotas_of_now_says_so(cluster: Cluster) -> None:
     source = f"ZooKeeper {cluster.zookeeper_connect}"
     assert answer["source"] == source
     assert answer["notes"] == [
-        f"{source} tells only what holds now: replayed as if that had held all the time"
+        f"{source} has only the quotas of now: replayed as if they had always been in force"
     ]
 
 
@@ -217,7 +217,7 @@ def test_refusals_are_one_line(cluster: Cluster, tmp_path: Path) -> None:
     )
     done = kquota("resolve", "--zookeeper", cluster.zookeeper_connect, "--at", "1h")
     assert (done.returncode, done.stderr) == (1, (
-        f"kquota: --at: ZooKeeper {cluster.zookeeper_connect} tells only what holds now: leave --at out, or use "
+        f"kquota: --at: ZooKeeper {cluster.zookeeper_connect} has only the quotas of now: leave --at out, or use "
         "--tables or --quotas\n"
     ))  # fmt: skip
     with pytest.raises(UserError, match=r"did not answer within 0\.5 s"):

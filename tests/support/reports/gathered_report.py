@@ -57,7 +57,7 @@ def throttled(offset_s: int, throttle_ms: int = 100, **changed: Any) -> Row:
 
 
 def jmx(offset_s: int, **changed: Any) -> Row:
-    """A sample of alice's bucket: what JMX does not tell is null."""
+    """A sample of alice's bucket: what JMX does not show it is null."""
     row = decision(offset_s)
     told = ("cluster_id", "event_date", "broker_id", "quota_type", "bucket_user", "bucket_client_id", "second",
             "level", "rule", "limit_per_s", "rate_per_s", "quota_used_percent", "users")  # fmt: skip

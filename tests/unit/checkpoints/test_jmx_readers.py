@@ -1,4 +1,4 @@
-"""The reading commands beside JMX: nothing is added up twice, and what JMX does not tell is not made up."""
+"""The reading commands beside JMX: nothing is added up twice, and what JMX does not show it is not made up."""
 
 from __future__ import annotations
 

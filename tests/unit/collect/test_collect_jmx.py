@@ -79,7 +79,10 @@ def test_a_broker_that_is_away_is_said_once_and_again_when_it_is_back() -> None:
     away = "connection refused"
     assert run.of([[ANSWER], away, away, [ANSWER]], [[ANSWER]] * 4) == 6
     assert run.said == [
-        "broker 1 at http://k:1/jolokia gives no metrics: connection refused; goes on without, says when it is back",
+        (
+            "broker 1 at http://k:1/jolokia gives no metrics: connection refused; "
+            "continues without it, reports when it is back"
+        ),
         "broker 1 at http://k:1/jolokia is back",
     ]
 
@@ -88,7 +91,7 @@ def test_samples_for_which_there_is_no_room_are_lost_and_that_is_said_once() -> 
     run = Run(FakeTopic(queue_limit=0))
     assert run.of([[ANSWER]] * 3) == 0
     assert run.said == [
-        "Kafka takes no samples: its queue is full, samples are lost; goes on without, says when it is back"
+        "Kafka takes no samples: its queue is full, samples are lost; continues without it, reports when it is back"
     ]
 
 

@@ -112,8 +112,8 @@ def test_who_is_accused(client: ThrottledClient, is_accused: bool) -> None:
 def test_an_accusation_says_how_likely_and_shows_its_rows() -> None:
     [finding] = throttle_findings([client_with(8, escapes=6)])
     assert finding.sentence == (
-        "likely ignores throttling: after 6 of 8 throttles of 200 ms and more it left the connection and went on with "
-        "a new one within 2 s, inside the throttle (reported from 5 and 50 % on); it is kafka-go 0.4"
+        "likely ignores throttling: after 6 of 8 throttles of 200 ms and more it left the connection and opened a "
+        "new one within 2 s, inside the throttle (reported from 5 and 50 % on). It is kafka-go 0.4"
     )
     assert finding.evidence == (
         {

@@ -83,7 +83,7 @@ def test_files_older_than_asked_for_are_not_read(tmp_path: Path) -> None:
 def test_the_tables_are_described_from_their_declaration(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("tables", "quota_rules") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("quota_rules: quotas of one entity over one stretch of time;")
+    assert lines[0].startswith("quota_rules: quotas of one entity over one period of time;")
     assert "  producer_byte_rate        double     bytes per second per broker; null if not set" in lines
     assert max(map(len, lines)) <= 100
     assert run("tables", "violations", "--output", "json") == 0

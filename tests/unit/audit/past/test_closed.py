@@ -88,5 +88,5 @@ def test_a_stretch_whose_requests_have_no_rows_is_refused(settings: Settings) ->
         require_closed(settings, T0_MS, T0_MS + 2_001)
     assert str(refused.value) == (
         "50 requests between 2026-11-21 05:40:00 UTC and 2026-11-21 05:40:02 UTC have no row in table requests, "
-        "because of tables.requests: only a stretch with all its requests can be restated"
+        "because of tables.requests: only a period with all its requests can be restated"
     )

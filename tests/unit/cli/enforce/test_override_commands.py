@@ -117,7 +117,7 @@ def test_freeze_needs_a_reason_and_unfreeze_says_what_was(cluster: InMemoryClust
     assert kquota(cluster, "freeze", "--reason", " ")[0] == 1
     code, out, _ = kquota(cluster, "freeze", "--reason", "incident 7")
     said = "frozen since 2026-11-21 05:42:01 UTC by eve: incident 7"
-    assert (code, out) == (0, f"{said}; kquota unfreeze lets it go on\n")
+    assert (code, out) == (0, f"{said}; kquota unfreeze lets it continue\n")
     assert kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")[0] == 3
     assert kquota(cluster, "unfreeze")[1] == f"unfrozen: was {said}\n"
     assert kquota(cluster, "unfreeze")[1] == "it was not frozen\n"
@@ -158,8 +158,7 @@ def test_a_name_that_nobody_has_ever_seen_needs_force(cluster: InMemoryCluster) 
     code, _, err = kquota(cluster, "exempt", "add", "--client", "elt")
     assert code == 1
     assert (
-        err
-        == "kquota: exempt.client_ids: 'elt' is not known, did you mean 'etl'?; --force adds it all the same\n"
+        err == "kquota: exempt.client_ids: 'elt' is not known, did you mean 'etl'?; --force adds it anyway\n"
     )
     assert kquota(cluster, "exempt", "add", "--client", "etl")[0] == 0  # in usage
     assert kquota(cluster, "exempt", "add", "--client", "elt", "--force")[0] == 0
@@ -179,4 +178,4 @@ def test_a_terminal_that_lacks_a_character_is_told_its_escape(
     raw = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
     assert main(["freeze", "--reason", "wegen Stö\x1b[2J", "--config", str(cluster.config)]) == 0
-    assert rb"by eve: wegen St\xf6\x1b[2J; kquota unfreeze lets it go on" in raw.getvalue()
+    assert rb"by eve: wegen St\xf6\x1b[2J; kquota unfreeze lets it continue" in raw.getvalue()

@@ -39,7 +39,7 @@ def test_a_line_from_the_future_is_kept_and_told(tmp_path: Path, capsys: pytest.
 def test_lines_that_shippers_lost_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lost = request(5, T0_MS + 2_000, kind="gap", quota_type=None, user=None, api_key=None)
     code, findings = _findings(_tables(tmp_path, (*_REQUESTS, lost)), capsys)
-    evidence = "shippers told 1 times of lines that they lost, the last before 2026-11-21 05:40:02 UTC"
+    evidence = "shippers reported lost lines 1 times, the last before 2026-11-21 05:40:02 UTC"
     assert (code, findings) == (0, [("warn", "gaps", f"demo: {evidence}")])
 
 
@@ -75,7 +75,7 @@ def test_a_finished_run_is_behind_but_no_failure(
 @pytest.mark.parametrize(
     ("rules", "decisions", "status", "evidence"),
     [
-        ((), _DECISIONS, "fail", "demo: no source says through when its quotas are known"),
+        ((), _DECISIONS, "fail", "demo: no source reports how far its quotas are known"),
         ((source(9), source(8)), _DECISIONS, "fail", "demo: quota_rules has 2 sources (level 0), expected 1"),
         (
             (source(9),),

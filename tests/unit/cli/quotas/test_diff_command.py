@@ -142,7 +142,10 @@ def test_the_tables_as_of_then(tmp_path: Path) -> None:
     ("arguments", "problem"),
     [
         (["nowhere.yaml"], "nowhere.yaml: no such file, and context nowhere.yaml: not in"),
-        (["a.yaml", "--zookeeper", "z:1", "--at", "1h"], "--at: a running cluster tells only what holds now"),
+        (
+            ["a.yaml", "--zookeeper", "z:1", "--at", "1h"],
+            "--at: a running cluster has only the quotas of now",
+        ),
         (["a.yaml", "a.yaml", "--zookeeper", "z:1"], "two sides are named already"),
         (["a.yaml", "a.yaml", "--command-config", "f"], "two sides are named already"),
         (["a.yaml", "a.yaml", "a.yaml"], "more than two sides: expected before and after"),

@@ -71,7 +71,7 @@ def test_a_skewed_load_gets_one_value_by_its_skew_and_the_evidence_shows_the_eve
     assert (found.quota, found.before, found.after) == (Quota(ALICE, WRITE), 20 * MB, 25 * MB)
     assert found.reason == (
         "budget of 30,000,000 B/s for the cluster, and since 2026-11-21 04:40 UTC 3 brokers had a demand of "
-        "30,000,000 B/s, 25,000,000 B/s of it on one: one value holds on every broker, and 25,000,000 B/s serves "
+        "30,000,000 B/s, 25,000,000 B/s of it on one. One value holds on every broker: 25,000,000 B/s serves "
         "30,000,000 B/s; an even split of 10,000,000 B/s would serve 15,000,000 B/s"
     )
     assert found.evidence.numbers == {

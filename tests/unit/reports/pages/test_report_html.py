@@ -129,12 +129,12 @@ def test_a_tenant_is_spoken_to_and_learns_nothing_of_findings_and_threads() -> N
 def test_every_empty_section_says_what_its_emptiness_means() -> None:
     page = html_page(empty_report())
     for sentence in (
-        "Nobody was throttled: no request of this stretch waited for a quota.",
-        "There is nothing to compare: no traffic met a limit in this stretch.",
-        "Clients sent nothing in this stretch that counts towards a quota.",
+        "Nobody was throttled: no request of this period waited for a quota.",
+        "There is nothing to compare: no traffic met a limit in this period.",
+        "Clients sent nothing in this period that counts towards a quota.",
         "Nothing: no quota was edited and none enforced.",
         "Nothing was found: all traffic is metered by a rule, and every rule meters what it names.",
-        "Nothing is recommended from what this stretch shows.",
+        "Nothing is recommended from what this period shows.",
         "Not known: the brokers&#39; numbers of threads were not recorded.",
     ):
         assert sentence in page

@@ -117,7 +117,7 @@ def test_a_table_of_a_ticket_ends_after_25_rows_and_says_so() -> None:
 
 def test_an_empty_report_has_sentences_and_no_table() -> None:
     page = markdown_page(empty_report())
-    assert "Nobody was throttled: no request of this stretch waited for a quota." in page
+    assert "Nobody was throttled: no request of this period waited for a quota." in page
     assert cells(page) == []
 
 

@@ -46,7 +46,7 @@ def test_shares_of_time_are_of_what_the_tables_cover(tmp_path: Path) -> None:
         made_at_ms=T0_MS + 6 * MINUTE_MS,
     )
     # 120 seconds of 480; throttled in one of the 120
-    said = "the tables cover 2026-11-21 05:40:00 UTC to 2026-11-21 05:42:00 UTC only, 25.0 % of the stretch asked for"
+    said = "the tables cover 2026-11-21 05:40:00 UTC to 2026-11-21 05:42:00 UTC only, 25.0 % of the period asked for"
     assert page.confidence.reasons == (
         f"{said}: shares of time are of what is covered (trusted from 50 % on)",
     )
@@ -110,7 +110,7 @@ def test_a_stretch_without_traffic_says_what_is_there_and_what_to_ask(
         gather_report(settings, Period(T0_MS + from_s * 1_000, T0_MS + to_s * 1_000), made_at_ms=T0_MS)
     assert str(refused.value).endswith(
         f"the newest second in the tables under {tmp_path} is 2026-11-21 05:41:59 UTC, ask for "
-        "2026-11-21T04:41..2026-11-21T05:42 or another stretch before it"
+        "2026-11-21T04:41..2026-11-21T05:42 or another period before it"
     )
 
 
@@ -132,7 +132,7 @@ def test_usage_that_nothing_judged_is_a_page_not_to_be_believed(tmp_path: Path) 
     write_table(tmp_path, "decisions")
     page = gather_report(_settings(tmp_path), Period(T0_MS, T0_MS + 10_000), made_at_ms=T0_MS)
     assert (page.confidence.trust, page.confidence.lag_ms) == (Trust.NO, None)
-    assert page.confidence.reasons == ("nothing of this stretch was judged: there is usage, and no decision",)
+    assert page.confidence.reasons == ("nothing of this period was judged: there is usage, and no decision",)
     assert page.talkers[0].total == 2_000
 
 

@@ -38,5 +38,5 @@ def test_what_is_no_stretch_is_refused_with_what_is_expected(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["2026-11-21..2026-11-20", "last:0s", "last:999999d"])
 def test_a_stretch_without_length_or_before_1970_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is an empty stretch, or outside"):
+    with pytest.raises(ValueError, match="is an empty period, or outside"):
         parse_period(text, T0_MS)

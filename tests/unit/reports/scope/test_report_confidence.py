@@ -40,7 +40,7 @@ def test_verdicts_that_differ_from_the_brokers(
     rows = [decision(0, requests_judged=10_000, requests_agreeing=agreeing)]
     reason = (
         f"produce: {10_000 - agreeing:,} of 10,000 certain verdicts differ from the brokers', agreement {percent} % "
-        "(trusted from 99 % on): kquota agreement --explain looks for the cause"
+        "(trusted from 99 % on): kquota agreement --explain searches the cause"
     )
     assert _reasons(gathered(tmp_path, decisions=rows)) == (trust, (reason,) if percent else ())
 
@@ -134,7 +134,7 @@ def test_gaps_count_where_they_touch_the_stretch_and_a_brokers_start_is_none(tmp
     assert page.confidence.gaps == 2
     assert _reasons(page) == (
         Trust.WITH_CARE,
-        ("of the log of 2 broker(s) 2 stretch(es) are missing: what was used in them is not counted",),
+        ("of the log of 2 broker(s) 2 period(s) are missing: what was used in them is not counted",),
     )
 
 

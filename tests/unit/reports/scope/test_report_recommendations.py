@@ -45,11 +45,11 @@ def test_who_is_throttled_much_is_to_be_raised_to_what_it_wanted_about(tmp_path:
             present=1e6,
             recommended=2_000_000.0,
             reason="throttled in 75 % of 80 seconds with traffic on broker 1 under 1,000,000 B/s. It got 1,100,000 "
-            "B/s, and wanted about 2,000,000 B/s by the share of its time in throttle",
+            "B/s, and wanted about 2,000,000 B/s by the share of its time throttled",
             command="kquota alter --name user=alice --add producer_byte_rate=2000000 --dry-run",
             delay_ms=6_000,  # 60 x 100 ms
             cause="a steady load above the limit",
-            confidence="fair: it was held back half of the time or more",
+            confidence="fair: it was throttled half of the time or more",
             # None of the recorded seconds went above 2,000,000 B/s.
             expected="60 → 0 seconds with a throttle, of the recorded requests; with more room clients may send more",
             headroom="45 % of the value is above what it got",  # 900,000 of 2,000,000
@@ -93,7 +93,7 @@ def test_who_takes_more_than_its_limit_all_the_same_is_to_be_looked_at(tmp_path:
     rows = [throttled(at_s, amount=1_210_000) for at_s in range(60)]
     (one,) = _todo(tmp_path, rows, quota_rules=[OF_ALICE])
     assert (one.recommended, one.command) == (None, "")
-    assert "and took 121 % of it all the same. Look at the clients before the limit" in one.reason
+    assert "and took 121 % of it. Check the clients before the limit" in one.reason
     assert one.cause == "many connections that wait at once, or clients that do not wait"
 
 

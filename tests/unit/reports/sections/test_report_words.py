@@ -75,6 +75,6 @@ def test_from_jmx_alone_nothing_is_called_protected() -> None:
     sampled = replace(report.confidence, sources=("jmx",))
     page = replace(report, confidence=sampled, unprotected=(), unprotected_left_out=0)
     sentence, tiles = headline(page)
-    assert sentence.endswith("; JMX does not tell what is unprotected.")
+    assert sentence.endswith("; JMX does not show what is unprotected.")
     assert (tiles[2].value, tiles[2].tone) == ("-", Tone.PLAIN)
     assert unprotected_section(page).lead.startswith("Not known: ")
