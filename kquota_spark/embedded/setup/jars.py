@@ -45,7 +45,7 @@ class Jars:
 def default_ivy_xml() -> Path:
     """`conf/ivy.xml` of the working directory, else of the checkout that this module is in."""
     here = Path("conf") / _IVY_XML
-    return here if here.is_file() else Path(__file__).resolve().parents[2] / "conf" / _IVY_XML
+    return here if here.is_file() else Path(__file__).resolve().parents[3] / "conf" / _IVY_XML
 
 
 def cache_dir(ivy_xml: Path) -> Path:

@@ -93,7 +93,7 @@ def test_without_a_server_the_stored_quotas_go_on_and_are_marked_as_stale(
     assert watcher.is_stale and watcher.is_following
     assert (produce_rates(away), known_through_ms(away)) == ({"users/alice": 1.0}, through_ms)
     assert "did not answer within 0.3 s" in caplog.text
-    assert "going on with the quotas known through 20" in caplog.text
+    assert "continuing with the quotas known through 20" in caplog.text
     watcher.check()
 
 

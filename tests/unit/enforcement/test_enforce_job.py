@@ -127,7 +127,7 @@ def test_while_it_is_frozen_nothing_is_sent_and_nothing_ends(
     run("unfreeze", "--config", str(cluster.config))
     job.looks.look()
     assert cluster.of_alice == "500000.0"
-    assert capsys.readouterr().err == "enforce: goes on\n"
+    assert capsys.readouterr().err == "enforce: continues\n"
     run("freeze", "--reason", "incident", "--config", str(cluster.config))
     cluster.now_ms = NOW_MS + 20 * MINUTE_MS
     job.looks.look()
@@ -183,7 +183,7 @@ def test_a_look_that_fails_is_said_once_and_the_next_one_goes_on(
     assert cluster.of_alice == "1000000"
     cluster.policy_file.write_text(good, encoding="utf-8")
     job.looks.try_to_look()
-    assert (capsys.readouterr().err, cluster.of_alice) == ("enforce: goes on\n", "500000.0")
+    assert (capsys.readouterr().err, cluster.of_alice) == ("enforce: continues\n", "500000.0")
     cluster.policy_file.write_text("mode: full\n", encoding="utf-8")
     monkeypatch.setattr(enforce, "_GIVE_UP_S", -1.0)
     with pytest.raises(UserError, match="'full'"):

@@ -47,7 +47,7 @@ def test_a_process_that_cannot_be_paused_is_an_error_and_goes_on(
     try:
         with monkeypatch.context() as never:
             never.setattr("kquota_spark.process.processes.wait_for", lambda *_, **__: False)
-            with pytest.raises(UserError, match=f"^process {process.pid} cannot be paused, and goes on"):
+            with pytest.raises(UserError, match=f"^process {process.pid} cannot be paused, and continues"):
                 pause(process)
         assert wait_for(lambda: (tmp_path / "log").read_bytes() == b"busy\n", within_s=60)
     finally:

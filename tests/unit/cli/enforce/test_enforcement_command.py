@@ -93,7 +93,7 @@ def test_without_yes_it_only_shows(cluster: Cluster, capsys: pytest.CaptureFixtu
 def test_off_and_on_again(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run(capsys, "disable", *YES)
     assert (code, out.count("lifted\n")) == (0, 3)
-    assert "3 quotas lifted; kquota enforcement enable puts them back\nour own enforcement goes on" in out
+    assert "3 quotas lifted; kquota enforcement enable puts them back\nour own enforcement continues" in out
     code, out = run(capsys, "enable")
     assert (code, out.count("  restore\n")) == (0, 3)
     assert cluster.nodes == {"users/alice": {}, "clients/<default>": {}}

@@ -215,7 +215,7 @@ def test_without_history_it_is_said(tmp_path: Path) -> None:
         tmp_path / "t", "quota_rules", source(KNOWN_S), rule("users/alice", 3, producer_byte_rate=1.0)
     )
     code, out, _ = run("drift", declared(tmp_path, alice=2), "--tables", str(tmp_path / "t"))
-    assert code == 2 and "since when, and who: no table tells" in out
+    assert code == 2 and "since when, and who: not recorded" in out
 
 
 SAME = {"alice": 2_000_000, "bob": 3_000_000, "carol": 4_000_000, "dora": 5_000_000}

@@ -142,7 +142,7 @@ def test_a_cluster_and_the_tables_at_once_are_wrong_usage(capsys: pytest.Capture
     with pytest.raises(SystemExit) as ended:
         main(["export", "--at", "1h", "--bootstrap-server", "b:9092"])
     assert ended.value.code == 2
-    assert "--bootstrap-server: a cluster tells only what holds now" in capsys.readouterr().err
+    assert "--bootstrap-server: a cluster has only the quotas of now" in capsys.readouterr().err
 
 
 def test_the_names_on_the_command_line_are_those_of_the_registry() -> None:

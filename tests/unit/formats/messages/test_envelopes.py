@@ -52,7 +52,7 @@ def test_a_bare_line_is_itself() -> None:
 
 def test_a_kind_takes_nothing_else() -> None:
     for kind in set(KINDS) - {"auto", "raw"}:
-        with pytest.raises(Unreadable, match=r"^envelope: not of the kind that kafka\.envelope says$"):
+        with pytest.raises(Unreadable, match=r"^envelope: not of the kind that kafka\.envelope names$"):
             Envelopes(kind).opened(PRODUCE_V9)
     with pytest.raises(Unreadable, match=r"^envelope: no text in field message$"):
         Envelopes("filebeat").opened(object_of(log="[a"))
