@@ -72,7 +72,7 @@ _ABOUTS = {
         "exempt": "names that enforcement never touches: edits exempt: of the policy file",
         "freeze": "stop all enforcement at once: nothing is sent any more, neither changes nor expiries",
         "unfreeze": "let enforcement continue; expired changes are reverted at once",
-        "enforcement": "lift the brokers' quotas, and put back exactly what was there",
+        "quotas": "disable and enable the brokers' quotas: lift them, and put back exactly what was there",
     },
     "cluster": {
         "cluster": "run a real ZooKeeper and Kafka on this machine",

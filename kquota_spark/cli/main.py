@@ -30,6 +30,9 @@ _NAMES = ("user", "client_id")
 _ANSWER_BY_2 = frozenset({"doctor", "diff", "drift"})
 """Commands that say by an exit code of 2 what they found: cron and CI must not get it for a typo in an option."""
 
+_RENAMED = {"enforcement": "quotas"}
+"""Commands of earlier releases, and what they are called now."""
+
 
 class _Parser(argparse.ArgumentParser):
     """Prints one line for a usage error, with the nearest command, option or value, and where help is."""
@@ -56,6 +59,8 @@ class _Parser(argparse.ArgumentParser):
             is_command = isinstance(action, argparse._SubParsersAction)
             name = "/".join(action.option_strings) or action.metavar or action.dest
             what = "command" if is_command else f"value of {name}"
+            if is_command and value in _RENAMED:
+                self.error(f"unknown command {value!r}, it is {_RENAMED[value]} now")
             self.error(f"unknown {what} {value!r}{_hint(str(value), list(map(str, action.choices)))}")
 
 

@@ -25,7 +25,7 @@ READING = (
     "quotas.drift",
     "enforce.plans",
     "enforce.status",
-    "enforce.enforcement",
+    "enforce.quotas",
     "enforce.exempt",
     "quotas.exchange",
     "judge.findings",

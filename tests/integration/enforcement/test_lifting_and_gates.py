@@ -79,7 +79,7 @@ def test_lifted_quotas_throttle_nobody_and_come_back_to_the_byte(
         before = config_tree(client)
         until_brokers_act(cluster)
         assert throttle_ms(cluster, "pressing") > 0
-        disable = ["enforcement", "disable", "--config", str(config)]
+        disable = ["quotas", "disable", "--config", str(config)]
         assert main(disable) == 0
         assert config_tree(client) == before
         assert capsys.readouterr().out.endswith("nothing was changed: --yes does it\n")
@@ -88,9 +88,9 @@ def test_lifted_quotas_throttle_nobody_and_come_back_to_the_byte(
         until_brokers_act(cluster)
         assert b"byte_rate" not in b"".join(data or b"" for data, _ in config_tree(client).values())
         assert throttle_ms(cluster, "pressing") == 0
-        assert main(["enforcement", "status", "--config", str(config), "--output", "csv"]) == 0
+        assert main(["quotas", "status", "--config", str(config), "--output", "csv"]) == 0
         assert capsys.readouterr().out.count("incident 7") == 5
-        assert main(["enforcement", "enable", "--config", str(config), "--yes"]) == 0
+        assert main(["quotas", "enable", "--config", str(config), "--yes"]) == 0
         assert config_tree(client) == before
         until_brokers_act(cluster)
         assert throttle_ms(cluster, "pressing") > 0

@@ -47,14 +47,12 @@ def test_lifted_quotas_come_back_as_they_were(
     ]
     with closing(QuotaAdmin(cluster.bootstrap_servers, {}, timeout_ms=60_000)) as admin:
         assert wait_for(lambda: described(admin) == before, within_s=60), described(admin)
-        assert (
-            main(["enforcement", "disable", "--config", str(config), "--yes", "--reason", "incident 7"]) == 0
-        )
+        assert main(["quotas", "disable", "--config", str(config), "--yes", "--reason", "incident 7"]) == 0
         assert "3 quotas lifted" in capsys.readouterr().out
         assert wait_for(lambda: described(admin) == [], within_s=60)
         # Somebody sets one of them meanwhile: that stays, and the others come back.
         alter_quota(cluster, {"request_percentage": 50.0}, client_id=DEFAULT)
         assert wait_for(lambda: len(described(admin)) == 1, within_s=60)
-        assert main(["enforcement", "enable", "--config", str(config), "--yes"]) == 1
+        assert main(["quotas", "enable", "--config", str(config), "--yes"]) == 1
         expected = [before[0], ("clients/<default>", "request_percentage", 50.0), before[2]]
         assert wait_for(lambda: described(admin) == expected, within_s=60), described(admin)

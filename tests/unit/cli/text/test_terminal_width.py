@@ -61,7 +61,7 @@ COMMANDS = (
     "help reading",
     "context list",
     "exempt list",
-    "enforcement status",
+    "quotas status",
 )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.embedded.setup.ivy import reason
-from kquota_spark.embedded.setup.jars import cache_dir, ensure_jars, find_jars
+from kquota_spark.embedded.setup.jars import cache_dir, default_ivy_xml, ensure_jars, find_jars
 from kquota_spark.embedded.setup.java import find_java
 from kquota_spark.errors import UserError
+from tests.support.places import ROOT
 
 IVY_XML = """\
 <ivy-module version="2.0">
@@ -200,3 +201,10 @@ def test_the_command_prints_one_line_and_does_not_import_pyspark(ivy_xml: Path) 
     )
     assert (bad.returncode, bad.stdout) == (1, "")
     assert bad.stderr.startswith("kquota: no.xml: cannot be read (No such file or directory)")
+
+
+def test_the_declaration_of_the_checkout_is_found_from_another_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert default_ivy_xml() == ROOT / "conf" / "ivy.xml"

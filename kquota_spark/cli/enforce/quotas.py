@@ -1,4 +1,4 @@
-"""`kquota enforcement`: lifts the brokers' quotas, and puts back exactly what was there (KIP-13's tooling).
+"""`kquota quotas`: lifts the brokers' quotas, and puts back exactly what was there (KIP-13's tooling).
 
 Nothing is sent to the cluster without --yes. Exit codes: 0 done or shown, 1 an error, or a quota that is not as asked.
 """
@@ -51,7 +51,7 @@ _STATUS_COLUMNS = ("entity", "key", "value", "since", "actor", "reason", "is_in_
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `enforcement` and what is below it."""
-    group = subparsers.add_parser("enforcement")
+    group = subparsers.add_parser("quotas")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     about = "remove quotas, of the whole cluster or of some entities"
     disable = _add(commands, "disable", about, run_disable)
@@ -106,7 +106,7 @@ def run_disable(options: argparse.Namespace) -> int:
             _progress("lifted", len(done), len(meant))
         goes_on = "\nour own enforcement continues and may set quotas: kquota freeze stops it"
         advice = "" if edges.switch.frozen() else goes_on
-    said = f"{_count(done, Fate.LIFTED)} lifted; kquota enforcement enable puts them back{advice}"
+    said = f"{_count(done, Fate.LIFTED)} lifted; kquota quotas enable puts them back{advice}"
     return _show("disable", [*done, *kept], options.output, said if done else "nothing to lift")
 
 
@@ -154,11 +154,11 @@ def run_status(options: argparse.Namespace) -> int:
         Shown("reason", lambda row: row["reason"], is_text=True, rank=2),
         Shown("", lambda row: "in doubt" if row["is_in_doubt"] else "", is_text=True),
     )
-    footer = f"{counted(len(rows), 'quota')} lifted; kquota enforcement enable puts them back"
+    footer = f"{counted(len(rows), 'quota')} lifted; kquota quotas enable puts them back"
     if any(row["is_in_doubt"] for row in rows):
         footer += "\nin doubt: a run was cut short; disable and enable read back what became of it"
     report = Report(
-        "kquota enforcement status", _STATUS_COLUMNS, rows, shown, times=frozenset({"since"}), footer=footer,
+        "kquota quotas status", _STATUS_COLUMNS, rows, shown, times=frozenset({"since"}), footer=footer,
         when_empty="nothing is lifted", colour=lambda row: Colour.YELLOW if row["is_in_doubt"] else None,
     )  # fmt: skip
     show(report, options.output)
@@ -239,7 +239,7 @@ def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
     )
     bad = {fate.value for fate in Fate if fate.is_bad}
     report = Report(
-        f"kquota enforcement {command}", _COLUMNS, [_row(line) for line in lines], shown, footer=said,
+        f"kquota quotas {command}", _COLUMNS, [_row(line) for line in lines], shown, footer=said,
         when_empty=said, colour=lambda row: Colour.RED if row["status"] in bad else None,
     )  # fmt: skip
     show(report, form)

@@ -1,4 +1,4 @@
-"""`kquota enforcement` shows before it acts, says what became of each quota, and fails where not all is as asked."""
+"""`kquota quotas` shows before it acts, says what became of each quota, and fails where not all is as asked."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Exit code, and what went to standard output."""
-    code = main(["enforcement", *arguments])
+    code = main(["quotas", *arguments])
     return code, capsys.readouterr().out
 
 
@@ -93,7 +93,7 @@ def test_without_yes_it_only_shows(cluster: Cluster, capsys: pytest.CaptureFixtu
 def test_off_and_on_again(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run(capsys, "disable", *YES)
     assert (code, out.count("lifted\n")) == (0, 3)
-    assert "3 quotas lifted; kquota enforcement enable puts them back\nour own enforcement continues" in out
+    assert "3 quotas lifted; kquota quotas enable puts them back\nour own enforcement continues" in out
     code, out = run(capsys, "enable")
     assert (code, out.count("  restore\n")) == (0, 3)
     assert cluster.nodes == {"users/alice": {}, "clients/<default>": {}}
@@ -167,7 +167,7 @@ def test_a_name_that_a_client_chose_stays_within_its_column(
 def test_nobody_lifts_without_a_reason(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], reason: list[str]
 ) -> None:
-    assert main(["enforcement", "disable", "--yes", *reason]) == 1
+    assert main(["quotas", "disable", "--yes", *reason]) == 1
     assert capsys.readouterr().err == "kquota: --reason: expected 1 to 500 characters: others will ask why\n"
     assert cluster.nodes == NODES
 
@@ -183,7 +183,7 @@ def test_a_lost_lease_ends_it_in_one_line(
         return original(target, quotas)
 
     monkeypatch.setattr(InMemoryTarget, "read", overtaken)
-    assert main(["enforcement", "disable", *YES]) == 1
+    assert main(["quotas", "disable", *YES]) == 1
     assert "kquota: another enforcer has taken the lease meanwhile: nothing more was sent; run it again" in (
         capsys.readouterr().err
     )
@@ -191,7 +191,7 @@ def test_a_lost_lease_ends_it_in_one_line(
 
 
 def test_what_is_no_quota_is_named(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["enforcement", "disable"])
+    main(["quotas", "disable"])
     assert capsys.readouterr().err == "not read as quotas, and left as it is: users/%zz: malformed\n"
 
 
