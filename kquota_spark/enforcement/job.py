@@ -133,7 +133,7 @@ class Looks:
         elif not report.is_leader:
             state = "another enforcer has the lease"
         if state != self._state:
-            say(f"enforce: {state or 'goes on'}")
+            say(f"enforce: {state or 'continues'}")
         self._state = state
 
     def try_to_look(self) -> None:

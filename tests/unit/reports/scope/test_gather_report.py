@@ -78,7 +78,7 @@ def test_a_lag_counts_to_the_making_of_the_report_if_that_is_earlier(tmp_path: P
     assert told.trust is Trust.WITH_CARE
     assert told.reasons == (
         (
-            "the tables cover 2026-11-21 05:40:00 UTC to 2026-11-21 05:42:00 UTC only, 0.1 % of the stretch asked "
+            "the tables cover 2026-11-21 05:40:00 UTC to 2026-11-21 05:42:00 UTC only, 0.1 % of the period asked "
             "for: shares of time are of what is covered (trusted from 50 % on)"
         ),
         "the last 1,438 minutes have no decision: nobody sent anything, or the audit is behind (more than 5 minutes)",
