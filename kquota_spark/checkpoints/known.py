@@ -48,7 +48,7 @@ COLUMNS = ("level", "known_through", *_COMPARED)
 
 
 class KnownRules:
-    """Quotas of users, client ids and addresses over time, and through when they are known.
+    """Quotas of users, client ids and addresses over time, and the time up to which they are known.
 
     Attributes:
         book: those of users and client ids.

@@ -98,7 +98,7 @@ class _Kept(NamedTuple):
 
 
 class JudgedBucket(NamedTuple):
-    """Seconds of one bucket, and through when the rules were known that they were judged by."""
+    """Seconds of one bucket, and the time up to which the rules were known that judged them."""
 
     bucket: str
     judged: list[Judged]

@@ -36,7 +36,7 @@ where cluster_id = ?
 
 @dataclass(frozen=True, slots=True)
 class StoredRules:
-    """The quotas of one cluster over time, and through when all edits are known; None if never said."""
+    """The quotas of one cluster over time, and the time up to which all edits are known; None if no source gave one."""
 
     stretches: tuple[RuleStretch, ...]
     known_through_ms: int | None

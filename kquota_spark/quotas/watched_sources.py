@@ -50,7 +50,7 @@ class ZooKeeperSource:
         """Connect and wait until the source can be read.
 
         Raises:
-            UnreachableError: it does not answer within the time limit; it may be started all the same.
+            UnreachableError: it does not answer within the time limit; it may be started anyway.
             UserError: it refuses us.
         """
         deadline_s = time.monotonic() + self._quotas.connect_timeout / 1_000

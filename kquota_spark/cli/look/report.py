@@ -145,17 +145,21 @@ class Made:
 
     def drawn(self, report: AuditReport) -> bytes:
         """The report in the form asked for."""
+        # Each page brings its own libraries, so only the one asked for is loaded.
+        if self.form == "html":
+            from kquota_spark.reports.pages.page_html import html_page
+
+            return html_page(report).encode()
+        if self.form == "md":
+            from kquota_spark.reports.pages.page_markdown import markdown_page
+
+            return markdown_page(report).encode()
         from kquota_spark.reports.pages.page_data import csv_archive, plain_report
-        from kquota_spark.reports.pages.page_html import html_page
-        from kquota_spark.reports.pages.page_markdown import markdown_page
 
         if self.form == "csv":
             return csv_archive(report)
-        if self.form == "json":
-            row = plain_report(report)
-            return json_report(Report("kquota report", tuple(row), [row], shown=())).encode()
-        page = html_page if self.form == "html" else markdown_page
-        return page(report).encode()
+        row = plain_report(report)
+        return json_report(Report("kquota report", tuple(row), [row], shown=())).encode()
 
 
 def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: bool) -> int:

@@ -1,6 +1,6 @@
 """`kquota import` and `kquota export`: the quotas of a file onto a cluster, and those of a cluster into a file.
 
-Import sets them in place, and says what became of each. Export writes those of the tables as of any moment too.
+Import sets them in place, and reports the outcome of each. Export can also write those of the tables as of any moment.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ INTEGER_KEYS = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE)
 class NodeConfig:
     """A node's `config`; empty, with the reason in `problem`, where brokers read none.
 
-    `is_refused`: brokers do not read it as empty but fail, so a running one goes on with what it had.
+    `is_refused`: brokers do not read it as empty but fail, so a running one keeps what it had.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class QuotaPayload:
     """What brokers make of a node's data.
 
     `left_alone` are the keys that a running broker does not touch because it gave up on the node before them:
-    it goes on with what it had.
+    it keeps what it had.
     """
 
     values: Mapping[AnyKey, float] = field(default_factory=dict)

@@ -24,7 +24,7 @@ Replay = BucketReplay | RequestReplay | MutationReplay
 
 
 def replay_of(quota_type: QuotaType, config: RateConfig, state: Any = None) -> Replay:
-    """A bucket that has seen nothing, or that goes on with the `state` of such a replay.
+    """A bucket that has seen nothing, or that resumes from the `state` of such a replay.
 
     `config` is that of quota.window.*, for controller mutations of controller.quota.window.*.
     """

@@ -1,4 +1,4 @@
-"""`kquota quotas` shows before it acts, says what became of each quota, and fails where not all is as asked."""
+"""`kquota quotas` shows before it acts, reports the outcome of each quota, and fails where not all is as asked."""
 
 from __future__ import annotations
 
