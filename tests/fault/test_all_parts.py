@@ -18,13 +18,14 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from kquota_spark.embedded.readiness import connected
 from kquota_spark.process.processes import wait_for
 from tests.support.chance import drawn
 from tests.support.clusters.audited_topic import differences
 from tests.support.trouble.clients import pressing_on
 from tests.support.trouble.parts import kept_running
 from tests.support.trouble.walk import TROUBLES, walk
-from tests.support.trouble.world import LOAD, World, world
+from tests.support.trouble.world import LOAD, OFFENDER, World, world
 
 TROUBLE_S = float(os.environ.get("KQUOTA_TROUBLE_S", "0"))
 BEGUN_WITHIN_S, HEALED_WITHIN_S = 240.0, 240.0
@@ -69,7 +70,8 @@ def _restate_all(found: World, config: Path) -> None:
 def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path: Path) -> None:
     chance = drawn("trouble")
     with world(tmp_path) as found, kept_running([*found.parts.values()]):
-        with pressing_on(found.cluster, LOAD):
+        writes_before = _writes(found)
+        with pressing_on(found.cluster, LOAD, OFFENDER):
             assert wait_for(lambda: _is_well(found), within_s=BEGUN_WITHIN_S)
             came = walk(found, chance, TROUBLE_S)
             assert wait_for(lambda: _is_well(found), within_s=HEALED_WITHIN_S)
@@ -92,7 +94,7 @@ def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
         _nothing_lost_or_doubled(found, written)
         _equal_to_an_untroubled_run(found, tmp_path / "untroubled")
-        _changed_once(found)
+        _changed_once(found, _writes(found) - writes_before)
     assert TROUBLE_S < 600 or set(came) == {name for name, times in came.items() if times} == set(TROUBLES)
 
 
@@ -127,11 +129,18 @@ def _equal_to_an_untroubled_run(found: World, root: Path) -> None:
         assert differences(name, found.disk, root) == [], name
 
 
-def _changed_once(found: World) -> None:
-    """Every change that the enforcer made is in its log once."""
+def _writes(found: World) -> int:
+    """How often the quota of the offender was written, by ZooKeeper's own count."""
+    with connected(found.cluster.zookeeper_connect) as client:
+        return int(client.get(f"/config/clients/{OFFENDER}")[1].version)
+
+
+def _changed_once(found: World, writes: int) -> None:
+    """Every change that the enforcer made is in its log once, and was made once."""
     log = DeltaTable(str(found.tables / "enforcement_log")).to_pyarrow_table().to_pylist()
     events = Counter((row["plan_id"], row["step"], row["event"]) for row in log)
     print("enforced:", Counter(event for _, _, event in events))
     done = {key: count for key, count in events.items() if key[2] in ("applied", "restored")}
     assert done, json.dumps([row["event"] for row in log])
     assert set(done.values()) == {1}
+    assert len(done) == writes

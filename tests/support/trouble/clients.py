@@ -11,18 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
 
 _LIFE_S = 10.0
 """Of one client; then it connects anew."""
+_OFFENDS_EVERY_S, _OFFENDING = 0.25, b"x" * 50_000
 
 
 @contextmanager
-def pressing_on(cluster: Cluster, plans: Sequence[ClientPlan]) -> Iterator[None]:
-    """Run clients until the block is left."""
+def pressing_on(cluster: Cluster, plans: Sequence[ClientPlan], offender: str) -> Iterator[None]:
+    """Run clients until the block is left; the offender is one that waits out no throttle."""
     stop = threading.Event()
 
     def press(plan: ClientPlan) -> None:
@@ -30,8 +31,15 @@ def pressing_on(cluster: Cluster, plans: Sequence[ClientPlan]) -> Iterator[None]
             with suppress(KafkaException):
                 run_load(cluster, [replace(plan, stop_s=_LIFE_S)])
 
-    with ThreadPoolExecutor(len(plans)) as pool:
-        pressing = [pool.submit(press, plan) for plan in plans]
+    def offend() -> None:
+        # A broker mutes the connection that it throttles, and each record comes on a new one.
+        while not stop.wait(_OFFENDS_EVERY_S):
+            producer = Producer({**cluster.client_settings(), "client.id": offender, "log_level": 0})
+            producer.produce(plans[0].topic, _OFFENDING)
+            producer.flush(_LIFE_S)
+
+    with ThreadPoolExecutor(len(plans) + 1) as pool:
+        pressing = [*(pool.submit(press, plan) for plan in plans), pool.submit(offend)]
         try:
             yield
         finally:

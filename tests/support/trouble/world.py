@@ -32,7 +32,7 @@ from tests.support.trouble.parts import Part
 from tests.support.trouble.proxy import Proxy, proxy
 
 LOG_TOPIC = "kquota.request-log"
-GREEDY, STEADY, EDITED = "greedy", "steady", "edited"
+GREEDY, OFFENDER, STEADY, EDITED = "greedy", "offender", "steady", "edited"
 QUOTA = 50_000
 LOAD = [
     ClientPlan("produce", GREEDY, "orders", 150_000, record_bytes=1_000, batch_bytes=10_000),
@@ -154,8 +154,8 @@ def world(root: Path) -> Iterator[World]:
         cluster = stack.enter_context(embedded_cluster(root / "cluster", settings=settings))
         found = World(root, cluster, networks, stack.enter_context(_small_disk(root / "disk")))
         create_topics(cluster, {"orders": 1, LOG_TOPIC: 1})
-        set_quota(cluster.zookeeper_connect, client_id=GREEDY, producer_byte_rate=QUOTA)
-        set_quota(cluster.zookeeper_connect, client_id=EDITED, producer_byte_rate=QUOTA)
+        for client_id in (GREEDY, OFFENDER, EDITED):
+            set_quota(cluster.zookeeper_connect, client_id=client_id, producer_byte_rate=QUOTA)
         text = _CONFIG.format(
             disk=found.disk, root=root, kafka=kafka, zookeeper=zookeeper, topic=LOG_TOPIC, metrics=metrics,
             log=cluster.brokers[0].request_log,
