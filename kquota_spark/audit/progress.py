@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.store.places import place_of
+from kquota_spark.store.storage import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

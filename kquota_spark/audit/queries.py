@@ -33,8 +33,7 @@ from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_seconds
 from kquota_spark.replay.parsing import clock_skew_ms, ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import file_system
+from kquota_spark.store.storage import file_system, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

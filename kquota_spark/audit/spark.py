@@ -15,8 +15,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.kafka.clients import spark_options
 from kquota_spark.kafka.questions import admin_client, asked_topics
 from kquota_spark.process.notices import without_debug
-from kquota_spark.store.places import local_path, place_of
-from kquota_spark.store.storage import hadoop_options
+from kquota_spark.store.storage import hadoop_options, local_path, place_of
 
 if TYPE_CHECKING:
     from pyspark import SparkConf

@@ -15,8 +15,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import file_system
+from kquota_spark.store.storage import file_system, place_of
 
 LOG, JMX = "log", "jmx"
 """The queries, which are also the names of their checkpoints."""

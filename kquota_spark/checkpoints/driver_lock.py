@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kquota_spark.errors import UserError
-from kquota_spark.store.places import local_place_of
+from kquota_spark.store.storage import local_place_of
 
 LOCK_NAME = "driver.lock"
 

@@ -28,8 +28,6 @@ from kquota_spark.quotas.stored import leader_changes
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
-from kquota_spark.store.failures import MissingTableError, delta_errors
-from kquota_spark.store.places import place_of
 from kquota_spark.store.quota_rows import (
     is_of_sources,
     known_through_ms,
@@ -38,7 +36,7 @@ from kquota_spark.store.quota_rows import (
     stretch_of,
 )
 from kquota_spark.store.rows import rows_in_ms
-from kquota_spark.store.storage import arrow_files, delta_table
+from kquota_spark.store.storage import MissingTableError, arrow_files, delta_errors, delta_table, place_of
 
 _KEYS = (*(key.value for key in QuotaKey), IP_QUOTA_KEY)
 _COMPARED = ("entity", "valid_from", "valid_to", "certain_from", "version", *_KEYS)

@@ -29,9 +29,8 @@ from kquota_spark.schema.broker_tables import JMX_SAMPLES
 from kquota_spark.schema.columns import STATE_FORM
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.creation import has_rows
-from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import query
-from kquota_spark.store.storage import delta_table
+from kquota_spark.store.storage import delta_table, place_of
 
 _log = logging.getLogger(__name__)
 

@@ -22,9 +22,7 @@ from kquota_spark.schema.broker_tables import BROKER_CONFIGS
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
 from kquota_spark.store.commits import MicroBatch
-from kquota_spark.store.failures import MissingTableError, delta_errors
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import delta_table
+from kquota_spark.store.storage import MissingTableError, delta_errors, delta_table, place_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

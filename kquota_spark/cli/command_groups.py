@@ -80,7 +80,8 @@ _ABOUTS = {
 }
 _ELSEWHERE = {
     "top.command": ("top",),
-    "look.read": ("violations", "decisions", "usage", "tables"),
+    "look.read": ("violations", "decisions", "usage"),
+    "look.declared_tables": ("tables",),
     "resolve.resolve": ("resolve",),
     "resolve.explain": ("explain",),
     "quotas.exchange": ("import", "export"),

@@ -89,7 +89,7 @@ def _offered(names: Callable[[argparse.Namespace], Iterable[str]]) -> Callable[.
 
 
 def _known(options: argparse.Namespace) -> KnownNames:
-    from kquota_spark.cli.options.options import settings_from
+    from kquota_spark.cli.options import settings_from
     from kquota_spark.enforcement.policies import known_names
 
     # A line that is not written to its end may lack what the parser would have set, and a command may have no --tables.

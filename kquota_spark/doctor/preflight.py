@@ -16,8 +16,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import kafka_checks
 from kquota_spark.kafka.log_topic_checks import Consumed, Place
 from kquota_spark.process.check import Check, fail, java_check, ok, warn
-from kquota_spark.store.places import local_path
 from kquota_spark.store.reading import open_tables
+from kquota_spark.store.storage import local_path
 
 _ZOOKEEPER_MOST_S = 8.0
 _KAFKA_MOST_MS = 5_000

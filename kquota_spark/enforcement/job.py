@@ -30,8 +30,7 @@ from kquota_spark.errors import UserError, one_line
 from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import say
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import delta_table, file_system
+from kquota_spark.store.storage import delta_table, file_system, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

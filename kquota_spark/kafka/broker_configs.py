@@ -15,8 +15,7 @@ from kquota_spark.model.measure.sampled_rate import RingVariant
 from kquota_spark.process.check import Check, Status, ok, warn
 from kquota_spark.process.polling import Polling
 from kquota_spark.schema.broker_tables import BROKER_CONFIGS
-from kquota_spark.store.failures import delta_errors
-from kquota_spark.store.storage import arrow_files, delta_table, delta_table_if_there
+from kquota_spark.store.storage import arrow_files, delta_errors, delta_table, delta_table_if_there
 
 _log = logging.getLogger(__name__)
 _NAMES = [field.name for field in fields(BrokerConfig)]

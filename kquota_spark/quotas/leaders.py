@@ -16,9 +16,7 @@ from kquota_spark.model.quotas.quota_callback import LeaderBook, LeaderChange, T
 from kquota_spark.process.polling import Polling
 from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
-from kquota_spark.store.failures import delta_errors
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import storage_options
+from kquota_spark.store.storage import delta_errors, place_of, storage_options
 
 _log = logging.getLogger(__name__)
 

@@ -19,10 +19,9 @@ from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, stretches
 from kquota_spark.quotas.stored import stored_leaders
-from kquota_spark.store.places import local_place_of, place_of
 from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rules_of_clients, stretch_of
 from kquota_spark.store.reading import query
-from kquota_spark.store.storage import storage_options
+from kquota_spark.store.storage import local_place_of, place_of, storage_options
 
 _RULES = f"""
 select cluster_id, level, entity, {", ".join(key.value for key in QuotaKey)}, epoch_ms(valid_from) as valid_from,

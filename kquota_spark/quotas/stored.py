@@ -14,8 +14,6 @@ from kquota_spark.model.quotas.quota_set import QuotaSet
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, RuleStretch
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS, QUOTA_RULES
-from kquota_spark.store.failures import delta_errors
-from kquota_spark.store.places import place_of
 from kquota_spark.store.quota_rows import (
     KNOWN_THROUGH,
     cluster_in,
@@ -24,7 +22,7 @@ from kquota_spark.store.quota_rows import (
     stretch_of,
 )
 from kquota_spark.store.reading import Tables
-from kquota_spark.store.storage import arrow_files, delta_table_if_there
+from kquota_spark.store.storage import arrow_files, delta_errors, delta_table_if_there, place_of
 
 _KEYS = (*QuotaKey, *IpQuotaKey)
 _SET = f"""

@@ -1,8 +1,7 @@
 """Delta tables without Spark: `parts` writes files where the rows are, `commits` commits them once, in the driver.
 
-`places` builds the paths of tables and checkpoints, and `storage` opens them. `quota_rows` separates the rows of
-sources from rules. `failures` turns errors of Delta into ours.
+`storage` builds the paths of tables and checkpoints, opens them, and turns errors of Delta into ours. `quota_rows`
+separates the rows of sources from rules.
 
-In reading order: failures, places, storage, parts, commits, files, quota_rows, reading, rows, rules_tables, creation,
-following.
+In reading order: storage, parts, commits, files, quota_rows, reading, rows, rules_tables, creation, following.
 """

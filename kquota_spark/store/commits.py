@@ -19,10 +19,8 @@ from deltalake.transaction import AddAction
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
-from kquota_spark.store.failures import committed
 from kquota_spark.store.parts import Part, dataset_of
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import delta_table, file_system, log_actions
+from kquota_spark.store.storage import committed, delta_table, file_system, log_actions, place_of
 
 _ATTEMPTS = 5
 

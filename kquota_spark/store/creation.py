@@ -13,11 +13,9 @@ from kquota_spark.schema.columns import SCHEMA_VERSION, VERSION_PROPERTY, Table
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
-from kquota_spark.store.failures import delta_errors
-from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import query
 from kquota_spark.store.rules_tables import open_rules_table
-from kquota_spark.store.storage import arrow_files, delta_table, storage_options
+from kquota_spark.store.storage import arrow_files, delta_errors, delta_table, place_of, storage_options
 
 _WRITTEN_BY_THE_JOB: tuple[Table, ...] = (
     REQUESTS, USAGE, DECISIONS, VIOLATIONS, JMX_SAMPLES, BROKER_CONFIGS, LOG_GAPS

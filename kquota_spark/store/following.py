@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from kquota_spark.store.failures import MissingTableError, delta_errors
-from kquota_spark.store.storage import delta_table, log_actions
+from kquota_spark.store.storage import MissingTableError, delta_errors, delta_table, log_actions
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 from kquota_spark.config.settings import Settings
 from kquota_spark.process.clock import now_ms
 from kquota_spark.schema.columns import Table
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import file_system
+from kquota_spark.store.storage import file_system, place_of
 
 _ROWS_AT_ONCE = 100_000
 _PARTITION = "event_date"

@@ -21,10 +21,16 @@ from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import TABLES
 from kquota_spark.store import files as table_files
-from kquota_spark.store.failures import MissingTableError, delta_errors
-from kquota_spark.store.places import local_path, local_place_of, place_of, trimmed
 from kquota_spark.store.quota_rows import VIEWS
-from kquota_spark.store.storage import storage_options
+from kquota_spark.store.storage import (
+    MissingTableError,
+    delta_errors,
+    local_path,
+    local_place_of,
+    place_of,
+    storage_options,
+    trimmed,
+)
 
 if TYPE_CHECKING:
     from typing import Self

@@ -20,11 +20,9 @@ from kquota_spark.model.quotas.quota_types import parse_key
 from kquota_spark.model.quotas.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
-from kquota_spark.store.failures import committed, delta_errors
-from kquota_spark.store.places import place_of
 from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
 from kquota_spark.store.rows import arrow_rows, entity_columns, rows_in_ms
-from kquota_spark.store.storage import arrow_files
+from kquota_spark.store.storage import arrow_files, committed, delta_errors, place_of
 
 _log = logging.getLogger(__name__)
 

@@ -1,19 +1,25 @@
-"""Tables and checkpoints on an object store: what deltalake, Spark and Arrow each have to be told to reach it."""
+"""Tables and checkpoints: where they are, what each library has to be told to reach them, and what fails there.
+
+Each path or URI is built here, from a root of the settings and a name. Only `store` knows deltalake's own errors.
+"""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.store.places import local_path, place_of
+from kquota_spark.errors import UserError, one_line
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyarrow import fs
 
+ResultT = TypeVar("ResultT")
 _S3A = {
     "aws_access_key_id": "fs.s3a.access.key",
     "aws_secret_access_key": "fs.s3a.secret.key",
@@ -22,6 +28,29 @@ _S3A = {
     "aws_region": "fs.s3a.endpoint.region",
 }
 """Names of deltalake's options (object_store's `AmazonS3ConfigKey`) and of Hadoop's S3A."""
+
+
+def local_path(root: str) -> Path | None:
+    """A root of the settings as a path of this machine; None for an object store."""
+    if root.startswith("file:"):
+        return Path(unquote(urlsplit(root).path))
+    return None if "://" in root else Path(root)
+
+
+def trimmed(root: str) -> str:
+    """A root without slashes at its end."""
+    return root.rstrip("/") or "/"
+
+
+def place_of(root: str, name: str) -> str:
+    """The path or URI of a table, the checkpoint of a query, or a file beside them, by its name."""
+    return f"{root.rstrip('/')}/{name}"
+
+
+def local_place_of(root: str, name: str) -> Path | None:
+    """The same as a path of this machine; None for an object store."""
+    local = local_path(root)
+    return None if local is None else local / name
 
 
 def storage_options(settings: Settings) -> dict[str, str] | None:
@@ -113,3 +142,49 @@ def arrow_files(table: DeltaTable) -> fs.FileSystem | None:
 
     local = local_path(table.table_uri)
     return None if local is None else fs.SubTreeFileSystem(str(local.absolute()), fs.LocalFileSystem())
+
+
+class MissingTableError(UserError):
+    """There is no such table."""
+
+
+class OvertakenError(UserError):
+    """Another writer changed the same rows first."""
+
+
+@contextmanager
+def delta_errors(what: str, *also: type[Exception]) -> Iterator[None]:
+    """Turn errors of Delta and of the storage into ours: `{what}: {reason}`.
+
+    Args:
+        what: could not be done, e.g. `table usage cannot be read`.
+        also: further errors that the block may raise for a damaged table.
+
+    Raises:
+        MissingTableError: there is no such table.
+        OvertakenError: a commit came second.
+        UserError: any other of these errors.
+    """
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+    caught: tuple[type[Exception], ...] = (DeltaError, OSError, *also)
+    try:
+        yield
+    except caught as error:
+        kinds = {TableNotFoundError: MissingTableError, CommitFailedError: OvertakenError}
+        ours = next((ours for kind, ours in kinds.items() if isinstance(error, kind)), UserError)
+        raise ours(f"{what}: {one_line(error)}") from error
+
+
+def committed(commit: Callable[[], ResultT], attempts: int) -> ResultT:
+    """Run a commit, and run it again whenever another writer was faster; it has to read anew what it replaces.
+
+    Raises:
+        CommitFailedError: another writer was faster each time.
+    """
+    from deltalake.exceptions import CommitFailedError
+
+    for _ in range(attempts - 1):
+        with suppress(CommitFailedError):
+            return commit()
+    return commit()

@@ -30,7 +30,9 @@ def _continues_a_root(node: ast.AST) -> bool:
 
 
 def test_paths_of_tables_and_checkpoints_are_built_in_one_place() -> None:
-    assert [where for where, node in outside("kquota_spark/store/places.py") if _continues_a_root(node)] == []
+    assert [
+        where for where, node in outside("kquota_spark/store/storage.py") if _continues_a_root(node)
+    ] == []
 
 
 def test_a_path_built_elsewhere_would_be_found() -> None:
@@ -168,7 +170,7 @@ def _handled(kinds: str) -> list[str]:
     """Handlers of errors of these names outside of the modules that turn them into ours."""
     return [
         where
-        for where, node in outside("kquota_spark/store/failures.py", "kquota_spark/kafka/clients.py")
+        for where, node in outside("kquota_spark/store/storage.py", "kquota_spark/kafka/clients.py")
         if isinstance(node, ast.ExceptHandler) and node.type is not None
         if re.search(rf"\b({kinds})\b", ast.unparse(node.type))
     ]

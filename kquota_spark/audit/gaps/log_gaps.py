@@ -21,12 +21,10 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
-from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.following import DeltaCommits, NewCommits
-from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import Tables, open_tables, query
 from kquota_spark.store.rows import arrow_rows
-from kquota_spark.store.storage import delta_table, storage_options
+from kquota_spark.store.storage import delta_errors, delta_table, place_of, storage_options
 
 _TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests

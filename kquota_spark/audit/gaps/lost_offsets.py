@@ -28,9 +28,8 @@ from kquota_spark.kafka.questions import first_offsets
 from kquota_spark.schema.gap_tables import EXPIRED_UNREAD, MADE_ANEW
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.files import paths_within
-from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import Tables, open_tables
-from kquota_spark.store.storage import delta_table
+from kquota_spark.store.storage import delta_table, place_of
 
 _ROWS = """
 select count(distinct kafka_offset) + coalesce(sum(lines - 1), 0)::bigint from requests

@@ -29,10 +29,8 @@ from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.ship.log_text import DamagedGzipError, LogText
 from kquota_spark.store.creation import ARCHIVED, create_tables
-from kquota_spark.store.failures import delta_errors
-from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import query
-from kquota_spark.store.storage import delta_table
+from kquota_spark.store.storage import delta_errors, delta_table, place_of
 
 _HASH_LENGTH = 16
 _REPORT_S = 2.0

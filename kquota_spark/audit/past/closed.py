@@ -14,9 +14,8 @@ from kquota_spark.errors import UserError, one_line
 from kquota_spark.model.replay.episodes import LOG
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.commits import BatchCommits, MicroBatch
-from kquota_spark.store.places import place_of
 from kquota_spark.store.reading import query
-from kquota_spark.store.storage import arrow_files, delta_table
+from kquota_spark.store.storage import arrow_files, delta_table, place_of
 
 _NEWEST_LINE = """
 select max(record_time_ms) from requests where cluster_id = ? and kind in ('request', 'left_out') and not is_out_of_time

@@ -20,9 +20,13 @@ from kquota_spark.audit.past.closed import closed_through_ms, seconds_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import AGREEMENT, DECISIONS, TABLES, USAGE
-from kquota_spark.store.failures import OvertakenError, delta_errors
-from kquota_spark.store.places import place_of
-from kquota_spark.store.storage import delta_table_if_there, storage_options
+from kquota_spark.store.storage import (
+    OvertakenError,
+    delta_errors,
+    delta_table_if_there,
+    place_of,
+    storage_options,
+)
 
 _HOUR_MS = 3_600_000
 _DATED = tuple(table.name for table in TABLES if table.partition_by == ("event_date",))

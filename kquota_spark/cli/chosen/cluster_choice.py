@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kquota_spark.cli.options.options import DEFAULT_CONFIG, add_config_option, settings_of
+from kquota_spark.cli.options import DEFAULT_CONFIG, add_config_option, settings_of
 from kquota_spark.cli.text.page import say
 from kquota_spark.config.contexts import Context, contexts_file, load_contexts
 from kquota_spark.config.loader import load_settings

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.chosen.cluster_choice import ClusterAddress, chosen_address
-from kquota_spark.cli.options.options import add_settings_options, settings_of, whole_number
+from kquota_spark.cli.options import add_settings_options, settings_of, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_files.quota_file import expected_value, finite_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kquota_spark.cli.options.options import add_output_options, add_settings_options, settings_of
+from kquota_spark.cli.options import add_output_options, add_settings_options, settings_of
 from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import Report, Shown, show
 from kquota_spark.config.exempt_list import with_exempt, without_exempt

@@ -9,7 +9,7 @@ import argparse
 import getpass
 import os
 
-from kquota_spark.cli.options.options import add_settings_options, settings_of
+from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.cli.text.page import say
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError

@@ -18,7 +18,7 @@ from kquota_spark.cli.enforce.plans import (
     show_steps,
     take_back,
 )
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     Since,
     add_form_option,
     add_settings_options,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kquota_spark.cli.enforce import status as enforce_status
 from kquota_spark.cli.enforce.freeze import login_name
 from kquota_spark.cli.enforce.plan_page import event_line, last_entries, print_plan, steps_report
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     add_form_option,
     add_settings_options,
     add_yes_option,

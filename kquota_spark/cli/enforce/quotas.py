@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from kquota_spark.cli.enforce.freeze import login_name, reason_of
 from kquota_spark.cli.enforce.plan_page import value_text
-from kquota_spark.cli.options.listing import counted
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     add_form_option,
     add_settings_options,
     add_yes_option,
+    counted,
     settings_of,
 )
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show

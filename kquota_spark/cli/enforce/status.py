@@ -11,8 +11,7 @@ from typing import Any
 
 from kquota_spark.cli.enforce.freeze import frozen_text
 from kquota_spark.cli.enforce.plan_page import change_text, steps_report
-from kquota_spark.cli.options.listing import counted
-from kquota_spark.cli.options.options import add_output_options, add_settings_options, limit_of, settings_of
+from kquota_spark.cli.options import add_output_options, add_settings_options, counted, limit_of, settings_of
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import show
 from kquota_spark.config.settings import Settings

@@ -6,13 +6,16 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from kquota_spark.cli.options.listing import bucket_text, counted, percent_text, with_cluster
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     add_output_options,
     add_settings_options,
     add_time_option,
+    bucket_text,
+    counted,
     limit_of,
+    percent_text,
     settings_of,
+    with_cluster,
 )
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError

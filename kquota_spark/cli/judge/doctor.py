@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from operator import itemgetter
 
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     DEFAULT_CONFIG,
     add_form_option,
     add_settings_options,

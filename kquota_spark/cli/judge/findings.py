@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kquota_spark.cli.options.listing import counted, filter_of, with_agreement
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     TIME_FORMS,
     add_output_options,
     add_settings_options,
     add_time_option,
+    counted,
+    filter_of,
     limit_of,
     settings_of,
+    with_agreement,
 )
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Report, Row, show

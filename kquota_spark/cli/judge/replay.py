@@ -31,7 +31,7 @@ from kquota_spark.cli.judge.replay_results import (
     wrong_rows,
 )
 from kquota_spark.cli.judge.window_comparison import compared, print_comparison, window_shape
-from kquota_spark.cli.options.options import add_form_option, limit_of, whole_number
+from kquota_spark.cli.options import add_form_option, limit_of, whole_number
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.config.settings import Settings

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.cli.chosen.quota_source import added_quotas, governor_of
-from kquota_spark.cli.options.listing import bucket_text, counted
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     Since,
     add_output_options,
     add_settings_options,
     add_time_option,
+    bucket_text,
+    counted,
     limit_of,
     settings_of,
 )

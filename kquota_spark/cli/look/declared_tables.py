@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from kquota_spark.cli.options.options import add_form_option, add_settings_options, settings_of
+from kquota_spark.cli.options import add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.text.page import columns_of
 from kquota_spark.cli.text.render import Report, show
 from kquota_spark.config.settings import Settings
@@ -36,7 +36,7 @@ _STATEMENTS = {
 _FIELDS = re.compile(r"struct<.*?>")
 
 
-def add_command(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `tables`."""
     parser = subparsers.add_parser("tables")
     names = [table.name for table in TABLES]

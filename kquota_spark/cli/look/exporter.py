@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.options.options import add_settings_options, length_argument, settings_of, whole_number
+from kquota_spark.cli.options import add_settings_options, length_argument, settings_of, whole_number
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import said_by

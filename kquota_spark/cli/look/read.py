@@ -1,4 +1,4 @@
-"""`kquota violations`, `decisions`, `usage` and `tables`: what the tables hold, and what they mean.
+"""`kquota violations`, `decisions` and `usage`: what the tables hold, and what they mean.
 
 Times are compared and shown in UTC. Only the columns asked for are read from the files.
 """
@@ -9,8 +9,11 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kquota_spark.cli.look import declared_tables, usage
-from kquota_spark.cli.options.listing import (
+from kquota_spark.cli.look import usage
+from kquota_spark.cli.options import (
+    add_filter_options,
+    add_output_options,
+    add_settings_options,
     add_since,
     bucket_columns,
     bucket_conditions,
@@ -18,18 +21,13 @@ from kquota_spark.cli.options.listing import (
     filter_of,
     footer_text,
     legend,
+    limit_of,
     limited,
+    settings_of,
     spans_days,
     with_agreement,
     with_cluster,
     with_source,
-)
-from kquota_spark.cli.options.options import (
-    add_filter_options,
-    add_output_options,
-    add_settings_options,
-    limit_of,
-    settings_of,
 )
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.formats.text.person_units import (
@@ -68,13 +66,12 @@ from decisions
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `violations`, `decisions`, `usage` and `tables`."""
+    """Add `violations`, `decisions` and `usage`."""
     violations = _add(subparsers, "violations", run_violations)
     violations.add_argument("--open", action="store_true", help="only episodes that have not ended")
     _add(subparsers, "decisions", run_decisions)
     by_client = _add(subparsers, "usage", usage.run_usage)
     by_client.add_argument("--by-second", action="store_true", help="every second instead of totals")
-    declared_tables.add_command(subparsers)
 
 
 def _add(subparsers: Any, name: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:

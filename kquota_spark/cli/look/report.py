@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.options.options import add_settings_options, settings_of, whole_number
+from kquota_spark.cli.options import add_settings_options, settings_of, whole_number
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Report, json_report
 from kquota_spark.config.settings import Settings

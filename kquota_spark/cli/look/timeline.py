@@ -8,15 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kquota_spark.cli.options.listing import bucket_text, counted, rule_text
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,
     Since,
     add_output_options,
     add_settings_options,
     add_time_option,
+    bucket_text,
+    counted,
     limit_of,
+    rule_text,
     settings_of,
     whole_number,
 )

@@ -6,22 +6,24 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kquota_spark.cli.options.listing import (
+from kquota_spark.cli.options import (
     Conditions,
     Filter,
+    Since,
     add_since,
     client_conditions,
     counted,
     empty_text,
     filter_of,
     footer_text,
+    limit_of,
     limited,
+    settings_of,
     spans_days,
     with_agreement,
     with_cluster,
     with_source,
 )
-from kquota_spark.cli.options.options import Since, limit_of, settings_of
 from kquota_spark.cli.text.render import Report, Row, Shown, show
 from kquota_spark.formats.text.person_units import (
     amount_text,

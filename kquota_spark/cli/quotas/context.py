@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from kquota_spark.cli.chosen.cluster_choice import saved_context
-from kquota_spark.cli.options.options import add_form_option
+from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.text.page import say
 from kquota_spark.cli.text.render import Format, Report, Row, Shown, show
 from kquota_spark.config.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts

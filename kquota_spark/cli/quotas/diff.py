@@ -7,8 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, named_clusters
-from kquota_spark.cli.options.listing import counted, rule_text
-from kquota_spark.cli.options.options import add_output_options, limit_of, settings_of, time_argument
+from kquota_spark.cli.options import (
+    add_output_options,
+    counted,
+    limit_of,
+    rule_text,
+    settings_of,
+    time_argument,
+)
 from kquota_spark.cli.quotas.quota_edits import exact_text
 from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
 from kquota_spark.cli.text.page import Page, Tone

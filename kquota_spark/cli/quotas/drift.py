@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
-from kquota_spark.cli.options.listing import counted
-from kquota_spark.cli.options.options import Since, add_output_options, limit_of, settings_of
+from kquota_spark.cli.options import Since, add_output_options, counted, limit_of, settings_of
 from kquota_spark.cli.quotas.diff import add_tables_options
 from kquota_spark.cli.quotas.quota_edits import exact_text
 from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster, settings_beside
-from kquota_spark.cli.options.options import add_tables_option, settings_of, time_argument
+from kquota_spark.cli.options import add_tables_option, settings_of, time_argument
 from kquota_spark.cli.quotas.held_quotas import held_notes, held_steps
 from kquota_spark.cli.quotas.quota_edits import add_edit_options, carry_out, choices_of, entities_text
 from kquota_spark.cli.quotas.quota_sides import STDIN, Side, file_text, quotas_in, stored_side

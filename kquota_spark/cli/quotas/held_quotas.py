@@ -17,9 +17,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import AnyKey
-from kquota_spark.store.failures import delta_errors
-from kquota_spark.store.places import local_path
 from kquota_spark.store.reading import utc_text
+from kquota_spark.store.storage import delta_errors, local_path
 
 _SOON = {"connect_timeout": "1s", "timeout": "2s", "max_retries": "0"}
 """Of an object store: a note is not worth waiting for."""

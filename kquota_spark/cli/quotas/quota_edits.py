@@ -16,7 +16,7 @@ from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
-from kquota_spark.cli.options.options import add_form_option
+from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show, table_report
 from kquota_spark.errors import UserError

@@ -13,7 +13,7 @@ from kquota_spark.cli.chosen.cluster_choice import (
     named_clusters,
     opened_cluster,
 )
-from kquota_spark.cli.options.options import settings_of
+from kquota_spark.cli.options import settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import iso_time

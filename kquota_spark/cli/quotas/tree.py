@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, named_clusters
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     add_output_options,
     add_tables_option,
     limit_of,

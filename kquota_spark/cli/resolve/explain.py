@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kquota_spark.cli.options.options import SettingsPlace, add_form_option
+from kquota_spark.cli.options import SettingsPlace, add_form_option
 from kquota_spark.cli.resolve.explanation import (
     Example,
     bucket_words,

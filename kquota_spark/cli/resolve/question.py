@@ -17,7 +17,7 @@ from kquota_spark.cli.chosen.quota_source import (
     settings_with_broker_of,
     source_of,
 )
-from kquota_spark.cli.options.options import add_time_option, whole_number
+from kquota_spark.cli.options import add_time_option, whole_number
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import cut, terminal_text

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from kquota_spark.cli.options.listing import RULE_LEGEND, rule_text
-from kquota_spark.cli.options.options import add_form_option
+from kquota_spark.cli.options import RULE_LEGEND, add_form_option, rule_text
 from kquota_spark.cli.resolve.explanation import hole_notes
 from kquota_spark.cli.resolve.question import (
     UNITS,

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.options.options import add_form_option
+from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.embedded import detached
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
     TIME_FORMS,
     add_form_option,
     add_settings_options,

@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 
-from kquota_spark.cli.options.options import add_config_option, settings_of
+from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms

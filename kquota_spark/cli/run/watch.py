@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 
-from kquota_spark.cli.options.options import add_settings_options, settings_of
+from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.errors import UserError
 
 _CHECK_S = 0.5

@@ -7,12 +7,13 @@ import os
 import sys
 from dataclasses import replace
 
-from kquota_spark.cli.options.listing import JMX_LEGEND, counted
-from kquota_spark.cli.options.options import (
+from kquota_spark.cli.options import (
+    JMX_LEGEND,
     SettingsPlace,
     add_bucket_options,
     add_output_options,
     add_settings_options,
+    counted,
     length_argument,
     limit_of,
     settings_of,

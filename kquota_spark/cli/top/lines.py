@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kquota_spark.cli.options.listing import RULE_LEGEND, bucket_text, rule_text
+from kquota_spark.cli.options import RULE_LEGEND, bucket_text, rule_text
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Row, Shown
 from kquota_spark.formats.text.escape import cut, cut_inside, terminal_text, width

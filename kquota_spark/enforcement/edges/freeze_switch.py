@@ -10,7 +10,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.model.quotas.names import sanitise
-from kquota_spark.store.places import local_place_of, place_of
+from kquota_spark.store.storage import local_place_of, place_of
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -25,10 +25,8 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.schema.quota_tables import ENFORCEMENT_LOG
-from kquota_spark.store.failures import committed, delta_errors
-from kquota_spark.store.places import local_place_of, place_of
 from kquota_spark.store.reading import Tables
-from kquota_spark.store.storage import delta_table
+from kquota_spark.store.storage import committed, delta_errors, delta_table, local_place_of, place_of
 
 _log = logging.getLogger(__name__)
 

@@ -15,9 +15,8 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.schema.gap_tables import BROKER_START
 from kquota_spark.schema.key_columns import FROM_LOG
-from kquota_spark.store.failures import delta_errors
 from kquota_spark.store.reading import Tables
-from kquota_spark.store.storage import arrow_files, delta_table
+from kquota_spark.store.storage import arrow_files, delta_errors, delta_table
 
 _COLUMNS = ("broker_id", "quota_type", "principal_type", "user", "client_id", "second", "points")
 _GAPS = "select broker_id, epoch_ms(from_time), epoch_ms(to_time) from log_gaps where cluster_id = ? and reason <> ?"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.store.places import local_place_of, place_of, trimmed
+from kquota_spark.store.storage import local_place_of, place_of, trimmed
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 from pyarrow import fs
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.store.places import local_path
-from kquota_spark.store.storage import file_system, hadoop_options, storage_options
+from kquota_spark.store.storage import file_system, hadoop_options, local_path, storage_options
 
 
 def test_options_of_s3_go_to_spark_under_the_names_of_hadoop() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.options.options import since
+from kquota_spark.cli.options import since
 from kquota_spark.config.settings import Settings
 from tests.support.tables.table_rows import T0_MS, decision, run, usage, violation, write_table
 

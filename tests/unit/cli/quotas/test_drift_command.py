@@ -258,7 +258,7 @@ def test_the_past_that_was_known_does_not_grow_old(tmp_path: Path, monkeypatch: 
 def test_a_moment_that_was_given_as_so_long_ago_is_told_as_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kquota_spark.cli.options.options.now_ms", lambda: T0_MS + 600_000)
+    monkeypatch.setattr("kquota_spark.cli.options.now_ms", lambda: T0_MS + 600_000)
     root = tables(tmp_path / "t")
     _, _, err = run("drift", declared(tmp_path, **SAME), "--tables", root, "--quiet", "--at", "30s")
     at = iso_time(T0_MS + 570_000)

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.cli.main import main
-from kquota_spark.cli.options.options import SettingsPlace
+from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.top.feed import Feed, Question
 from kquota_spark.config.settings import Settings
 from kquota_spark.reports.scope.broker_buckets import BucketKey
