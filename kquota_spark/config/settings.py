@@ -41,9 +41,9 @@ class Kafka:
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
     """A regular expression for whole names; topics made later are found while the job runs."""
-    envelope: Literal["auto", "raw", "filebeat", "fluent-bit", "vector", "logstash", "rsyslog", "json"] = (
-        "auto"
-    )
+    envelope: Literal[
+        "auto", "raw", "filebeat", "fluent-bit", "fluentd", "vector", "logstash", "rsyslog", "json"
+    ] = "auto"
     envelope_fields: EnvelopeFields = field(default_factory=EnvelopeFields)
     broker_from: tuple[Literal["header", "key", "field", "topic"], ...] = ("header", "key", "field", "topic")
     """Where a message may say its broker, asked in this order, whatever the order here."""

@@ -1,7 +1,7 @@
 """What log shippers put around a line: the line, who says it comes from which broker, and when it was read.
 
-Filebeat, Fluent Bit, Vector and Logstash write a JSON object with the line as text in it; so does rsyslog with a
-JSON template, and without one it writes the line after a syslog header (RSYSLOG_FileFormat, RFC 3164 or 5424).
+Filebeat, Fluent Bit, Fluentd, Vector and Logstash write a JSON object with the line as text in it. So does rsyslog
+with a JSON template, and without one it writes the line after a syslog header (RSYSLOG_FileFormat, RFC 3164 or 5424).
 Names of fields are those of the tools' own output; tests/data/envelopes holds samples and says where from.
 """
 
@@ -54,6 +54,7 @@ class _Layout(NamedTuple):
 _LAYOUTS = {
     "filebeat": _Layout("message", "fields.broker_id broker_id", "host.name agent.hostname"),
     "fluent-bit": _Layout("log message", host="host hostname"),
+    "fluentd": _Layout("message", host="hostname", time="time"),
     "vector": _Layout("message", host="host", time="timestamp"),
     "logstash": _Layout("message", "broker_id fields.broker_id", "host.name host.hostname host"),
     "rsyslog": _Layout(
@@ -66,7 +67,7 @@ _ANY = _Layout(
     "message log msg",
     "broker_id fields.broker_id",
     "host.name host.hostname host hostname",
-    "@timestamp timestamp",
+    "@timestamp timestamp time",
 )
 KINDS = (AUTO, RAW, *_LAYOUTS)
 

@@ -25,6 +25,7 @@ WRITTEN = [
     ("filebeat.json", "filebeat", b"1", b"kafka-1", RAN_MS + 219),
     ("fluent-bit.json", "fluent-bit", b"1", None, NOON_MS + 5_250),
     ("fluent-bit-docker.json", "fluent-bit", None, None, NOON_MS + 5_250),
+    ("fluentd.json", "fluentd", b"1", b"kafka-1", NOON_MS + 5_250),
     ("vector.json", "vector", b"1", b"kafka-1", NOON_MS + 5_250),
     ("logstash-ecs.json", "logstash", b"1", b"kafka-1", NOON_MS + 5_250),
     ("logstash-legacy.json", "logstash", None, b"kafka-1", NOON_MS + 5_250),
