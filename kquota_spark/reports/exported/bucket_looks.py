@@ -29,7 +29,8 @@ with shown as (
 ), judged as (
   select broker_id, quota_type, bucket_user, bucket_client_id, coalesce(bucket_tags, '') as tags,
          level, rule, limit_per_s, rate_per_s, quota_used_percent, amount, requests,
-         {LONGEST_THROTTLE_MS} as longest_ms, {THROTTLED_REQUESTS} as delayed_requests, {DELAY_MS} as delay_ms,
+         {LONGEST_THROTTLE_MS} as longest_ms, observed_throttle_ms,
+         {THROTTLED_REQUESTS} as delayed_requests, {DELAY_MS} as delay_ms,
          requests_judged, requests_agreeing, coalesce(late, 0) as late, is_certain,
          coalesce(source, 'log') = 'log' as is_log,
          epoch_ms(second) as second_ms, coalesce(requests, 1) > 0 as has_verdict,
@@ -55,6 +56,7 @@ select {_BUCKET}, is_log, any_value(is_shown) as is_shown,
   arg_max({{'limit': limit_per_s, 'level': level, 'rule': rule}}, second_ms) filter (has_verdict) as newest,
   max(second_ms) as last_ms, max(until_ms) filter (is_throttled) as held_until_ms,
   max(rate_per_s) filter (is_recent) as rate_per_s, max(quota_used_percent) filter (is_recent) as quota_used_percent,
+  coalesce(max(coalesce(longest_ms, observed_throttle_ms)) filter (is_recent), 0)::bigint as longest_throttle_ms,
   coalesce(sum(amount), 0)::bigint as amount,
   coalesce(sum(requests + late), 0)::bigint as requests,
   coalesce(sum(delayed_requests), 0)::bigint as throttled_requests,
@@ -71,7 +73,7 @@ from held group by is_log, {_BUCKET}
 _COUNTS = ("amount", "requests", "throttled_requests", "throttle_ms", "held_ms")
 _BUCKETS = f"""
 select {_BUCKET}, newest['limit'], newest['level'], newest['rule'], last_ms, coalesce(held_until_ms, 0), rate_per_s,
-  quota_used_percent, greatest(least(coalesce(quota_used_percent, 0) / 100, 1), coalesce(
+  quota_used_percent, longest_throttle_ms, greatest(least(coalesce(quota_used_percent, 0) / 100, 1), coalesce(
   if(is_log, amount, rate_per_s) / nullif(sum(if(is_log, amount, rate_per_s)) over (partition by quota_type), 0), 0)
 ) as use, {", ".join(_COUNTS)} from look order by is_shown desc, use desc, {_BUCKET} limit ?
 """  # noqa: S608 - names of ours
@@ -130,6 +132,8 @@ class SeenBucket:
     """Highest of the last minute of the broker."""
     quota_used_percent: float | None
     """Highest of that minute."""
+    longest_throttle_ms: int
+    """Of one request in that minute; from JMX the broker's mean."""
     use: float
     """0 to 1: what buckets are chosen by."""
     counts: Counts
@@ -193,7 +197,7 @@ def look_at(
     types = tables.query(_TYPES).rows
     return Look(
         buckets=tuple(
-            SeenBucket(*(BucketKey(*row[:5]), *row[5:13], Counts(*row[13:])))
+            SeenBucket(*(BucketKey(*row[:5]), *row[5:14], Counts(*row[14:])))
             for row in tables.query(_BUCKETS, [most]).rows
         ),
         types={quota_type: Counts(*counts) for quota_type, _, *counts in types},

@@ -81,6 +81,10 @@ _METRICS: Mapping[str, tuple[tuple[str, ...], str]] = {
         OR_OTHER,
         "Rate by limit, highest of a minute; above 1 is violated. Of other: the highest of its buckets.",
     ),
+    "bucket_longest_throttle_seconds": (
+        BUCKET,
+        "Longest throttle of one request, of a minute; a client waits as long. From JMX: the broker's mean.",
+    ),
     **{f"bucket_{what}_total": (OR_OTHER, about) for what, about in _COUNTED.items()},
     "unmetered_bytes_total": (PLACE, "Bytes that no limit applied to."),
     "decisions_total": (PLACE, "Seconds of buckets judged from the request log."),
@@ -156,6 +160,7 @@ def bucket_samples(
 def _gauges(key: BucketKey, one: BucketSeries, labels: Labels, newest_ms: int) -> Iterator[Sample]:
     unit = UNITS[key.quota_type]
     yield f"bucket_rate_{unit.suffix}", labels, one.rate_per_s(newest_ms) * unit.per_rate
+    yield "bucket_longest_throttle_seconds", labels, one.longest_throttle_ms(newest_ms) / 1_000
     used = one.quota_used_percent(newest_ms)
     if used is not None and one.newest.limit_per_s is not None:
         rule = {"rule": one.newest.rule or "", "level": str(one.newest.level or "")}

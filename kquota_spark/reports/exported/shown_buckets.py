@@ -47,6 +47,11 @@ class BucketSeries:
         rates = (one.rate_per_s for one in self.recent if one.last_ms > newest_ms - RECENT_MS)
         return max((rate for rate in rates if rate is not None), default=0.0)
 
+    def longest_throttle_ms(self, newest_ms: int) -> int:
+        """Of one request in that minute."""
+        recent = (one.longest_throttle_ms for one in self.recent if one.last_ms > newest_ms - RECENT_MS)
+        return max(recent, default=0)
+
     def quota_used_percent(self, newest_ms: int) -> float | None:
         """Highest of that minute, 0 without traffic; None without a limit."""
         if self.newest.limit_per_s is None:

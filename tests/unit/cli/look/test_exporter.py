@@ -128,6 +128,17 @@ def test_gauges_show_the_highest_of_a_minute_then_0_then_nothing(tmp_path: Path)
     assert list(found[name]) == [("produce", "bob")]
 
 
+def test_the_longest_throttle_is_the_brokers_own_of_the_last_minute(tmp_path: Path) -> None:
+    exporter, name = Exporter(tmp_path), "bucket_longest_throttle_seconds"
+    throttled = {"throttle_ms": 400, "observed_throttle_ms": 380, "observed_total_throttle_ms": 380}
+    shorter = throttled | {"observed_throttle_ms": 20}
+    assert exporter.judged(10, decision(0, **throttled), decision(1, **shorter))[name] == {ALICE: 0.38}
+    metered = {"broker_id": 2, "throttle_ms": None, "observed_throttle_ms": 250, "source": "jmx"}
+    # Of broker 2 there is JMX alone: the mean of its last minute. Alice's second 1 is older than a minute.
+    found = exporter.judged(66, decision(65), decision(65, **metered, bucket_user="bob"))
+    assert found[name] == {ALICE: 0.0, ("2", "produce", "bob"): 0.25}
+
+
 def test_tables_that_stand_still_do_not_freeze_the_scrape(tmp_path: Path) -> None:
     exporter = Exporter(tmp_path)
     exporter.judged(10, decision(9))

@@ -25,7 +25,7 @@ def _key(name: str) -> BucketKey:
 def _look(**uses: float) -> Look:
     """Buckets that were used so much, each with 10 requests."""
     seen = [
-        SeenBucket(_key(name), 1e6, 3, None, 0, 0, None, None, use, Counts(requests=10))
+        SeenBucket(_key(name), 1e6, 3, None, 0, 0, None, None, 0, use, Counts(requests=10))
         for name, use in sorted(uses.items(), key=lambda item: -item[1])
     ]
     count = len(seen)
