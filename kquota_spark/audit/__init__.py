@@ -1,9 +1,9 @@
 """The audit as a program, in the order of its flow.
 
-queries: from topics to tables. stages: what workers do, and what they write. told: what tasks tell the driver.
+queries: from topics to tables. stages: what workers do, and what they write. task_reports: what the driver hears of it.
 commit: what the driver does with it.
 
 Rooms, in reading order: gaps, past.
 
-In reading order: progress, audit_metrics, told, violations, commit, spark, stages, queries, job.
+In reading order: progress, audit_metrics, task_reports, violations, commit, spark, stages, queries, job.
 """

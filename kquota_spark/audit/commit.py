@@ -16,7 +16,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
 from kquota_spark.audit.gaps.log_gaps import GapWatch
-from kquota_spark.audit.told import Teller, Told
+from kquota_spark.audit.task_reports import TaskReport, TaskReports
 from kquota_spark.audit.violations import EpisodeFold, Judged, judged_of, seconds_by_place, violated_seconds
 from kquota_spark.checkpoints.checkpoints import LOG, TARGETS
 from kquota_spark.checkpoints.pinned import Pins
@@ -38,10 +38,12 @@ class Sink:
     `counted` has sums of what was written, by name; `newest_ms` is a maximum. `gaps` is there for the query of the log.
     """
 
-    def __init__(self, settings: Settings, query: str, teller: Teller, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: Settings, query: str, reports: TaskReports, say: Callable[[str], None]
+    ) -> None:
         self.settings, self.query = settings, query
         self.counted: Counter[str] = Counter()
-        self.teller, self._is_first = teller, True
+        self.reports, self._is_first = reports, True
         self._pins = Pins(settings, query)
         self._commits = {name: BatchCommits(settings, _DECLARED[name]) for name in TARGETS[query]}
         self._episodes = EpisodeFold(settings)
@@ -52,47 +54,47 @@ class Sink:
         context = rows.sparkSession.sparkContext
         batch = MicroBatch(context.getLocalProperty("sql.streaming.queryId") or "", number)
         self._pins.pin(context, batch)
-        told = self._run(rows)
+        reports = self._run(rows)
         # Only the first one of a run can have been committed before.
         done = {name for name, commits in self._commits.items() if self._is_first and commits.has(batch)}
         self._is_first = False
         for name, commits in self._commits.items():
-            parts = [part for each in told if each.table == name for part in each.parts]
+            parts = [part for each in reports if each.table == name for part in each.parts]
             if name in done:
                 commits.discard(parts)
             elif parts:
                 commits.add(parts, batch)
             if name == REQUESTS.name and self.gaps is not None:
                 # Their seconds are judged by the next micro-batch at the earliest.
-                self.gaps.follow(told, number)
+                self.gaps.follow(reports, number)
         # The rules may have changed since: what counts is what was committed.
         decided = self._commits[DECISIONS.name].rows_of(batch) if DECISIONS.name in done else None
         if decided is None:
-            judged = _told_judged(told)
+            judged = _reported_judged(reports)
         else:
             judged = judged_of(violated_seconds(decided), seconds_by_place(decided, "max"))
         self._episodes.fold(judged, batch)
-        self._count(told)
+        self._count(reports)
 
-    def _run(self, rows: DataFrame) -> list[Told]:
+    def _run(self, rows: DataFrame) -> list[TaskReport]:
         try:
             rows.collect()
         except Py4JJavaError as error:
             # Spark looks for an interruption in the text of the error, with a regular expression that overflows its
             # stack on Java's long traces.
             raise RuntimeError(str(error.java_exception.toString())) from None
-        return self.teller.heard()
+        return self.reports.take()
 
-    def _count(self, told: Iterable[Told]) -> None:
-        for each in told:
+    def _count(self, reports: Iterable[TaskReport]) -> None:
+        for each in reports:
             for name, value in each.counts.items():
                 self.counted[name] = (
                     max(value, self.counted[name]) if name == _NEWEST else value + self.counted[name]
                 )
 
 
-def _told_judged(told: Iterable[Told]) -> Judged:
-    of_decisions = [each for each in told if each.table == DECISIONS.name]
+def _reported_judged(reports: Iterable[TaskReport]) -> Judged:
+    of_decisions = [each for each in reports if each.table == DECISIONS.name]
     violated = [pa.ipc.open_stream(each.violated).read_all() for each in of_decisions]
     newest = [place for each in of_decisions for place in each.newest]
     return judged_of(pa.concat_tables([_NONE_VIOLATED, *violated]), newest)

@@ -16,7 +16,7 @@ from pyarrow import fs
 from kquota_spark.audit.commit import Sink
 from kquota_spark.audit.spark import jmx_messages, request_log
 from kquota_spark.audit.stages import NOTHING, JmxStages, Stages
-from kquota_spark.audit.told import Teller
+from kquota_spark.audit.task_reports import TaskReports
 from kquota_spark.checkpoints.checkpoints import JMX, LOG, Checkpoint
 from kquota_spark.checkpoints.known import LimitsLoader
 from kquota_spark.checkpoints.lineage import stored_lineage
@@ -60,9 +60,9 @@ def start_query(
     session: SparkSession, settings: Settings, name: str, *, is_once: bool, say: Callable[[str], None]
 ) -> Started:
     """Start one of `QUERIES`, in a scheduler pool of its own so that neither starves the other."""
-    teller = Teller(session.sparkContext)
-    rows = _BUILT[name](session, settings, teller)
-    return start(rows, Sink(settings, name, teller, say), is_once=is_once)
+    reports = TaskReports(session.sparkContext)
+    rows = _BUILT[name](session, settings, reports)
+    return start(rows, Sink(settings, name, reports, say), is_once=is_once)
 
 
 def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:
@@ -76,10 +76,10 @@ def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:
     return Started(writer.trigger(processingTime=f"{settings.stream.trigger} milliseconds").start(), sink)
 
 
-def _of_log(session: SparkSession, settings: Settings, teller: Teller) -> DataFrame:
+def _of_log(session: SparkSession, settings: Settings, reports: TaskReports) -> DataFrame:
     lineage = stored_lineage(settings)
     source = request_log(session, settings, lineage.offsets)
-    return from_log(source, closings(session, settings), Stages(settings, teller, lineage))
+    return from_log(source, closings(session, settings), Stages(settings, reports, lineage))
 
 
 def from_log(source: DataFrame, closing: DataFrame, stages: Stages) -> DataFrame:
@@ -101,25 +101,28 @@ def from_governed(governed: DataFrame, stages: Stages) -> DataFrame:
     return decisions.mapInArrow(stages.decided, NOTHING)
 
 
-def _of_jmx(session: SparkSession, settings: Settings, teller: Teller) -> DataFrame:
+def _of_jmx(session: SparkSession, settings: Settings, reports: TaskReports) -> DataFrame:
     source = jmx_messages(session, settings, stored_lineage(settings, JMX).offsets)
-    return from_jmx(source, settings, teller)
+    return from_jmx(source, settings, reports)
 
 
-def from_jmx(source: DataFrame, settings: Settings, teller: Teller) -> DataFrame:
+def from_jmx(source: DataFrame, settings: Settings, reports: TaskReports) -> DataFrame:
     """The query of JMX, from the Kafka source with headers."""
     jmx = settings.collect.jmx
     brokers = {form: int(broker) for broker, text in jmx.brokers.items() for form in addresses(text)}
     parse = JmxSettings(
         settings.cluster_id, brokers, jmx.types, settings.stream.raw_text_limit_bytes, clock_skew_ms(settings)
     )
-    stages = JmxStages(settings, parse, teller)
+    stages = JmxStages(settings, parse, reports)
     samples = to_jmx_messages(source).mapInArrow(stages.sampled, JMX_SAMPLES.ddl)
     decisions = to_jmx_decisions(samples, LimitsLoader(settings), mutation_config(settings))
     return decisions.mapInArrow(stages.decided, NOTHING)
 
 
-_BUILT: Mapping[str, Callable[[SparkSession, Settings, Teller], DataFrame]] = {LOG: _of_log, JMX: _of_jmx}
+_BUILT: Mapping[str, Callable[[SparkSession, Settings, TaskReports], DataFrame]] = {
+    LOG: _of_log,
+    JMX: _of_jmx,
+}
 
 
 _BEYOND_MS = 2_000

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota_spark.audit.told import Span, Teller, Told
+from kquota_spark.audit.task_reports import Span, TaskReport, TaskReports
 from kquota_spark.audit.violations import seconds_by_place, violated_seconds
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.checkpoints.lineage import Lineage
@@ -44,7 +44,7 @@ class Stages:
     """The stages of the query of the log; what the tables hold already is left out by the lineage."""
 
     settings: Settings
-    teller: Teller
+    reports: TaskReports
     lineage: Lineage = field(default_factory=Lineage)
 
     def charged(self, batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -63,10 +63,10 @@ class Stages:
             seen.add(unread)
             if charges.is_full:
                 yield from charges.batches()
-        told = Told(
+        report = TaskReport(
             REQUESTS.name, [*writer.close()], seen.counts, brokers=[*seen.brokers], spans=seen.spans()
         )
-        self.teller.tell(told)
+        self.reports.add(report)
         yield from charges.batches()
         keep_imports()
 
@@ -83,15 +83,15 @@ class Stages:
             written = self.lineage.only_unmeasured(usage)
             writer.write(written)
             rows += written.num_rows
-        self.teller.tell(Told(USAGE.name, [*writer.close()], {"rows": rows}))
+        self.reports.add(TaskReport(USAGE.name, [*writer.close()], {"rows": rows}))
         keep_imports()
 
     def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Rows of `decisions` into their table; nothing comes out."""
-        return decided(self.settings, self.teller, map(self.lineage.only_undecided, batches))
+        return decided(self.settings, self.reports, map(self.lineage.only_undecided, batches))
 
 
-def decided(settings: Settings, teller: Teller, batches: Iterable[pa.RecordBatch]) -> Batches:
+def decided(settings: Settings, reports: TaskReports, batches: Iterable[pa.RecordBatch]) -> Batches:
     """Rows of `decisions` into their table; nothing comes out."""
     writer, schema = PartWriter(settings, DECISIONS), DECISIONS.arrow_schema()
     tables = [pa.Table.from_batches([batch]).cast(schema) for batch in batches if batch.num_rows]
@@ -101,7 +101,7 @@ def decided(settings: Settings, teller: Teller, batches: Iterable[pa.RecordBatch
         rows = pa.concat_tables(tables)
         violated, newest = _as_bytes(violated_seconds(rows)), seconds_by_place(rows, "max")
         counts = _decision_counts(rows)
-        teller.tell(Told(DECISIONS.name, [*writer.close()], counts, violated=violated, newest=newest))
+        reports.add(TaskReport(DECISIONS.name, [*writer.close()], counts, violated=violated, newest=newest))
         keep_imports()
     return iter(())
 
@@ -112,7 +112,7 @@ class JmxStages:
 
     settings: Settings
     parse: JmxSettings
-    teller: Teller
+    reports: TaskReports
 
     def sampled(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Messages to samples, which go into `jmx_samples` and on."""
@@ -124,7 +124,7 @@ class JmxStages:
                 rows += samples.num_rows
                 yield samples
         if rows:
-            self.teller.tell(Told(JMX_SAMPLES.name, [*writer.close()], {"rows": rows}))
+            self.reports.add(TaskReport(JMX_SAMPLES.name, [*writer.close()], {"rows": rows}))
 
     def decided(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         """Rows of `decisions` into their table, and what they tell of use into `usage`."""
@@ -134,8 +134,8 @@ class JmxStages:
             writer.write(usage)
         if used:
             counts = {"rows": sum(usage.num_rows for usage in used)}
-            self.teller.tell(Told(USAGE.name, [*writer.close()], counts))
-        return decided(self.settings, self.teller, rows)
+            self.reports.add(TaskReport(USAGE.name, [*writer.close()], counts))
+        return decided(self.settings, self.reports, rows)
 
 
 def _filled(batches: Iterable[pa.RecordBatch]) -> Batches | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.audit.queries import from_jmx
-from kquota_spark.audit.told import Teller
+from kquota_spark.audit.task_reports import TaskReports
 from kquota_spark.config.settings import Collect, CollectJmx, Settings
 from kquota_spark.model.quotas.entities import DEFAULT, Default, IpEntity
 from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
@@ -182,7 +182,12 @@ def test_python_reads_messages_and_finds_limits_and_spark_does_the_rest(
     nothing = Path(settings.tables) / "messages"
     nothing.mkdir()
     source = spark.readStream.schema(MESSAGE).parquet(str(nothing))
-    plan = from_jmx(source, settings, Teller(spark.sparkContext))._jdf.queryExecution().analyzed().toString()
+    plan = (
+        from_jmx(source, settings, TaskReports(spark.sparkContext))
+        ._jdf.queryExecution()
+        .analyzed()
+        .toString()
+    )
     # The third writes what was decided.
     assert re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", plan) == ["MapInArrow"] * 3
 

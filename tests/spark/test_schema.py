@@ -10,7 +10,7 @@ import pytest
 
 from kquota_spark.audit.queries import closings
 from kquota_spark.audit.stages import Stages
-from kquota_spark.audit.told import Teller
+from kquota_spark.audit.task_reports import TaskReports
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.pipeline.charges import CHARGED
@@ -34,7 +34,7 @@ _PYTHON = re.compile(r"^[\s:+~|-]*(\w*(?:Python|PySpark|Arrow|Pandas)\w*)", re.M
 def stages(spark: SparkSession, settings: Settings) -> dict[str, DataFrame]:
     """The plan of each stage of the query of the log over its source."""
     write_rules(settings)
-    made = Stages(settings, Teller(spark.sparkContext))
+    made = Stages(settings, TaskReports(spark.sparkContext))
     source = spark.readStream.schema(MESSAGE).parquet(settings.tables)
     messages = to_messages(source, ingest_settings(settings))
     charged = messages.mapInArrow(made.charged, CHARGED.ddl)

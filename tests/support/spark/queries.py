@@ -68,7 +68,7 @@ def start_log(
 
     sink = _sink(spark, settings, LOG)
     charged = to_charged(_commits(spark, settings, "requests"), KnownLoader(settings))
-    rows = from_charged(charged, Stages(settings, sink.teller, lineage or NoLineage()))
+    rows = from_charged(charged, Stages(settings, sink.reports, lineage or NoLineage()))
     return start(rows, sink, is_once=is_once)
 
 
@@ -86,7 +86,7 @@ def start_judge(spark: SparkSession, settings: Settings) -> Started:
 
     sink = _sink(spark, settings, LOG)
     governed = to_governed(_commits(spark, settings, "usage"), KnownLoader(settings))
-    return start(from_governed(governed, Stages(settings, sink.teller)), sink, is_once=True)
+    return start(from_governed(governed, Stages(settings, sink.reports)), sink, is_once=True)
 
 
 def write_topic(
@@ -125,7 +125,7 @@ def run_topic(
 
     sink = _sink(spark, settings, LOG)
     source = spark.readStream.schema(MESSAGE).option("maxFilesPerTrigger", 1).parquet(_topic(settings))
-    stages = Stages(settings, sink.teller, lineage or NoLineage())
+    stages = Stages(settings, sink.reports, lineage or NoLineage())
     return run(start(from_log(source, closings(spark, settings), stages), sink, is_once=True))
 
 
@@ -143,7 +143,7 @@ def start_jmx(spark: SparkSession, settings: Settings) -> Started:
 
     sink = _sink(spark, settings, JMX)
     source = spark.readStream.schema(MESSAGE).parquet(_topic(settings))
-    return start(from_jmx(source, settings, sink.teller), sink, is_once=True)
+    return start(from_jmx(source, settings, sink.reports), sink, is_once=True)
 
 
 def _topic(settings: Settings) -> str:
@@ -157,9 +157,9 @@ def _commits(spark: SparkSession, settings: Settings, name: str) -> DataFrame:
 
 def _sink(spark: SparkSession, settings: Settings, query: str) -> Sink:
     from kquota_spark.audit.commit import Sink
-    from kquota_spark.audit.told import Teller
+    from kquota_spark.audit.task_reports import TaskReports
 
-    return Sink(settings, query, Teller(spark.sparkContext), print)
+    return Sink(settings, query, TaskReports(spark.sparkContext), print)
 
 
 def run(started: Started) -> list[dict[str, Any]]:

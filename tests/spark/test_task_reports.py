@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kquota_spark.audit.told import Span, Teller, Told
+from kquota_spark.audit.task_reports import Span, TaskReport, TaskReports
 from kquota_spark.store.parts import Part
 
 if TYPE_CHECKING:
@@ -19,18 +19,18 @@ def part(path: str) -> Part:
 
 
 def test_of_two_runs_of_a_task_one_counts_and_nothing_is_heard_twice(spark: SparkSession) -> None:
-    teller = Teller(spark.sparkContext)
+    reports = TaskReports(spark.sparkContext)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = sum(batch.num_rows for batch in batches)
         for attempt in ("lost", "kept"):
             span = Span("log", 0, 0, rows - 1, rows)
-            teller.tell(Told("requests", [part(attempt)], {"rows": rows}, brokers=[1], spans=[span]))
-        teller.tell(Told("usage", [part("usage")], {"rows": 1}))
+            reports.add(TaskReport("requests", [part(attempt)], {"rows": rows}, brokers=[1], spans=[span]))
+        reports.add(TaskReport("usage", [part("usage")], {"rows": 1}))
         return iter(())
 
     spark.range(0, 7, 1, 2).mapInArrow(write, "nothing int").collect()
-    heard = teller.heard()
+    heard = reports.take()
     assert sorted((each.table, each.counts["rows"], len(each.parts)) for each in heard) == [
         ("requests", 3, 1),
         ("requests", 4, 1),
@@ -40,4 +40,4 @@ def test_of_two_runs_of_a_task_one_counts_and_nothing_is_heard_twice(spark: Spar
     assert {each.spans[0].lines for each in heard if each.table == "requests"} == {3, 4}
     # Names, sizes and statistics arrive as they were.
     assert [each.parts for each in heard if each.table == "requests"] == [[part("kept")]] * 2
-    assert teller.heard() == []
+    assert reports.take() == []
