@@ -1,7 +1,9 @@
-"""Fixtures of more than one file: a log, the clock of the doctor, and the captures replayed once."""
+"""Fixtures of more than one file: a log, the clock of the doctor, the captures replayed once, and no progress."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +28,13 @@ def doctors_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def answers() -> dict[str, dict[str, Any]]:
     """Each capture replayed once, with the list of what is wrong."""
     return {capture.name: found(capture.arguments("--show", "wrong")) for capture in CAPTURES}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_progress() -> Iterator[None]:
+    """Commands called in this process say nothing of their progress: the speed of the machine is no part of a claim."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kquota_spark.cli.judge.findings._PATIENCE_S", math.inf)
+        patched.setattr("kquota_spark.cli.enforce.plans._PROGRESS_EVERY_S", math.inf)
+        patched.setattr("kquota_spark.replay.files._REPORT_S", math.inf)
+        yield

@@ -124,15 +124,19 @@ def test_ten_thousand_rows_are_read_at_once(settings: Settings) -> None:
         for batch in range(4):
             steps = range(day * 1_000 + batch * 250, day * 1_000 + batch * 250 + 250)
             log.append([entry(step, at_ms=at_ms) for step in steps])
-    took_s = []
+    took_s, plain_s = [], []
     for _ in range(5):
+        # Of the processor, because a busy machine makes everybody wait; and both in turn, whatever the machine.
         begin_s = time.process_time()
         found = log.entries()
         took_s.append(time.process_time() - begin_s)
-    # Of the processor, because a busy machine makes everybody wait.
-    print(f"10,000 rows in 40 files: {min(took_s):.3f} s, slowest {max(took_s):.3f} s")
+        begin_s = time.process_time()
+        rows = DeltaTable(f"{settings.tables}/enforcement_log").to_pyarrow_table().to_pylist()
+        plain_s.append(time.process_time() - begin_s)
+    print(f"10,000 rows in 40 files: {min(took_s):.3f} s; as dictionaries {min(plain_s):.3f} s")
     assert [row.step_id.step for row in found] == list(range(10_000))
-    assert min(took_s) < 0.2
+    assert len(rows) == 10_000
+    assert min(took_s) < 4 * min(plain_s)
 
 
 def test_a_log_on_s3(tmp_path: Path) -> None:
