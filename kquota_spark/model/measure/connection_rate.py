@@ -82,6 +82,5 @@ class ConnectionRates:
         return frozenset(self._ips)
 
     def _record(self, ring: FloatRing, limit: int, time_ms: int) -> int:
-        ring.add(1, time_ms)
-        total, window_ms = ring.measure(time_ms)
-        return bounded_throttle_time_ms(total, window_ms, limit, self._config.window_ms)
+        window_ms = ring.record(1, time_ms)
+        return bounded_throttle_time_ms(ring.total, window_ms, limit, self._config.window_ms)

@@ -138,7 +138,19 @@ class _Samples(Generic[Amounts]):
 
 
 class SampleRing(_Samples[int]):
-    """Samples of one bandwidth sensor; goes on from a `state`. Times must not go back from one `record` to the next."""
+    """Samples of one bandwidth sensor; goes on from a `state`. Times must not go back from one `record` to the next.
+
+    Examples:
+        15 MB at once are measured over 10 s, because missing windows count as empty ones:
+
+        >>> from kquota_spark.model import RateConfig, SampleRing, throttle_time_ms
+        >>> ring = SampleRing(RateConfig())  # 11 windows of 1 s, a broker from 3.8 on
+        >>> window_ms = ring.record(15_000_000, time_ms=0)
+        >>> ring.total, window_ms
+        (15000000, 10000)
+        >>> throttle_time_ms(ring.total, window_ms, 1_000_000.0)  # 15 s of quota in 10 s
+        5000
+    """
 
     __slots__ = ("total",)
 
@@ -252,10 +264,18 @@ class FloatRing(_Samples[float]):
     check, which measures nothing and therefore purges nothing; a negative amount un-records.
     """
 
-    __slots__ = ()
+    __slots__ = ("total",)
 
     def __init__(self, config: RateConfig) -> None:
         super().__init__(config, 0, [], [], [])
+        self.total = 0.0
+        """Amount in the window that `record` has measured."""
+
+    def record(self, amount: float, time_ms: int) -> int:
+        """Record an event, then measure as the broker does, the event included; see `SampleRing.record`."""
+        self.add(amount, time_ms)
+        self.total, window_ms = self.measure(time_ms)
+        return window_ms
 
     def add(self, amount: float, time_ms: int) -> None:
         """Record an event without measuring."""

@@ -41,9 +41,9 @@ class TokenBucket:
 
     def tokens(self, time_ms: int, limit_per_s: float | None) -> float:
         """What is in the bucket, refilled until `time_ms`; no limit counts as 2^63 a second."""
-        return self.take(0, time_ms, limit_per_s)
+        return self.record(0, time_ms, limit_per_s)
 
-    def take(self, amount: float, time_ms: int, limit_per_s: float | None) -> float:
+    def record(self, amount: float, time_ms: int, limit_per_s: float | None) -> float:
         """Take any amount, however little is there; what is left."""
         limit = float(LONG_MAX) if limit_per_s is None else limit_per_s
         capacity = self._capacity_s * limit
@@ -87,9 +87,9 @@ class MutationCharge:
         if self._is_strict:
             tokens = self._bucket.tokens(time_ms, self._limit_per_s)
             if not tokens < 0:
-                self._bucket.take(mutations, time_ms, self._limit_per_s)
+                self._bucket.record(mutations, time_ms, self._limit_per_s)
         else:
-            tokens = self._bucket.take(mutations, time_ms, self._limit_per_s)
+            tokens = self._bucket.record(mutations, time_ms, self._limit_per_s)
         if tokens < 0 and self._limit_per_s is not None:
             self._throttle_ms = wait_ms(tokens, self._limit_per_s)
             self._measured_ms = time_ms

@@ -5,7 +5,7 @@ Source: Kafka's `QuotaConfig`, `ClientQuotaType`, `QuotaFactory`.
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 IP_QUOTA_KEY = "connection_creation_rate"
 """The one key of ip entities, connections per second (KIP-612)."""
@@ -14,7 +14,7 @@ CONNECTION = "connection"
 """What tables call the type of quota that ip entities set; it has no manager and no request."""
 
 
-class QuotaKey(Enum):
+class QuotaKey(StrEnum):
     """Configuration keys of user and client-id entities; the value is Kafka's spelling."""
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
@@ -23,7 +23,7 @@ class QuotaKey(Enum):
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 
 
-class IpQuotaKey(Enum):
+class IpQuotaKey(StrEnum):
     """Configuration keys of ip entities; the value is Kafka's spelling."""
 
     CONNECTION_CREATION_RATE = IP_QUOTA_KEY

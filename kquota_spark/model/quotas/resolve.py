@@ -132,7 +132,7 @@ def governing_entity(bucket: Bucket, has_quota: Callable[[Entity], bool]) -> Ent
 def resolve(
     user: str,
     client_id: str,
-    key: QuotaKey,
+    key: QuotaKey | str,
     quotas_of: QuotasOf,
     *,
     enabled: EnabledTypes = EnabledTypes.MIXED,
@@ -143,11 +143,24 @@ def resolve(
     Args:
         user: principal name, not sanitised.
         client_id: client id; may be empty.
-        key: the quota key in question.
+        key: the quota key in question, or Kafka's spelling of it.
         quotas_of: what each entity carries.
         enabled: the broker's bit set.
         static_default: the broker's own default for this key (0.9 to 2.8), None if not set.
+
+    Raises:
+        ValueError: there is no such key.
+
+    Examples:
+        A pair has no quota of its own, so the one of the user governs, and all clients of the user share it:
+
+        >>> from kquota_spark.model import Entity, QuotaKey, resolve
+        >>> quotas = {Entity("alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1e6}}
+        >>> found = resolve("alice", "etl", "producer_byte_rate", quotas.get)
+        >>> found.limit, found.level, str(found.entity), found.bucket
+        (1000000.0, 3, 'users/alice', Bucket(user='alice', client_id='', custom_tags=()))
     """
+    key = QuotaKey(key)
     found: list[tuple[int, Entity | None, _Quotas]] = [
         (entity.level, entity, quotas_of(entity)) for entity in candidates(user, client_id)
     ]

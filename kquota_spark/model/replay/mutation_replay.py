@@ -92,14 +92,14 @@ class MutationReplay:
         charge = self._charge_of(point)
         is_permissive = point.kind >= PointKind.PERMISSIVE_CREATE_TOPIC
         if is_permissive:
-            most = self._most.take(charge.least, time_ms, limit)
-            least = self._least.take(charge.most, time_ms, limit)
+            most = self._most.record(charge.least, time_ms, limit)
+            least = self._least.record(charge.most, time_ms, limit)
         else:
             most, least = self._most.tokens(time_ms, limit), self._least.tokens(time_ms, limit)
             if most != least:
                 self._learn(point, governing, most, least)
-            self._most.take(charge.least, time_ms, limit)
-            self._least.take(charge.most, time_ms, limit)
+            self._most.record(charge.least, time_ms, limit)
+            self._least.record(charge.most, time_ms, limit)
         cause = _cause(point, governing, most, least)
         return self._verdict(point, governing, most, cause, is_permissive=is_permissive)
 

@@ -110,7 +110,13 @@ class QuotaManager:
         self._parked = 0
 
     def check(self, request: Request, time_ms: int, thread_time_ns: int = 0) -> Applied:
-        """Charge a produce that has been appended; other requests pass uncharged until `on_response`."""
+        """Charge a produce that has been appended; other requests pass uncharged until `on_response`.
+
+        Raises:
+            ValueError: a fetch, whose bytes are known to `on_response` only.
+        """
+        if request.api is Api.FETCH and not self._charges_requested_fetch:
+            raise ValueError("a fetch is charged by on_response, when its bytes are known")
         if not self.is_enabled or request.is_follower:
             return NOT_THROTTLED
         if request.api is Api.PRODUCE:
@@ -209,11 +215,10 @@ class QuotaManager:
     def _charge(self, quota_type: QuotaType, request: Request, amount: float, time_ms: int) -> int:
         limit = self.limits(quota_type, request.user, request.client_id).per_s
         ring = self._ring(quota_type, request.user, request.client_id)
-        ring.add(amount, time_ms)
-        total, window_ms = ring.measure(time_ms)
+        window_ms = ring.record(amount, time_ms)
         if quota_type is QuotaType.REQUEST:
-            return bounded_throttle_time_ms(total, window_ms, limit, self.config.window_ms)
-        return throttle_time_ms(total, window_ms, limit)
+            return bounded_throttle_time_ms(ring.total, window_ms, limit, self.config.window_ms)
+        return throttle_time_ms(ring.total, window_ms, limit)
 
     def _ring(self, quota_type: QuotaType, user: str, client_id: str) -> FloatRing:
         key = quota_type, self.limits(quota_type, user, client_id).bucket

@@ -54,7 +54,7 @@ def test_no_mutated_envelope_raises_or_gives_a_line_that_is_not_in_it() -> None:
         for value in file.read_bytes().splitlines()
         if value
     ]
-    assert len(values) == 54
+    assert len(values) == 60
     readers = [
         MessageReader(
             IngestSettings(

@@ -16,7 +16,7 @@ CONFIG = RateConfig()
 def test_five_a_second() -> None:
     bucket = TokenBucket(CONFIG)
     assert bucket.tokens(T, 5.0) == 55.0  # 11 windows of 1 s * 5
-    assert bucket.take(60, T, 5.0) == -5.0
+    assert bucket.record(60, T, 5.0) == -5.0
     assert bucket.tokens(T + 500, 5.0) == -2.5
     assert bucket.tokens(T + 1_000, 5.0) == 0.0
     assert bucket.tokens(T + 12_000, 5.0) == 55.0  # after 11 s it is full
@@ -30,14 +30,14 @@ def test_the_capacity_is_all_windows_not_one_less() -> None:
 
 def test_putting_back_does_not_overfill() -> None:
     bucket = TokenBucket(CONFIG)
-    bucket.take(10, T, 5.0)
-    assert bucket.take(-3, T, 5.0) == 48.0
-    assert bucket.take(-30, T, 5.0) == 55.0
+    bucket.record(10, T, 5.0)
+    assert bucket.record(-3, T, 5.0) == 48.0
+    assert bucket.record(-30, T, 5.0) == 55.0
 
 
 def test_a_new_limit_counts_for_the_time_since_the_last_look() -> None:
     bucket = TokenBucket(CONFIG)
-    bucket.take(55, T, 5.0)
+    bucket.record(55, T, 5.0)
     assert bucket.tokens(T + 1_000, 100.0) == 100.0
     # A smaller limit holds fewer: 11 * 2.
     assert bucket.tokens(T + 1_000, 2.0) == 22.0
@@ -57,16 +57,16 @@ def test_a_negative_limit_has_taken_tokens_since_the_epoch() -> None:
 
 def test_an_infinite_limit_spoils_the_bucket() -> None:
     bucket = TokenBucket(CONFIG)
-    assert bucket.take(1, T, math.inf) == math.inf
+    assert bucket.record(1, T, math.inf) == math.inf
     # The refill of no time at all is infinity * 0, and what is no number stays so under any limit.
-    assert math.isnan(bucket.take(1, T, math.inf))
-    assert math.isnan(bucket.take(10**9, T + 1_000, 5.0))
+    assert math.isnan(bucket.record(1, T, math.inf))
+    assert math.isnan(bucket.record(10**9, T + 1_000, 5.0))
     assert MutationCharge(bucket, 5.0, is_strict=True).take(1, T + 2_000)
 
 
 def test_a_clock_that_steps_back_takes_tokens() -> None:
     bucket = TokenBucket(CONFIG)
-    bucket.take(70, T, 5.0)
+    bucket.record(70, T, 5.0)
     assert bucket.tokens(T - 5_000, 5.0) == -40.0  # 55 - 70 - 5 * 5
 
 
@@ -98,7 +98,7 @@ def test_a_strict_request_may_take_any_amount_from_a_bucket_that_is_not_below_ze
 
 def test_an_empty_bucket_is_not_below_zero() -> None:
     bucket = TokenBucket(CONFIG)
-    bucket.take(55, T, 5.0)
+    bucket.record(55, T, 5.0)
     assert MutationCharge(bucket, 5.0, is_strict=True).take(10, T)
     assert bucket.tokens(T, 5.0) == -10.0
 
@@ -137,7 +137,7 @@ def test_no_limit_never_throttles() -> None:
 )
 def test_odd_limits(limit: float, is_accepted: bool, throttle_ms: int) -> None:
     bucket = TokenBucket(CONFIG)
-    bucket.take(10, T, limit)
+    bucket.record(10, T, limit)
     charge = MutationCharge(bucket, limit, is_strict=True)
     assert charge.take(1, T) is is_accepted
     assert charge.throttle_ms(T) == throttle_ms
