@@ -17,6 +17,7 @@ from kquota_spark.enforce.log_state import HOUR_MS
 from kquota_spark.enforce.policies.scene import type_of
 from kquota_spark.model.quotas.entities import Entity, parse_entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, parse_key
+from kquota_spark.schema.harm import IS_THROTTLED
 from kquota_spark.store.reading import Tables, utc_text
 
 HEARD_OF_MS = 3_600_000
@@ -46,13 +47,13 @@ _EDITS = """
 select entity, "key", max(epoch_ms(coalesce(changed_before, changed_at))) as edited_ms from quota_changes
 where cluster_id = ? and "key" is not null group by all
 """
-_SECONDS = """
+_SECONDS = f"""
 select epoch_ms(min(second)) as from_ms, epoch_ms(max(second)) + 1000 as to_ms, count(*) as seconds,
        count(*) filter (is_certain and not coalesce(is_rules_behind, false)) as certain_seconds,
-       count(*) filter (throttled_requests > 0) as throttled_seconds,
+       count(*) filter ({IS_THROTTLED}) as throttled_seconds,
        max(rate_per_s) as peak_rate_per_s
-from decisions where cluster_id = ? and epoch_ms(second) >= ? and ({which})
-"""
+from decisions where cluster_id = ? and epoch_ms(second) >= ? and ({{which}})
+"""  # noqa: S608 - SQL of ours
 
 
 def situation(settings: Settings, now_ms: int, *, silent_after_ms: int) -> Situation:

@@ -9,7 +9,7 @@ import pytest
 
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforcement.situation import situation
+from kquota_spark.enforcement.situation import override_evidence, situation
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
@@ -131,3 +131,15 @@ def test_of_a_cluster_that_is_audited_by_jmx_alone_the_decisions_tell(tmp_path: 
 def test_a_missing_table_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="table usage is missing"):
         situation(Settings(tables=str(tmp_path)), NOW_MS, silent_after_ms=SILENT_MS)
+
+
+def test_an_override_rests_on_seconds_that_the_broker_throttled_whatever_the_replay_says(
+    tmp_path: Path,
+) -> None:
+    by_broker = {"observed_total_throttle_ms": 9, "throttled_requests": 0, "observed_throttled_requests": 1}
+    by_replay = {"observed_total_throttle_ms": 0, "throttled_requests": 1, "observed_throttled_requests": 0}
+    settings = tables(
+        tmp_path, decisions=[decision(1, **by_broker), decision(2, **by_broker), decision(3, **by_replay)]
+    )
+    found = override_evidence(settings, Quota(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE), NOW_MS)
+    assert (found.seconds, found.certain_seconds, found.throttled_seconds) == (3, 3, 2)
