@@ -91,13 +91,14 @@ def connection_options(options: Mapping[str, str]) -> dict[str, str]:
     """How to connect, from consumer properties in Java's or librdkafka's spelling, in librdkafka's."""
     known = {name: value for name, value in options.items() if name in PYTHON_NAMES}
     known |= {f"sasl.{name}": value for name, value in jaas_login(options).items()}
-    if options.get("ssl.truststore.type", "").upper() == "PEM":
-        known["ssl.ca.location"] = options.get("ssl.truststore.location", "")
-    if options.get("ssl.keystore.type", "").upper() == "PEM":
-        # Java reads the key and the certificates from one file, librdkafka from one or two.
-        known |= dict.fromkeys(
-            ("ssl.certificate.location", "ssl.key.location"), options["ssl.keystore.location"]
-        )
+    # Java reads the key and the certificates from one file, librdkafka from one or two.
+    for store, names in (
+        ("truststore", ("ssl.ca.location",)),
+        ("keystore", ("ssl.certificate.location", "ssl.key.location")),
+    ):
+        location = options.get(f"ssl.{store}.location")
+        if location is not None and options.get(f"ssl.{store}.type", "").upper() == "PEM":
+            known |= dict.fromkeys(names, location)
     return known
 
 

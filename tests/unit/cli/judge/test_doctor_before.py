@@ -85,6 +85,13 @@ def test_connection_options_are_taken_from_javas_or_librdkafkas_names() -> None:
     assert connection_options(librdkafka) == librdkafka
 
 
+def test_stores_that_stand_in_the_settings_themselves_are_left_to_java() -> None:
+    assert connection_options({"ssl.keystore.type": "PEM", "ssl.keystore.key": "-----BEGIN"}) == {}
+    assert (
+        connection_options({"ssl.truststore.type": "pem", "ssl.truststore.certificates": "-----BEGIN"}) == {}
+    )
+
+
 _LINE = (
     b'[2026-11-21 05:40:00,000] DEBUG Completed request:{"isForwarded":false,"requestHeader":{"requestApiKey":3,'
     b'"requestApiVersion":12,"correlationId":1,"clientId":"a"},"request":{},"connection":"c","principal":"User:a",'
