@@ -53,6 +53,8 @@ FOLDERS = {
     "integration": Folder(900, group="clusters"),
     "fault": Folder(1_800, group="fault"),
 }
+_APART = ("tests/fault/test_memory.py",)
+"""Tests of minutes that share nothing with others of their folder: the others need not wait for them."""
 _HERE = Path(__file__).parent
 
 
@@ -70,11 +72,13 @@ class SharedServers(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in _APART:
+            return file
         return FOLDERS[file.split("/")[1]].group or file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """With two workers, tests of one group share one."""
+    """With several workers, tests of one group share one."""
     return SharedServers(config, log)
 
 

@@ -1,6 +1,6 @@
 """`python -m tests.tiers test|test-all`: the phases of a tier, one after the other, whatever fails in them.
 
-A phase is a run of pytest. Most tests run in two workers; those that judge the times of a broker run alone. The last
+A phase is a run of pytest. Most tests run in three workers; those that judge the times of a broker run alone. The last
 line counts the tests of all phases. `--seconds FILE` writes where the seconds went, see `tests.support.seconds`.
 """
 
@@ -26,17 +26,18 @@ class Phase(NamedTuple):
     arguments: tuple[str, ...]
 
 
-_TWO_WORKERS = ("-n", "2", "--dist", "loadscope", "--no-loadscope-reorder")
-"""What takes longest comes first; tests/conftest.py says which tests share a worker."""
+_WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
+"""What takes longest comes first; tests/conftest.py says which tests share a worker. With two, two cores wait for servers
+a third of the time."""
 _PURE = ("tests/architecture", "tests/unit", "tests/property", "tests/programs")
 _SERVERS = ("tests/fault", "tests/integration", "tests/spark", "tests/stream")
 TIERS = {
     "test": (
-        Phase("two workers", ("tests/spark", *_PURE, *_TWO_WORKERS)),
+        Phase("workers", ("tests/spark", *_PURE, *_WORKERS)),
         Phase("alone", ("tests/smoke",)),
     ),
     "test-all": (
-        Phase("two workers", (*_SERVERS, *_PURE, "-m", "not alone", *_TWO_WORKERS)),
+        Phase("workers", (*_SERVERS, *_PURE, "-m", "not alone", *_WORKERS)),
         Phase("alone", ("tests/smoke", "tests/integration", "-m", "alone")),
     ),
 }

@@ -66,7 +66,7 @@ OF_QUERIES = {
     ),
 }
 """One query at a time, so that each step comes in the run after the one that the step before it has ended."""
-SMALL = 600
+SMALL = 1_200
 """Lines of a micro-batch: there are more micro-batches than moments in them."""
 
 
