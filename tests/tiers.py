@@ -27,8 +27,10 @@ class Phase(NamedTuple):
 
 
 _WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
-"""What takes longest comes first; tests/conftest.py says which tests share a worker. With two, two cores wait for servers
-a third of the time."""
+"""What takes longest comes first; tests/conftest.py says which tests share a worker.
+
+Two workers leave two cores idle for a third of the time, while servers start.
+"""
 _PURE = ("tests/architecture", "tests/unit", "tests/property", "tests/programs")
 _SERVERS = ("tests/fault", "tests/integration", "tests/spark", "tests/stream")
 TIERS = {
