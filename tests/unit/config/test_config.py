@@ -73,8 +73,10 @@ MISTAKES = [
     ),
     (
         "kafka: {envelope: fluentbit}",
-        "kafka.envelope: 'fluentbit', expected one of "
-        + "auto, raw, filebeat, fluent-bit, fluentd, vector, logstash, rsyslog, json",
+        (
+            "kafka.envelope: 'fluentbit', expected one of "
+            "auto, raw, filebeat, fluent-bit, fluentd, vector, logstash, rsyslog, json"
+        ),
     ),
     (
         "kafka: {envelope_fields: {msg: a}}",
