@@ -34,8 +34,7 @@ from kquota_spark.cli.resolve.resolve import finite, step_row, step_rule
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.config.windows import rate_config
-from kquota_spark.formats.text.distinct_cuts import distinct_cuts
-from kquota_spark.formats.text.escape import terminal_text, width
+from kquota_spark.formats.text.escape import distinct_cuts, terminal_text, width
 from kquota_spark.formats.text.person_units import iso_time
 from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
 from kquota_spark.model.quotas.resolve import Standing

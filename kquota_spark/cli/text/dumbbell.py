@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from kquota_spark.formats.text.distinct_cuts import distinct_cuts
-from kquota_spark.formats.text.escape import width
+from kquota_spark.formats.text.escape import distinct_cuts, width
 
 _GAP = "  "
 _NAME_PART = 3

@@ -17,8 +17,14 @@ from enum import Enum
 from typing import Any, Literal
 
 from kquota_spark.cli.text.page import PIPE_COLUMNS, Page, columns_of, encodable, folded, has_colour
-from kquota_spark.formats.text.distinct_cuts import distinct_cuts
-from kquota_spark.formats.text.escape import csv_text, encodable_json, json_text, terminal_text, width
+from kquota_spark.formats.text.escape import (
+    csv_text,
+    distinct_cuts,
+    encodable_json,
+    json_text,
+    terminal_text,
+    width,
+)
 from kquota_spark.formats.text.person_units import iso_time
 
 Format = Literal["table", "json", "yaml", "csv"]

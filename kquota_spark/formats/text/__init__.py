@@ -1,4 +1,4 @@
 """Text for people: escaped, cut, and in units.
 
-In reading order: escape, distinct_cuts, person_units.
+In reading order: escape, person_units.
 """

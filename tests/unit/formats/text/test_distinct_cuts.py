@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kquota_spark.formats.text.distinct_cuts import distinct_cuts
-from kquota_spark.formats.text.escape import width
+from kquota_spark.formats.text.escape import distinct_cuts, width
 
 ALICE = "CN=alice,OU=payments,O=Example,C=DE"
 
