@@ -22,7 +22,7 @@ demo: setup ## a real Kafka, real clients over their quotas, and the audit of th
 check: lint types ## style, types and architecture, in less than a minute
 	@$(BIN)/python -m pytest -q tests/architecture
 
-test: check ## what a contributor runs, in about ten minutes: unit, Spark, and the product on a real cluster of either kind
+test: check ## what a contributor runs, in 10 to 15 minutes: unit, Spark, and the product on a real cluster of either kind
 	@$(BIN)/python -m tests.tools
 	@$(BIN)/python -m tests.tiers test --seconds .kquota/test-seconds.json
 
