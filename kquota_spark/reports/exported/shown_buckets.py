@@ -8,7 +8,7 @@ where its counters were.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kquota_spark.reports.exported.bucket_looks import RECENT_MS, BucketKey, Counts, Look, SeenBucket
@@ -44,20 +44,22 @@ class BucketSeries:
 
     def rate_per_s(self, newest_ms: int) -> float:
         """Highest rate of the last minute before the newest decision of its broker; 0 without traffic."""
-        rates = (one.rate_per_s for one in self.recent if one.last_ms > newest_ms - RECENT_MS)
+        rates = (one.rate_per_s for one in self._of_last_minute(newest_ms))
         return max((rate for rate in rates if rate is not None), default=0.0)
 
     def longest_throttle_ms(self, newest_ms: int) -> int:
         """Of one request in that minute."""
-        recent = (one.longest_throttle_ms for one in self.recent if one.last_ms > newest_ms - RECENT_MS)
-        return max(recent, default=0)
+        return max((one.longest_throttle_ms for one in self._of_last_minute(newest_ms)), default=0)
 
     def quota_used_percent(self, newest_ms: int) -> float | None:
         """Highest of that minute, 0 without traffic; None without a limit."""
         if self.newest.limit_per_s is None:
             return None
-        used = (one.quota_used_percent for one in self.recent if one.last_ms > newest_ms - RECENT_MS)
+        used = (one.quota_used_percent for one in self._of_last_minute(newest_ms))
         return max((percent for percent in used if percent is not None), default=0.0)
+
+    def _of_last_minute(self, newest_ms: int) -> Iterator[SeenBucket]:
+        return (one for one in self.recent if one.last_ms > newest_ms - RECENT_MS)
 
 
 class ShownBuckets:
