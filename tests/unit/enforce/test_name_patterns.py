@@ -16,12 +16,14 @@ _CATASTROPHIC = r"(\w+-?)*svc"
 _NAME = "a" * 26 + "!"  # 27 characters; an engine that goes back tries 2^26 ways to cut the 26
 
 
-def test_a_name_of_27_characters_is_compared_without_backtracking() -> None:
-    began_s = time.process_time()
-    assert Exempt(patterns=(_CATASTROPHIC,)).holds(Entity(_NAME)) is None
-    assert GuardSettings(owners={"terraform": (_CATASTROPHIC,)}).owner_of(Entity(_NAME)) is None
-    # Milliseconds; backtracking takes 16 s.
-    assert time.process_time() - began_s < 2
+def test_a_name_of_27_characters_is_compared_within_milliseconds() -> None:
+    took_s = []
+    for _ in range(3):  # the collector may come between
+        began_s = time.process_time()
+        assert Exempt(patterns=(_CATASTROPHIC,)).holds(Entity(_NAME)) is None
+        assert GuardSettings(owners={"terraform": (_CATASTROPHIC,)}).owner_of(Entity(_NAME)) is None
+        took_s.append(time.process_time() - began_s)
+    assert min(took_s) < 0.1
     # Control: the pattern does match what it is for.
     assert Exempt(patterns=(_CATASTROPHIC,)).holds(Entity("pay-svc")) == _CATASTROPHIC
 
