@@ -1,20 +1,27 @@
 """`python -m tests.tiers test|test-all`: the phases of a tier, one after the other, whatever fails in them.
 
-A phase is a run of pytest. Most tests run in three workers; those that judge the times of a broker run alone. The last
-line counts the tests of all phases. `--seconds FILE` writes where the seconds went, see `tests.support.seconds`.
+A phase is a run of pytest. Most tests run in three workers; those that judge the times of a broker run alone. A test
+that failed beside others is run once more with the machine for itself, if no more than three failed: what fails again
+has failed, what passes is named. The last line counts the tests of all phases. `--seconds FILE` writes where the
+seconds went, see `tests.support.seconds`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+import pytest
+
+from tests.support.chance import SEED
 from tests.support.places import ROOT
 from tests.support.seconds import merged
 
@@ -31,6 +38,8 @@ _WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
 
 Two workers leave two cores idle for a third of the time, while servers start.
 """
+_AT_MOST_AGAIN = 3
+"""More failures than this are not those of a busy machine."""
 _PURE = ("tests/architecture", "tests/unit", "tests/property", "tests/programs")
 _SERVERS = ("tests/fault", "tests/integration", "tests/spark", "tests/stream")
 TIERS = {
@@ -51,6 +60,8 @@ class Counts(NamedTuple):
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    passed_again: int = 0
+    """Those of `passed` that failed beside others first."""
 
     @classmethod
     def of(cls, report: Path) -> Counts:
@@ -65,15 +76,37 @@ class Counts(NamedTuple):
 
 def run(phase: Phase, directory: Path) -> tuple[Counts, bool]:
     """Run a phase; what it counted, and whether it ended well."""
-    report = directory / f"{phase.name}.xml"
-    command = [sys.executable, "-m", "pytest", *phase.arguments]
     began_s = time.monotonic()
     print(f"tests: {phase.name}: pytest {' '.join(phase.arguments)}", flush=True)
-    done = subprocess.run(
-        [*command, f"--junitxml={report}", f"--seconds={directory / phase.name}.json"], cwd=ROOT, check=False
-    )
+    counts, code = _pytest(phase.name, phase.arguments, directory, cache=directory / phase.name)
+    is_rerun = code == pytest.ExitCode.TESTS_FAILED and 0 < counts.failed <= _AT_MOST_AGAIN
+    if "-n" in phase.arguments and is_rerun:
+        counts, code = _again(phase, counts, directory)
     print(f"tests: {phase.name}: {time.monotonic() - began_s:.0f} s", flush=True)
-    return (Counts.of(report) if report.is_file() else Counts()), done.returncode == 0
+    return counts, code == pytest.ExitCode.OK
+
+
+def _again(phase: Phase, counts: Counts, directory: Path) -> tuple[Counts, int]:
+    """The failures of a phase once more, alone; the counts of both runs as one."""
+    print(f"tests: {phase.name}: {counts.failed} failed beside others, once more alone", flush=True)
+    places = [argument for argument in phase.arguments if argument.startswith("tests/")]
+    arguments = (*places, "--last-failed", "--last-failed-no-failures", "none", "-rA")
+    second, code = _pytest(f"{phase.name}-again", arguments, directory, cache=directory / phase.name)
+    return Counts(counts.passed + second.passed, second.failed, counts.skipped, second.passed), code
+
+
+def _pytest(name: str, arguments: Sequence[str], directory: Path, cache: Path) -> tuple[Counts, int]:
+    report = directory / f"{name}.xml"
+    written = (f"--junitxml={report}", f"--seconds={directory / name}.json", "-o", f"cache_dir={cache}")
+    # The same seed in all runs: what fails because of what was drawn fails again.
+    environment = {**os.environ, "KQUOTA_SEED": str(SEED)}
+    command = [sys.executable, "-m", "pytest", *arguments, *written]
+    code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    return (Counts.of(report) if report.is_file() else Counts()), code
+
+
+def _again_text(count: int) -> str:
+    return f"; {count} of them failed beside others and passed alone" if count else ""
 
 
 def main() -> int:
@@ -90,7 +123,10 @@ def main() -> int:
             merged(sorted(directory.glob("*.json")), chosen.seconds)
     total = Counts(*map(sum, zip(*(counts for counts, _ in ended), strict=True)))
     print(f"tests: {chosen.tier}: {time.monotonic() - began_s:.0f} s")
-    print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
+    print(
+        f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped"
+        + _again_text(total.passed_again)
+    )
     return 0 if all(is_well for _, is_well in ended) else 1
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import os
 import signal
 import socket
 import subprocess
@@ -197,8 +198,15 @@ def test_a_crash_by_signal_shows_no_secret(planted: tuple[Planted, str], argumen
 
 def _is_connected(pid: int) -> bool:
     """Whether a process has an open socket: it is in the middle of asking."""
-    found = Path(f"/proc/{pid}/fd").iterdir()
-    return any(str(link.readlink()).startswith("socket:") for link in found if link.is_symlink())
+    return any(_target(link).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _target(link: Path) -> str:
+    """What a link of `/proc` shows, or nothing if the process has closed it since it was listed."""
+    try:
+        return os.readlink(link)
+    except FileNotFoundError:
+        return ""
 
 
 def _until(is_so: Callable[[], bool]) -> None:
