@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import os
 import signal
 import socket
 import subprocess
@@ -204,7 +203,7 @@ def _is_connected(pid: int) -> bool:
 def _target(link: Path) -> str:
     """What a link of `/proc` shows, or nothing if the process has closed it since it was listed."""
     try:
-        return os.readlink(link)
+        return str(link.readlink())
     except FileNotFoundError:
         return ""
 
