@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -88,7 +87,7 @@ def settings_from(path: Path | None, tables: str | None) -> Settings:
         UserError: the file cannot be read or is not valid.
     """
     settings = Settings() if path is None else load_settings(path)
-    return settings if tables is None else dataclasses.replace(settings, tables=tables)
+    return settings if tables is None else settings.changed(tables=tables)
 
 
 def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:

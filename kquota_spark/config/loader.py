@@ -3,6 +3,8 @@
 Each problem is one line, `file: path.to.key: problem, expected ...`. Values may name the environment as
 `${NAME}` and a file as `${file:PATH}`, so that secrets stay out of the settings. Duplicate keys and aliases are
 refused: the first hides a mistake, the second can blow a small file up to gigabytes.
+
+A value whose variable is missing is refused when it is read, and secrets are found only then: see `substitution`.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import math
 import re
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import date
 from difflib import get_close_matches
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar
@@ -24,7 +27,15 @@ import yaml
 
 from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables
-from kquota_spark.config.substitution import substituted
+from kquota_spark.config.substitution import (
+    Later,
+    Missing,
+    Section,
+    laters,
+    names_variable,
+    substituted,
+    unread,
+)
 from kquota_spark.errors import UserError
 from kquota_spark.model.measure.sampled_rate import major_minor
 
@@ -114,6 +125,9 @@ def read_yaml_as(target: type[_T], path: Path) -> _T:
     value = _read_settings(data, problems) if target is Settings else _read(target, data, "", problems)
     if problems:
         raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+    if isinstance(value, Section):
+        for later in laters(value):
+            later.path = path
     return typing.cast("_T", value)
 
 
@@ -122,8 +136,12 @@ def _read_settings(data: Any, problems: list[str]) -> Settings | None:
     if not isinstance(data, dict) or not isinstance(data.get("tables"), dict):
         return typing.cast("Settings | None", _read_dataclass(Settings, data, "", problems))
     section = _read_dataclass(Tables, data["tables"], "tables", problems) or Tables()
-    settings: Settings | None = _read_dataclass(Settings, {**data, "tables": section.location}, "", problems)
-    return None if settings is None else replace(settings, kept_requests=section.requests)
+    rest = {key: value for key, value in data.items() if key != "tables"}
+    settings: Settings | None = _read_dataclass(Settings, rest, "", problems)
+    if settings is None:
+        return None
+    tables = unread(section)
+    return settings.changed(tables=tables["location"], kept_requests=tables["requests"])
 
 
 def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
@@ -133,8 +151,11 @@ def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
     if isinstance(wanted, UnionType):
         return _read_one_of(typing.get_args(wanted), value, where, problems)
     if isinstance(value, str) and "${" in value:
-        found = substituted(value, where, problems)
         own: list[str] = []
+        found = substituted(value, where, own)
+        if own:
+            problems.extend(own)
+            return None
         read = _read_plain(wanted, found, where, own)
         # What came from elsewhere may be a secret, here by mistake: a message shows its name instead.
         problems.extend(
@@ -285,17 +306,35 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
     prefix = f"{where}." if where else ""
     problems.extend(f"{prefix}{problem}" for problem in _unknown_keys(value, hints))
     known = {
-        field.name: _read(hints[field.name], value[field.name], prefix + field.name, problems)
+        field.name: _read_field(wanted, field, hints[field.name], value[field.name], prefix, problems)
         for field in fields(wanted)
         if field.name in value and field.name in hints
     }
     if wanted is Kafka:
-        problems.extend(f"{where}.{problem}" for problem in _topic_problems(known))
+        there = {name: each for name, each in known.items() if not isinstance(each, Later)}
+        problems.extend(f"{where}.{problem}" for problem in _topic_problems(there))
     if keeps_given:
         known["given"] = frozenset(known)
     needed = [f.name for f in fields(wanted) if f.default is MISSING and f.default_factory is MISSING]
     problems.extend(f"{prefix}{name}: missing" for name in needed if name not in known)
     return None if problems else wanted(**known)
+
+
+def _read_field(
+    of: type[Any], field: Field[Any], wanted: Any, value: Any, prefix: str, problems: list[str]
+) -> Any:
+    """A value of a dataclass; a `Later` for a secret of a section, and for what names a variable that is missing."""
+    where = prefix + field.name
+    is_section = issubclass(of, Section) and not is_dataclass(wanted)
+    if not (is_section and names_variable(value)):
+        return _read(wanted, value, where, problems)
+    later, own = Later(partial(_read, wanted, value, where)), list[str]()
+    # What is no secret is read at once too, so that mistakes in it are found at once.
+    found = _read(wanted, value, where, own) if field.repr else later
+    if any(isinstance(problem, Missing) for problem in own):
+        return later
+    problems.extend(own)
+    return found
 
 
 def _topic_problems(given: Mapping[str, Any]) -> Iterator[str]:

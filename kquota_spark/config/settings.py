@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NewType
 
+from kquota_spark.config.substitution import Section
+
 Duration = NewType("Duration", int)
 """A length of time in milliseconds; in YAML a number and a unit: ms, s, min, h, d."""
 
@@ -21,7 +23,7 @@ NO_KEY = {"is_key": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnvelopeFields:
+class EnvelopeFields(Section):
     """Fields of the envelope, where they are not the tool's own; `a.b` is b inside of a. Empty: the tool's own."""
 
     message: str = ""
@@ -30,7 +32,7 @@ class EnvelopeFields:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kafka:
+class Kafka(Section):
     """Where the request log is read from, and how its messages are written.
 
     One of `topic`, `topics` and `topic_pattern` says which topics; the loader refuses a file that gives two.
@@ -82,7 +84,7 @@ class Kafka:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZooKeeperLogin:
+class ZooKeeperLogin(Section):
     """Digest login; empty for none."""
 
     user: str = ""
@@ -92,7 +94,7 @@ class ZooKeeperLogin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZooKeeperTls:
+class ZooKeeperTls(Section):
     """PEM files; without `ca` the system's authorities count."""
 
     enabled: bool = False
@@ -103,7 +105,7 @@ class ZooKeeperTls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quotas:
+class Quotas(Section):
     """Where quotas come from."""
 
     source: Literal["zookeeper", "admin", "file"] = "zookeeper"
@@ -136,7 +138,7 @@ class Quotas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Broker(Section):
     """What the request log does not say about the brokers."""
 
     version: str = field(default="3.9", metadata=ASKED)
@@ -162,7 +164,7 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class Stream(Section):
     """How the streaming queries run."""
 
     trigger: Duration = Duration(5_000)
@@ -173,7 +175,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ship:
+class Ship(Section):
     """The request-log shipper, `kquota ship`."""
 
     files: tuple[str, ...] = ()
@@ -190,7 +192,7 @@ _DAY = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maintain:
+class Maintain(Section):
     """What `kquota maintain` keeps."""
 
     retention: dict[str, Duration] = field(
@@ -208,7 +210,7 @@ class Maintain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
+class Metrics(Section):
     """The job's own endpoint for Prometheus."""
 
     port: int = 0
@@ -218,7 +220,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CollectJmx:
+class CollectJmx(Section):
     """The JMX collector, `kquota collect jmx`, and what the job has to know of other collectors."""
 
     brokers: dict[str, str] = field(default_factory=dict)
@@ -235,14 +237,14 @@ class CollectJmx:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collect:
+class Collect(Section):
     """Collectors that we bring."""
 
     jmx: CollectJmx = field(default_factory=CollectJmx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Enforcement:
+class Enforcement(Section):
     """How decisions become quotas. What to decide, and how far to go, is in the policy file."""
 
     policy_file: str = "conf/policy.yaml"
@@ -261,7 +263,7 @@ class Enforcement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class Tables(Section):
     """The section `tables`, where it is more than a location."""
 
     location: str = ".kquota/tables"
@@ -269,7 +271,7 @@ class Tables:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Section):
     """All settings. `tables` and `checkpoints` are paths or URIs that Spark and deltalake can both open."""
 
     cluster_id: str = "kafka"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,17 @@ def before_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
     """All checks ahead of a run, each as it is done."""
     yield java_check(_JAVA_MOST_S)
     yield _spark()
-    yield _writable("tables", settings.tables)
-    yield _writable("checkpoints", settings.checkpoints)
-    yield from _quota_source(settings)
-    yield from kafka_checks(settings, _consumed(settings), now_ms)
+    steps: Sequence[tuple[str, Callable[[], list[Check]]]] = (
+        ("tables", lambda: [_writable("tables", settings.tables)]),
+        ("checkpoints", lambda: [_writable("checkpoints", settings.checkpoints)]),
+        ("quota source", lambda: _quota_source(settings)),
+        ("Kafka", lambda: kafka_checks(settings, _consumed(settings), now_ms)),
+    )
+    for what, step in steps:
+        try:
+            yield from step()
+        except UserError as error:  # such as a password that is not set
+            yield from (fail(what, line, "correct the settings") for line in str(error).splitlines())
 
 
 def _spark() -> Check:
@@ -88,10 +95,7 @@ def _zookeeper(settings: Settings) -> list[Check]:
 
     where = settings.quotas.zookeeper_connect
     timeout_s = min(settings.quotas.connect_timeout / 1_000, _ZOOKEEPER_MOST_S)
-    try:
-        client = zookeeper_client(settings.quotas)
-    except UserError as error:
-        return [fail("ZooKeeper", str(error), "correct the settings")]
+    client = zookeeper_client(settings.quotas)
     try:
         client.start(timeout=timeout_s)
         nodes = [_node(client, path) for path in ("/config", "/config/users")]

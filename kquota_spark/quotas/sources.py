@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -146,7 +146,7 @@ def from_tables(settings: Settings) -> QuotaHistory:
         RuleBook(map(stretch_of, rules_of_clients(mine))),
         known_through_ms=None if known_ms >= END_MS else known_ms,
         cluster_id=cluster_id,
-        leaders=LeaderBook(stored_leaders(replace(settings, cluster_id=cluster_id)) if has_leaders else ()),
+        leaders=LeaderBook(stored_leaders(settings.changed(cluster_id=cluster_id)) if has_leaders else ()),
     )
 
 

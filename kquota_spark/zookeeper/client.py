@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import socket
 import ssl
@@ -251,7 +250,7 @@ def zookeeper_calls(
         UserError: the settings are none to connect by, or no server answers within `connect_timeout`.
     """
     within_s = quotas.connect_timeout / 1_000
-    client = zookeeper_client(dataclasses.replace(quotas, session_timeout=session_timeout), named=named)
+    client = zookeeper_client(quotas.changed(session_timeout=session_timeout), named=named)
     try:
         if not client.start_async().wait(within_s):
             raise UnreachableError(unanswered(quotas.zookeeper_connect, within_s, named, tls_problem(quotas)))

@@ -27,6 +27,13 @@ from kquota_spark.ship.shipper import Shipper
 from tests.support.clusters.outages import kill
 from tests.support.clusters.waiting import WITHIN_S, until
 
+OF_OTHERS = """\
+kafka: {bootstrap_servers: "${KQUOTA_NO_SERVERS}", options: {sasl.password: "${KQUOTA_NO_PASSWORD}"}}
+quotas: {zookeeper_login: {user: audit, password: "${KQUOTA_NO_PASSWORD}"}}
+storage_options: {aws_secret_access_key: "${KQUOTA_NO_KEY}"}
+"""
+"""What the machine of a broker need not know."""
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -38,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def command(cluster: Cluster, log: Path, topic: str, *options: str) -> list[str]:
     config = log.parent / "kquota.yaml"
-    config.write_text(f"ship: {{state_dir: {log.parent / 'state'}}}\n")
+    config.write_text(f"ship: {{state_dir: {log.parent / 'state'}}}\n{OF_OTHERS}", encoding="utf-8")
     return [
         *(sys.executable, "-m", "kquota_spark.cli.main", "ship", "--config", str(config)),
         *("--file", f"1={log}", "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, *options),

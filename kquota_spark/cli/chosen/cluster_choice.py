@@ -8,7 +8,6 @@ is guessed: a quota set on the wrong cluster is worse than a question.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import sys
 from collections.abc import Mapping
@@ -105,7 +104,7 @@ def chosen_address(options: argparse.Namespace) -> ClusterAddress:
         named = Named("--bootstrap-server", "--command-config", "--zookeeper")
         return of_brokers(settings_of(options).quotas, options.bootstrap_server, properties, named)
     if options.zookeeper is not None:
-        quotas = dataclasses.replace(settings_of(options).quotas, zookeeper_connect=options.zookeeper)
+        quotas = settings_of(options).quotas.changed(zookeeper_connect=options.zookeeper)
         return ClusterAddress(quotas, Named("--zookeeper", instead="--bootstrap-server"))
     if options.context is not None:
         return address_of_context(options.context, options.config)
@@ -186,7 +185,7 @@ def address_of_context(name: str, config: Path | None = None) -> ClusterAddress:
         named = Named(f"{where}bootstrap_server", f"{where}command_config", "--zookeeper")
         return of_brokers(settings.quotas, context.bootstrap_server, properties, named)
     if context.zookeeper:
-        quotas = dataclasses.replace(settings.quotas, zookeeper_connect=context.zookeeper)
+        quotas = settings.quotas.changed(zookeeper_connect=context.zookeeper)
         return ClusterAddress(quotas, Named(f"{where}zookeeper", instead="--bootstrap-server"))
     return _of_settings(settings)
 

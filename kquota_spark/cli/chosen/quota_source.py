@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,21 +86,18 @@ def settings_with_broker_of(options: argparse.Namespace) -> Settings:
         "quota_producer_default": options.producer_default,
         "quota_consumer_default": options.consumer_default,
     }
-    broker = dataclasses.replace(settings.broker, **{k: v for k, v in given.items() if v is not None})
+    broker = settings.broker.changed(**{k: v for k, v in given.items() if v is not None})
     try:
         RingVariant.of_version(broker.version)
     except ValueError as error:
         named = "broker.version" if options.broker_version is None else "--broker-version"
         raise UserError(f"{named}: {broker.version!r}, expected e.g. 3.9 or 3.7.2") from error
-    callback = settings.quotas.callback if options.callback is None else options.callback
-    # Another callback has other options.
-    own = settings.quotas.callback_options if options.callback is None else {}
-    quotas = dataclasses.replace(
-        settings.quotas,
-        callback=callback,
-        callback_options={**own, **dict(map(_pair, options.callback_option))},
-    )
-    return dataclasses.replace(settings, broker=broker, quotas=quotas)
+    quotas, callback_options = settings.quotas, dict(map(_pair, options.callback_option))
+    if options.callback is not None:  # another callback has other options
+        quotas = quotas.changed(callback=options.callback, callback_options=callback_options)
+    elif callback_options:
+        quotas = quotas.changed(callback_options={**quotas.callback_options, **callback_options})
+    return settings.changed(broker=broker, quotas=quotas)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from kquota_spark.cli.options import (
 )
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show_as_found
 from kquota_spark.config.settings import Settings
+from kquota_spark.config.substitution import missing_values
 from kquota_spark.errors import UserError
 from kquota_spark.process.check import Check, Status, fail, ok, warn
 from kquota_spark.process.clock import now_ms
@@ -70,6 +71,8 @@ def _before(options: argparse.Namespace) -> Iterator[Check]:
         )
     else:
         yield ok("settings", f"{path} is valid")
+    for line in missing_values(settings):
+        yield warn("settings", line, "set it on the machines whose commands use it")
     yield from before_checks(settings, now_ms())
 
 

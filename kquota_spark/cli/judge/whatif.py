@@ -79,7 +79,7 @@ def run_whatif(options: argparse.Namespace) -> int:
         raise UserError("no quotas to try: give --quotas FILE, or --add user=NAME,producer_byte_rate=N")
     settings = settings_of(options)
     history = from_tables(settings)
-    settings = dataclasses.replace(settings, cluster_id=history.cluster_id or settings.cluster_id)
+    settings = settings.changed(cluster_id=history.cluster_id or settings.cluster_id)
     base = history if options.quotas is None else from_file(options.quotas)
     book = with_values(base.book, added_quotas(options.add))
     tried = dataclasses.replace(base, book=book, leaders=history.leaders)

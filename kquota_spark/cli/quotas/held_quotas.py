@@ -6,7 +6,6 @@ back. Only the very value that enforcement has set is taken for its own, and goe
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 
 from kquota_spark.cli.quotas.quota_edits import exact_text
@@ -43,7 +42,7 @@ def held_steps(settings: Settings | None, entities: Iterable[AnyEntity]) -> Held
     if local_path(settings.tables) is None:
         # In any case: of one option in two spellings either may be taken.
         others = {name: to for name, to in settings.storage_options.items() if name.lower() not in _SOON}
-        settings = dataclasses.replace(settings, storage_options={**others, **_SOON})
+        settings = settings.changed(storage_options={**others, **_SOON})
     try:
         with delta_errors("the enforcement log cannot be read"):
             state = LogState.of(EnforcementLog(settings).entries(of))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 
 from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.config.settings import Settings
@@ -77,10 +76,10 @@ def _settings(options: argparse.Namespace) -> Settings:
     settings = settings_of(options)
     kafka = settings.kafka
     if options.bootstrap_server:
-        kafka = replace(kafka, bootstrap_servers=options.bootstrap_server)
+        kafka = kafka.changed(bootstrap_servers=options.bootstrap_server)
     if options.topic:
-        kafka = replace(kafka, topic=options.topic, topics=(), topic_pattern="")
-    return replace(settings, kafka=kafka)
+        kafka = kafka.changed(topic=options.topic, topics=(), topic_pattern="")
+    return settings.changed(kafka=kafka)
 
 
 def run_collect_jmx(options: argparse.Namespace) -> int:

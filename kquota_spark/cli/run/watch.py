@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 
 from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.errors import UserError
@@ -42,7 +41,7 @@ def watch(options: argparse.Namespace) -> int:
 
     settings = settings_of(options)
     if options.accept_removal:
-        settings = replace(settings, quotas=replace(settings.quotas, accept_mass_removal=True))
+        settings = settings.changed(quotas=settings.quotas.changed(accept_mass_removal=True))
     stopped = stop_event()
     watcher = Watcher(settings)
     brokers = BrokerConfigs(settings, now_ms)

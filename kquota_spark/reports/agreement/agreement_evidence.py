@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kquota_spark.config.governor import make_governor
@@ -176,7 +176,7 @@ def _fit(
     from_ms = first_wrong_ms - _WARM_UP_MS
     try:
         history = from_tables(settings)
-        mine = replace(settings, cluster_id=cluster_id)
+        mine = settings.changed(cluster_id=cluster_id)
         traffic = list(
             stored_usage(mine, from_ms, from_ms + _LONGEST_MS, [QuotaType.PRODUCE], broker_id=broker_id)
         )

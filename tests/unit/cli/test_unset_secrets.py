@@ -1,0 +1,102 @@
+"""Who is on call has not all passwords: a command wants those that it uses, and names the one that it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.enforcement.enforcement_cluster import InMemoryCluster
+from tests.support.programs.command_output import run
+
+SECRETS = """\
+kafka:
+  bootstrap_servers: 127.0.0.1:9
+  options: {sasl.username: audit, sasl.password: "${KQUOTA_NO_KAFKA}"}
+quotas:
+  zookeeper_connect: 127.0.0.1:9
+  zookeeper_login: {user: audit, password: "${KQUOTA_NO_ZOOKEEPER}"}
+  callback_options: {token: "${KQUOTA_NO_TOKEN}"}
+ship: {files: [1=broker.log], state_dir: "${KQUOTA_NO_FOLDER}", options: {sasl.password: "${KQUOTA_NO_SHIP}"}}
+collect: {jmx: {brokers: {1: "http://127.0.0.1:9"}, user: monitor, password: "${file:gone}"}}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluster:
+    made = InMemoryCluster(tmp_path, monkeypatch, "approve")
+    made.config.write_text(made.config.read_text(encoding="utf-8") + SECRETS, encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "freeze --reason incident",
+        "unfreeze",
+        "violations",
+        "usage",
+        "decisions",
+        "agreement",
+        "findings",
+        "timeline --user alice",
+        "explain --user alice",
+        "override list",
+        "enforce plan",
+        "exempt list",
+        "enforce status",
+        "doctor",
+    ],
+)
+def test_a_command_that_only_uses_the_tables_wants_no_login(cluster: InMemoryCluster, command: str) -> None:
+    code, out, err = run(*command.split(), "--config", str(cluster.config))
+    assert (code, err, "environment variable" in out) == (2 if command == "doctor" else 0, "", False)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (
+            "watch --once",
+            "quotas.zookeeper_login.password: environment variable KQUOTA_NO_ZOOKEEPER is not set",
+        ),
+        (
+            "describe",
+            "quotas.zookeeper_login.password: environment variable KQUOTA_NO_ZOOKEEPER is not set",
+        ),
+        ("ship --once", "ship.state_dir: environment variable KQUOTA_NO_FOLDER is not set"),
+        (
+            "resolve --user a --callback-option a=b",
+            "quotas.callback_options.token: environment variable KQUOTA_NO_TOKEN is not set",
+        ),
+        ("collect jmx", "collect.jmx.password: file gone cannot be read: No such file or directory"),
+    ],
+)
+def test_a_login_that_is_used_is_named(cluster: InMemoryCluster, command: str, problem: str) -> None:
+    if command == "collect jmx":
+        text = cluster.config.read_text(encoding="utf-8")
+        cluster.config.write_text(
+            text.replace("kafka:\n", "kafka:\n  jmx_topic: samples\n"), encoding="utf-8"
+        )
+    code, out, err = run(*command.split(), "--config", str(cluster.config))
+    assert (code, out, err) == (1, "", f"kquota: {cluster.config}: {problem}\n")
+
+
+def test_doctor_before_finds_all_that_is_not_set(cluster: InMemoryCluster) -> None:
+    code, out, err = run("doctor", "--before", "--config", str(cluster.config), "--output", "csv")
+    assert (code, err) == (2, "")
+    found = [line.split(",") for line in out.splitlines()]
+    unset = [
+        line.removeprefix(f"{cluster.config}: ") for status, what, line, _ in found if what == "settings"
+    ]
+    assert unset == [
+        f"{cluster.config} is valid",
+        "kafka.options.sasl.password: environment variable KQUOTA_NO_KAFKA is not set",
+        "quotas.zookeeper_login.password: environment variable KQUOTA_NO_ZOOKEEPER is not set",
+        "quotas.callback_options.token: environment variable KQUOTA_NO_TOKEN is not set",
+        "ship.state_dir: environment variable KQUOTA_NO_FOLDER is not set",
+        "ship.options.sasl.password: environment variable KQUOTA_NO_SHIP is not set",
+        "collect.jmx.password: file gone cannot be read: No such file or directory",
+    ]
+    failed = [what for status, what, *_ in found if status == "fail"]
+    assert failed == ["quota source", "Kafka"]
