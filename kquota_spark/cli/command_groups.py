@@ -26,6 +26,7 @@ class Command(NamedTuple):
 
 _ABOUTS = {
     "look": {
+        "status": "one screen: job, shippers, quota sources, lag, agreement, enforcement; and what to run next",
         "top": "what quota buckets do now: a live view of the newest minute of the tables",
         "timeline": "one client over time: its rate, its limit, its throttles, and who changed what",
         "violations": "episodes of buckets above their limit",
@@ -79,6 +80,7 @@ _ABOUTS = {
     },
 }
 _ELSEWHERE = {
+    "status.command": ("status",),
     "top.command": ("top",),
     "look.read": ("violations", "decisions", "usage"),
     "look.declared_tables": ("tables",),

@@ -1,7 +1,7 @@
 """`kquota`: arguments in, one exit code out.
 
 Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 refused by a guard of enforcement. Of `doctor`,
-`diff` and `drift` 2 is an answer: they found something. Their wrong usage is 1, as every other error of theirs.
+`diff`, `drift` and `status` 2 is an answer: they found something. Their wrong usage is 1, as any other error of theirs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_LISTED = 10
 """Commands, options or values that one line has room for; --help lists them all."""
 _NAMES = ("user", "client_id")
 """Options that name a client, of whatever command."""
-_ANSWER_BY_2 = frozenset({"doctor", "diff", "drift"})
+_ANSWER_BY_2 = frozenset({"doctor", "diff", "drift", "status"})
 """Commands that say by an exit code of 2 what they found: cron and CI must not get it for a typo in an option."""
 
 _RENAMED = {"enforcement": "quotas"}

@@ -119,11 +119,11 @@ def run_checks(settings: Settings, now_ms: int) -> Iterator[Check]:
             (("requests",), lambda: growth_checks(tables)),
             (("requests", "usage"), lambda: measured_checks(tables)),
             (("usage", "decisions"), lambda: judged_checks(tables, now_ms)),
-            (("requests", "usage", "decisions"), lambda: _lags(tables, settings, now_ms)),
-            (("decisions", "quota_rules"), lambda: _rules(tables, settings, now_ms)),
+            (("requests", "usage", "decisions"), lambda: lag_checks(tables, settings, now_ms)),
+            (("decisions", "quota_rules"), lambda: source_checks(tables, settings, now_ms)),
             (("decisions",), lambda: _agreement(tables)),
             (("violations", "decisions"), lambda: _episodes(tables, settings)),
-            (("jmx_samples", "decisions"), lambda: _jmx_checks(tables, settings, now_ms)),
+            (("jmx_samples", "decisions"), lambda: jmx_checks(tables, settings, now_ms)),
         )
         for needs, run in steps:
             if opened.issuperset(needs):
@@ -161,7 +161,8 @@ def _reasons(tables: Tables, table: str, cluster_id: str) -> str:
     return ": " + "; ".join(f"{times:,} {reason}" for reason, times in found)
 
 
-def _lags(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+def lag_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+    """How far each hop is behind the one before it. Needs `requests`, `usage` and `decisions`."""
     stream = settings.stream
     hop_ms = 3 * stream.trigger + _SLACK_MS
     checks = []
@@ -192,7 +193,8 @@ def _lag(what: str, evidence: str, behind_ms: int, allowed_ms: int, advice: str)
     return ok(what, text) if behind_ms <= allowed_ms else warn(what, text, advice)
 
 
-def _rules(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+def source_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+    """Through when the quotas of each cluster are known. Needs `decisions` and `quota_rules`."""
     advice = "start the watcher (kquota watch) and keep it running beside the audit"
     rows = tables.query(_RULES).dicts()
     if not rows:
@@ -276,7 +278,8 @@ def _offender(tables: Tables, row: dict[str, Any]) -> Check:
     return warn("client ids", evidence, advice)
 
 
-def _jmx_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+def jmx_checks(tables: Tables, settings: Settings, now_ms: int) -> list[Check]:
+    """Whether samples of JMX arrive and are judged. Needs `jmx_samples` and `decisions`."""
     rows = tables.query(_SAMPLES).dicts()
     if not rows:
         advice = "start a collector (kquota collect jmx) and the audit"

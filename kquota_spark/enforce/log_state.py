@@ -120,6 +120,12 @@ class LogState:
         approved = [step for steps in self._open.values() for step in steps if step.approved is not None]
         return sorted({step.step_id.plan_id for step in approved})
 
+    def waiting(self, now_ms: int, within_ms: int) -> list[Step]:
+        """Open steps whose plan may still be approved: it is no older than `within_ms`."""
+        return [
+            step for step in self.steps.values() if step.is_open and now_ms - step.planned.at_ms <= within_ms
+        ]
+
     def in_doubt(self) -> list[Step]:
         """Steps of which it has to be read back what became of them."""
         return [step for steps in self.live.values() for step in steps if step.is_in_doubt]

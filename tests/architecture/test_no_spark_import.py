@@ -30,6 +30,7 @@ READING = (
     "quotas.exchange",
     "judge.findings",
     "enforce.freeze",
+    "status.command",
     "quotas.kfk",
     "quotas.kfk_selection",
     "options",

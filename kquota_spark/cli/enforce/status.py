@@ -68,11 +68,7 @@ def _sections(
     """The newest row of each step that people should know of, by title."""
     state = LogState.of(log)
     live = [step.last for steps in state.live.values() for step in steps]
-    waiting = [
-        step.last
-        for step in state.steps.values()
-        if step.is_open and time_ms - step.planned.at_ms <= policies.guards.approve_within
-    ]
+    waiting = [step.last for step in state.waiting(time_ms, policies.guards.approve_within)]
     refused = [entry for entry in reversed(log) if entry.event is Event.REFUSED]
     return {
         "in force": live[:limit],

@@ -1,0 +1,111 @@
+"""What enforcement tells: its enforcer, the kill switch, lifted quotas. Only the enforcer needs the cluster."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kquota_spark.cli.enforce.freeze import frozen_text
+from kquota_spark.cli.options import SettingsPlace, counted
+from kquota_spark.cli.status.part import Part, State, command_text, job_text
+from kquota_spark.config.settings import Duration, Settings
+from kquota_spark.enforce.changes import LogEntry
+from kquota_spark.enforce.lifting import lifts
+from kquota_spark.enforce.log_state import LogState
+from kquota_spark.enforce.ports import Holder
+from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.errors import UserError
+
+ANSWER_S = 2.0
+"""Longest wait for the cluster."""
+_LOOKS = 6
+"""So many intervals without a look are silence."""
+
+
+class HolderQuestion:
+    """Asks the cluster who enforces, beside everything else; a cluster that is silent holds nobody up."""
+
+    def __init__(self, settings: Settings) -> None:
+        wait = Duration(round(ANSWER_S * 1_000))
+        quotas = replace(settings.quotas, connect_timeout=min(settings.quotas.connect_timeout, wait))
+        self._settings = replace(settings, quotas=quotas)
+        self._holder: Holder | None = None
+        self._problem = f"the cluster does not answer within {ANSWER_S:g} s"
+        self._until_s = time.monotonic() + ANSWER_S
+        self._thread = threading.Thread(target=self._ask, name="holder", daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        from kquota_spark.enforcement.assembly import enforcement_edges
+
+        try:
+            with enforcement_edges(self._settings) as edges:
+                self._holder = edges.lease.holder()
+            self._problem = ""
+        except UserError as error:
+            self._problem = str(error)
+
+    def answer(self) -> tuple[Holder | None, str]:
+        """Who took the lease last, None for nobody; or why that is not known."""
+        self._thread.join(max(0.0, self._until_s - time.monotonic()))
+        return self._holder, self._problem
+
+
+def enforcer_part(
+    settings: Settings, log: Sequence[LogEntry], asked: HolderQuestion, place: SettingsPlace, now_ms: int
+) -> Part:
+    """How far enforcement may go, what of it holds and waits, and whether somebody does it."""
+    if settings.quotas.source == "file":
+        return Part("enforcer", State.OFF, "quotas of a file are not enforced")
+    try:
+        policies = load_policies(Path(settings.enforcement.policy_file))
+    except UserError as error:
+        state = State.FAIL if log else State.OFF
+        then = command_text("enforce status", place) if log else ""
+        return Part("enforcer", state, str(error).splitlines()[0], None, then)
+    folded = LogState.of(log)
+    live = sum(map(len, folded.live.values()))
+    waiting = len(folded.waiting(now_ms, policies.guards.approve_within))
+    figure = f"mode {policies.mode.name.lower()}, {counted(live, 'change')} in force, {waiting} waiting"
+    holder, problem = asked.answer()
+    if problem:
+        state, then = (State.FAIL, command_text("doctor --before", place)) if log else (State.OFF, "")
+        return Part("enforcer", state, f"{figure}; {problem}", None, then)
+    if holder is None:
+        state = State.WARN if log else State.OFF
+        then = job_text("enforce", place) if log else ""
+        return Part("enforcer", state, f"{figure}; none has ever looked", None, then)
+    silent_ms = _LOOKS * settings.enforcement.trigger + settings.enforcement.lease_time
+    if holder.is_holding or now_ms - holder.since_ms <= silent_ms:
+        return Part("enforcer", State.OK, f"{figure}; {holder.name}", holder.since_ms)
+    then = job_text("enforce", place)
+    return Part("enforcer", State.WARN, f"{figure}; {holder.name} is silent", holder.since_ms, then)
+
+
+def freeze_part(settings: Settings, place: SettingsPlace) -> Part:
+    """The kill switch."""
+    frozen = FreezeSwitch(settings).frozen()
+    if frozen is None:
+        return Part("freeze", State.OK, "not frozen")
+    if not frozen.since_ms:
+        return Part("freeze", State.FAIL, frozen.reason, None, command_text("enforce status", place))
+    return Part("freeze", State.WARN, frozen_text(frozen), frozen.since_ms, command_text("unfreeze", place))
+
+
+def lifted_part(log: Sequence[LogEntry], place: SettingsPlace) -> Part:
+    """Quotas that `kquota quotas disable` has lifted."""
+    found = lifts(log)
+    if not found:
+        return Part("lifted", State.OK, "no quota is lifted")
+    since_ms = min(lift.sent.at_ms for lift in found)
+    return Part(
+        "lifted",
+        State.WARN,
+        f"{counted(len(found), 'quota')} lifted",
+        since_ms,
+        command_text("quotas status", place),
+    )

@@ -1,0 +1,67 @@
+"""One part of the installation: how it does, and what to run when it is not well."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from kquota_spark.cli.options import DEFAULT_CONFIG, SettingsPlace
+from kquota_spark.process.check import Check, Status
+
+
+class State(Enum):
+    """How a part does, the worst last; `off` is a part that nobody has set up, which is no trouble."""
+
+    OK = "ok"
+    OFF = "off"
+    WARN = "warn"
+    FAIL = "fail"
+
+    @property
+    def is_well(self) -> bool:
+        """Whether there is nothing to do."""
+        return self in (State.OK, State.OFF)
+
+
+_ORDER = list(State)
+_OF_CHECKS = {Status.OK: State.OK, Status.WARN: State.WARN, Status.FAIL: State.FAIL}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A line of the screen."""
+
+    part: str
+    state: State
+    figure: str
+    as_of_ms: int | None = None
+    """Of when the figure is, epoch ms; None where it has no time."""
+    next: str = ""
+    """The command to run; empty where all is well."""
+
+
+def command_text(words: str, place: SettingsPlace) -> str:
+    """`kquota WORDS` with the options that name the same place."""
+    given = [f"--config {shlex.quote(os.fspath(place.config))}"] if place.config else []
+    given += [f"--tables {shlex.quote(place.tables)}"] if place.tables else []
+    return " ".join(["kquota", words, *given])
+
+
+def job_text(name: str, place: SettingsPlace) -> str:
+    """How the job of this name is started."""
+    return f"spark-submit jobs/{name}.py --config {shlex.quote(os.fspath(place.config or DEFAULT_CONFIG))}"
+
+
+def worst(checks: Sequence[Check]) -> Check:
+    """The first of the worst checks (at least one is given)."""
+    return max(checks, key=lambda check: _ORDER.index(_OF_CHECKS[check.status]))
+
+
+def part_of(part: str, checks: Sequence[Check], as_of_ms: int | None, then: str) -> Part:
+    """A part as its checks have it; `then` is the command to run if one of them is not well."""
+    check = worst(checks)
+    state = _OF_CHECKS[check.status]
+    return Part(part, state, check.evidence, as_of_ms, "" if state.is_well else then)

@@ -1,0 +1,125 @@
+"""`kquota status`: one line for each part, the next command where it is not well, and an exit code that says so."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kquota_spark.cli.status import command
+from kquota_spark.enforce.ports import Frozen
+from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+from tests.support.programs.command_output import run
+from tests.support.tables.table_rows import T0_MS, decision, heartbeat, request, source, usage, write_table
+
+PARTS = ["job", "shippers", "sources", "tables", "lag", "agreement", "enforcer", "freeze", "lifted"]
+NOW_MS = T0_MS + 10_000
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(command, "now_ms", lambda: NOW_MS)
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "kquota.yaml"
+    text = f"cluster_id: demo\ntables: tables\ncheckpoints: {tmp_path}/checkpoints\n"
+    path.write_text(f"{text}quotas: {{source: file, file: {tmp_path}/quotas.yaml}}\n", encoding="utf-8")
+    return path
+
+
+def write_tables(config: Path, **changed: dict[str, Any]) -> None:
+    root = config.parent / "tables"
+    write_table(root, "requests", request(1), heartbeat(2) | {"broker_id": 2} | changed.get("heartbeat", {}))
+    write_table(root, "usage", usage())
+    write_table(root, "decisions", decision(**changed.get("decision", {})))
+    write_table(root, "violations")
+    write_table(root, "quota_rules", source(0) | changed.get("source", {}))
+
+
+def rows(config: Path) -> tuple[int, dict[str, dict[str, Any]]]:
+    code, out, err = run("status", "--config", str(config), "--output", "json")
+    assert err == ""
+    found = json.loads(out)["rows"]
+    assert [row["part"] for row in found] == PARTS
+    return code, {row["part"]: row for row in found}
+
+
+def test_an_installation_that_is_well_has_a_figure_and_an_age_and_exit_code_0(config: Path) -> None:
+    write_tables(config)
+    code, out, err = run("status", "--config", str(config))
+    assert (code, err) == (0, "")
+    assert out == (
+        "job        ok     10.0 s   reads, on another machine\n"
+        "shippers   ok     10.0 s   2 of 2 brokers send\n"
+        "sources    ok     10.0 s   demo: quotas are known through 2026-11-21 05:40:00 UTC\n"
+        "tables     ok     10.0 s   5 tables in tables\n"
+        "lag        ok     10.0 s   demo: the newest line is of 2026-11-21 05:40:00 UTC, 9 s behind\n"
+        "agreement  ok     10.0 s   100.00 % of 1 certain verdicts in the last day\n"
+        "enforcer   off         -   quotas of a file are not enforced\n"
+        "freeze     ok          -   not frozen\n"
+        "lifted     ok          -   no quota is lifted\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "part", "state", "figure", "then"),
+    [
+        ({"heartbeat": {"kafka_timestamp_ms": T0_MS - 60_001}}, "shippers", "warn",
+         "1 of 2 brokers send; silent: broker 2 since 2026-11-21 05:38:59 UTC", "kquota doctor --before"),
+        ({"decision": {"requests_judged": 200, "requests_agreeing": 197}}, "agreement", "warn",
+         "98.50 % of 200 certain verdicts in the last day", "kquota agreement"),
+        ({"source": source(-3_600)}, "sources", "warn",
+         "demo: quotas are known through 2026-11-21 04:40:00 UTC, 3,610 s ago", "kquota watch"),
+        ({"decision": {"second": decision(-3_600)["second"]}}, "lag", "warn",
+         "demo: decisions through 2026-11-21 04:40:00 UTC, 3,600 s behind", "kquota doctor"),
+    ],
+)  # fmt: skip
+def test_a_part_that_is_not_well_names_the_next_command_and_the_exit_code_is_2(
+    config: Path, changed: dict[str, Any], part: str, state: str, figure: str, then: str
+) -> None:
+    write_tables(config, **changed)
+    code, found = rows(config)
+    assert code == 2
+    assert {name for name, row in found.items() if row["state"] not in ("ok", "off")} == {part}
+    row = found[part]
+    assert (row["state"], row["figure"], row["next"]) == (state, figure, f"{then} --config {config}")
+
+
+def test_a_job_that_stands_still_is_named_with_the_way_to_start_it(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "now_ms", lambda: NOW_MS + 3_600_000)
+    write_tables(config)
+    _, found = rows(config)
+    assert (found["job"]["state"], found["job"]["next"]) == (
+        "fail",
+        f"spark-submit jobs/audit.py --config {config}",
+    )
+    assert found["job"]["age_ms"] == 3_610_000
+
+
+def test_a_frozen_enforcement_says_by_whom_and_how_it_ends(config: Path) -> None:
+    from kquota_spark.config.loader import load_settings
+
+    write_tables(config)
+    FreezeSwitch(load_settings(config)).freeze(Frozen(T0_MS, "eve", "incident \x1b[2J 7"))
+    code, found = rows(config)
+    assert code == 2
+    assert found["freeze"]["figure"].startswith("frozen since 2026-11-21 05:40:00 UTC by eve: incident")
+    assert "\x1b" not in run("status", "--config", str(config))[1]
+    assert found["freeze"]["next"] == f"kquota unfreeze --config {config}"
+
+
+def test_without_tables_and_with_a_silent_cluster_every_line_is_there_within_seconds(config: Path) -> None:
+    text = config.read_text(encoding="utf-8").replace("source: file", "source: admin")
+    config.write_text(f"{text}kafka: {{bootstrap_servers: 127.0.0.1:1}}\n", encoding="utf-8")
+    began_s = time.monotonic()
+    code, found = rows(config)
+    assert code == 2
+    assert time.monotonic() - began_s < 5.0  # 2 s, and a busy machine
+    assert found["tables"]["figure"] == "tables path tables does not exist"
+    assert all(found[name]["next"] for name in PARTS[:6])
+    assert found["enforcer"]["state"] == "off"
+    assert max(map(len, run("status", "--config", str(config))[1].splitlines())) <= 100
