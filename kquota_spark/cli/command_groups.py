@@ -61,6 +61,7 @@ _ABOUTS = {
         "ship": "ship request logs into Kafka",
         "collect": "collect metrics of brokers into Kafka",
         "watch": "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
+        "notify": "news to people by webhook, Slack, Alertmanager and mail: violations, waiting plans, ...",
         "backfill": "archived request logs into the tables",
         "restate": "recompute a closed period: late lines, quotas that were known too late",
         "maintain": "delete old dates, compact closed ones, remove files that nobody reads; run it daily",

@@ -24,6 +24,7 @@ import msgspec
 from kquota_spark.errors import UserError
 from kquota_spark.formats.jmx.collectors import messages
 from kquota_spark.model.quotas.mbean_names import DOMAIN
+from kquota_spark.process.no_redirects import OPENER
 from kquota_spark.ship.topic import DeliveryFailedError, KafkaUnreachableError, Topic
 
 PATTERNS = (
@@ -68,7 +69,7 @@ class Agent:
             headers["Authorization"] = f"Basic {login}"
         request = urllib.request.Request(f"{self.url.rstrip('/')}/", _REQUESTS, headers)  # noqa: S310 - see agents_of
         try:
-            with _OPENER.open(request, timeout=timeout_s) as response:
+            with OPENER.open(request, timeout=timeout_s) as response:
                 text = response.read(_LIMIT_BYTES)
         except urllib.error.HTTPError as error:
             raise JolokiaError(f"HTTP status {error.code}{_advice(error.code)}") from error
@@ -79,16 +80,6 @@ class Agent:
             return msgspec.json.decode(text, type=list[dict[str, Any]])
         except msgspec.DecodeError as error:
             raise JolokiaError("its answer is not Jolokia's, is the path right (/jolokia)?") from error
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """urllib would send the login wherever a redirect leads."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """None: a redirect stays the error that it is."""
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def _advice(status: int) -> str:

@@ -49,7 +49,7 @@ _MOST_UNKNOWN = 20
 """Maximum number of unknown keys that are named; to search what each may mean takes time."""
 _PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"}
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", date: "a date"}
-_SECRETS = {"options", "storage_options", "callback_options", "password", "key_password"}
+_SECRETS = {"options", "storage_options", "callback_options", "password", "key_password", "secret", "url"}
 """Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
 _TEXT = "tag:yaml.org,2002:str"
 _TOPIC_CHOICES = ("topic", "topics", "topic_pattern")
@@ -59,7 +59,7 @@ _POSITIVE = {
     "controller_quota_window_num", "controller_quota_window_size_seconds",
     "raw_text_limit_bytes", "trigger", "session_timeout", "connect_timeout",
     "known_through_interval", "heartbeat_interval", "interval", "leaders_interval", "allowed_lateness",
-    "poll_interval", "ask_interval", "lease_time", "gate_silence",
+    "poll_interval", "ask_interval", "lease_time", "gate_silence", "behind_after", "messages_per_hour",
 }  # fmt: skip
 
 

@@ -21,6 +21,11 @@ ASKED = {"is_asked": True}
 NO_KEY = {"is_key": False}
 """Marks a setting that has another place in the file than in `Settings`."""
 
+News = Literal[
+    "violation", "plan_waiting", "applied", "rolled_back", "failed", "frozen", "audit_behind", "audit_disagreeing"
+]  # fmt: skip
+"""Kinds of events that `kquota notify` sends."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvelopeFields(Section):
@@ -263,6 +268,78 @@ class Enforcement(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Route(Section):
+    """Which events go to one receiver. With users or client ids, only those about a bucket or quota of theirs."""
+
+    users: tuple[str, ...] = ()
+    """Regular expressions of RE2 for whole names, as in the policy file."""
+    client_ids: tuple[str, ...] = ()
+    events: tuple[News, ...] = ()
+    """Empty: all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook(Route):
+    """JSON by POST, signed with the secret."""
+
+    kind: Literal["webhook"]
+    url: str = field(repr=False)
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slack(Route):
+    """An incoming webhook of Slack; its URL is the secret."""
+
+    kind: Literal["slack"]
+    url: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alertmanager(Route):
+    """The API v2 of an Alertmanager, which groups and limits by itself."""
+
+    kind: Literal["alertmanager"]
+    url: str = field(repr=False)
+    """Without `/api/v2/alerts`."""
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mail(Route):
+    """Mail over SMTP."""
+
+    kind: Literal["mail"]
+    host: str
+    port: int = 587
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    sender: str
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notifications(Section):
+    """What `kquota notify` sends, and to whom."""
+
+    interval: Duration = Duration(15_000)
+    """How often the tables are read."""
+    least_delay: Duration = Duration(10_000)
+    """Total delay from which on a violation is news."""
+    least_used_percent: float = 0.0
+    """Likewise its highest percent of the limit."""
+    behind_after: Duration = Duration(300_000)
+    """Age of the newest line, verdict or quotas from which on the audit is behind."""
+    group_wait: Duration = Duration(30_000)
+    """How long events are collected for one message."""
+    messages_per_hour: int = 20
+    """Of one route; events beyond it wait, and share the next message."""
+    routes: dict[str, Webhook | Slack | Alertmanager | Mail] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tables(Section):
     """The section `tables`, where it is more than a location."""
 
@@ -290,3 +367,4 @@ class Settings(Section):
     metrics: Metrics = field(default_factory=Metrics)
     collect: Collect = field(default_factory=Collect)
     enforcement: Enforcement = field(default_factory=Enforcement)
+    notifications: Notifications = field(default_factory=Notifications)

@@ -90,11 +90,12 @@ def unread(section: Section) -> dict[str, Any]:
 
 def laters(section: Section) -> Iterator[Later]:
     """All values that are to be found, of the sections inside too."""
-    for value in unread(section).values():
-        if isinstance(value, Section):
-            yield from laters(value)
-        elif isinstance(value, Later):
-            yield value
+    for field_value in unread(section).values():
+        for value in field_value.values() if isinstance(field_value, dict) else (field_value,):
+            if isinstance(value, Section):
+                yield from laters(value)
+            elif isinstance(value, Later):
+                yield value
 
 
 def missing_values(section: Section) -> Iterator[str]:

@@ -25,7 +25,7 @@ ROOMS = (
     # The programs.
     *("quotas", "checkpoints", "ship", "collect", "replay", "audit", "doctor", "enforcement", "gateway"),
     # What people look at, and what tries all of it out.
-    *("reports", "embedded", "cli"),
+    *("reports", "notify", "embedded", "cli"),
 )
 """Rooms in reading order: each imports only from those before it."""
 INNER = {"model", "findings", "schema", "config", "formats", "enforce", "pipeline"}

@@ -38,6 +38,7 @@ READING = (
     "enforce.plan_page",
     "quotas.quota_edits",
     "look.read",
+    "run.notify",
     "text.render",
     "look.report",
     "run.topics",

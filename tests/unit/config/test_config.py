@@ -45,7 +45,7 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
 
 SECTIONS = (
     "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics, "
-    "collect, enforcement"
+    "collect, enforcement, notifications"
 )
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),

@@ -1,0 +1,39 @@
+"""A message for an incoming webhook of Slack; text of clients is plain text, in which nothing is a mention."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kquota_spark.notify.formats.text import markup_text, rest, sentence, title
+from kquota_spark.notify.news.lanes import Message
+
+_MOST_BLOCKS = 45
+"""Slack takes 50."""
+_MOST_TEXT = 2_900
+"""Slack takes 3,000 characters in a block."""
+
+
+def body(cluster_id: str, message: Message) -> bytes:
+    """JSON in ASCII."""
+    told = {
+        "text": markup_text(title(cluster_id, message)),
+        "mrkdwn": False,
+        "parse": "none",
+        "link_names": False,
+        "unfurl_links": False,
+        "unfurl_media": False,
+        "blocks": [_block(text) for text in _texts(cluster_id, message)],
+    }
+    return json.dumps(told).encode("ascii")
+
+
+def _texts(cluster_id: str, message: Message) -> list[str]:
+    shown = message.events[:_MOST_BLOCKS]
+    texts = [markup_text(title(cluster_id, message)), *(sentence(event, markup_text) for event in shown)]
+    left = len(message.events) - len(shown) + message.left_out
+    return [*texts, *([rest(left)] if left else [])]
+
+
+def _block(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "plain_text", "text": text[:_MOST_TEXT], "emoji": False}}

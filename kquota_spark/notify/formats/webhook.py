@@ -1,0 +1,53 @@
+"""JSON for any receiver, signed: `Kquota-Signature` is the HMAC-SHA256 of `Kquota-Timestamp`, a dot and the body."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.notify.formats.text import sentence, title
+from kquota_spark.notify.news.lanes import Message
+
+FORM = 1
+
+
+def body(cluster_id: str, message: Message) -> bytes:
+    """The same bytes at each attempt; ASCII alone, so that no control character is in them."""
+    told = {
+        "form": FORM,
+        "message_id": message.message_id,
+        "cluster_id": cluster_id,
+        "title": title(cluster_id, message),
+        "events": [
+            {
+                "event_id": event.event_id,
+                "kind": event.kind,
+                "status": event.status,
+                "at": iso_time(event.at_ms),
+                "since": iso_time(event.since_ms),
+                "text": sentence(event, terminal_text),
+                "facts": event.facts,
+            }
+            for event in message.events
+        ],
+        "left_out": message.left_out,
+    }
+    return json.dumps(told).encode("ascii")
+
+
+def headers(secret: str, message: Message, data: bytes, now_s: int) -> dict[str, str]:
+    """Headers of one attempt."""
+    return {
+        "Content-Type": "application/json",
+        "Kquota-Message-Id": message.message_id,
+        "Kquota-Timestamp": str(now_s),
+        "Kquota-Signature": f"v1={signature(secret, data, now_s)}",
+    }
+
+
+def signature(secret: str, data: bytes, now_s: int) -> str:
+    """Hexadecimal."""
+    return hmac.new(secret.encode(), b"%d.%s" % (now_s, data), hashlib.sha256).hexdigest()

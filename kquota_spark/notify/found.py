@@ -1,0 +1,225 @@
+"""Reads from the tables what may be news. A table that did not change since the last read is not read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import Event as LogEvent
+from kquota_spark.enforce.changes import LogEntry
+from kquota_spark.enforce.guard_settings import GuardSettings
+from kquota_spark.enforce.log_state import LogState
+from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+from kquota_spark.enforcement.edges.log import EnforcementLog
+from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.errors import UserError
+from kquota_spark.notify.news.events import Event, Fact, Seen, Status, fact, over
+from kquota_spark.notify.news.fold import Found, Known
+from kquota_spark.reports.agreement.agreement import LEAST_PERCENT, percent
+from kquota_spark.schema.harm import EPISODE_DELAY_MS, EPISODE_REQUESTS
+from kquota_spark.schema.key_columns import FROM_LOG
+from kquota_spark.store.reading import Tables
+
+_HOUR_MS = 3_600_000
+_LEAST_VERDICTS = 100
+"""Of fewer verdicts the share that agrees says nothing."""
+_EPISODES = f"""
+select episode_id, broker_id, quota_type, bucket_user as "user", bucket_client_id as client_id, bucket_tags as tags,
+  epoch_ms(start_time) as start_ms, epoch_ms(end_time) as end_ms, rule, limit_per_s, peak_rate_per_s,
+  peak_quota_used_percent, {EPISODE_DELAY_MS} as delay_ms, {EPISODE_REQUESTS} as throttled_requests, users, client_ids
+from violations
+where cluster_id = $1 and (end_time is null or epoch_ms(last_second) >= $2 or list_contains($3, episode_id))
+  and coalesce({EPISODE_DELAY_MS} >= $4, true) and coalesce(peak_quota_used_percent, 0) >= $5
+order by start_time, episode_id
+"""  # noqa: S608 - columns of ours
+_NEWEST_EPISODE = "select epoch_ms(max(last_second)) from violations where cluster_id = ?"
+_SEQUENCES = "select sequence from enforcement_log where cluster_id = ? order by sequence"
+_KNOWN_THROUGH = "select epoch_ms(min(known_through)) from quota_sources where cluster_id = ?"
+_AGREEING = f"""
+select coalesce(sum(requests_judged), 0)::bigint as requests_judged,
+  coalesce(sum(requests_agreeing), 0)::bigint as requests_agreeing
+from decisions where cluster_id = ? and {FROM_LOG} and epoch_ms(second) >= ?
+"""  # noqa: S608 - a condition of ours
+_ONCE = {LogEvent.APPLIED: "applied", LogEvent.RESTORED: "rolled_back", LogEvent.FAILED: "failed"}
+
+
+class _Log(NamedTuple):
+    """The enforcement log as it was read last."""
+
+    entries: list[tuple[int, LogEntry]]
+    state: LogState
+
+
+class NewsTables:
+    """The tables of one cluster, read again and again."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._cluster_id = settings, settings.cluster_id
+        self._switch = FreezeSwitch(settings)
+        self._tables: Tables | None = None
+        self._log = _Log([], LogState())
+        self._newest_ms: dict[str, int | None] = {}
+
+    def close(self) -> None:
+        """Free what reading needs; the next read opens the tables anew."""
+        if self._tables is not None:
+            self._tables.close()
+        self._tables = None
+
+    def read(self, known: Known, now_ms: int) -> Found:
+        """What holds, what ended and what happened.
+
+        Raises:
+            UserError: a table cannot be read; what is new since is found by the next read.
+        """
+        found = Found(ended_from_ms=known.ended_from_ms, log_sequence=known.log_sequence)
+        try:
+            self._tables = self._tables or Tables(self._settings)
+            self._violations(self._tables, known, found)
+            self._enforcement(self._tables, known, found, now_ms)
+            self._behind(self._tables, found, now_ms)
+            self._disagreeing(self._tables, found, now_ms)
+        except BaseException:
+            self.close()
+            raise
+        self._frozen(found)
+        return found
+
+    def _violations(self, tables: Tables, known: Known, found: Found) -> None:
+        if not self._follow(tables, "violations"):
+            return
+        found.kinds.add("violation")
+        newest_ms = tables.query(_NEWEST_EPISODE, [self._cluster_id]).rows[0][0]
+        found.ended_from_ms = max(known.ended_from_ms, (newest_ms or 0) - _HOUR_MS)
+        from_ms = known.ended_from_ms if known.is_begun else found.ended_from_ms
+        ids = [one.removeprefix("violation/") for one in known.active]
+        least = self._settings.notifications
+        asked = [self._cluster_id, from_ms, ids, least.least_delay, least.least_used_percent]
+        for row in tables.query(_EPISODES, asked).dicts():
+            seen = self._episode(row)
+            (found.ended if seen.event.status == "over" else found.holding).append(seen)
+
+    def _episode(self, row: dict[str, Any]) -> Seen:
+        episode_id, start_ms, end_ms = (row.pop(name) for name in ("episode_id", "start_ms", "end_ms"))
+        # An empty tag is no tag.
+        users, client_ids = (
+            [*(row.pop(inside) or ()), *([row[tag]] if row[tag] else [])]
+            for inside, tag in (("users", "user"), ("client_ids", "client_id"))
+        )
+        facts = {name: fact(value) for name, value in row.items()}
+        facts["tags"] = row["tags"]  # JSON, which is none any more once it is cut
+        begun = self._event("violation", episode_id, start_ms, facts)
+        event = begun if end_ms is None else over(begun, end_ms)
+        return Seen(f"violation/{episode_id}", event, users, client_ids)
+
+    def _enforcement(self, tables: Tables, known: Known, found: Found, now_ms: int) -> None:
+        if not self._follow(tables, "enforcement_log", self._read_log):
+            return
+        found.kinds.add("plan_waiting")
+        for sequence, entry in self._log.entries:
+            if sequence > known.log_sequence and entry.event in _ONCE:
+                found.once.append(self._step(_ONCE[entry.event], entry, entry.at_ms, f"/{sequence}"))
+        found.log_sequence = max((sequence for sequence, _ in self._log.entries), default=0)
+        waiting = [step for step in self._log.state.steps.values() if step.needs_approval]
+        within_ms = self._approve_within_ms() if waiting else 0
+        found.holding += [
+            self._step("plan_waiting", step.planned, step.planned.at_ms)
+            for step in waiting
+            if now_ms - step.planned.at_ms <= within_ms
+        ]
+
+    def _read_log(self, tables: Tables) -> None:
+        sequences = [sequence for (sequence,) in tables.query(_SEQUENCES, [self._cluster_id]).rows]
+        entries = EnforcementLog(self._settings).entries()
+        # Rows that came after the numbers were read wait for the next read.
+        numbered = list(zip(sequences, entries, strict=False))
+        self._log = _Log(numbered, LogState.of(entry for _, entry in numbered))
+
+    def _approve_within_ms(self) -> int:
+        try:
+            return load_policies(Path(self._settings.enforcement.policy_file)).guards.approve_within
+        except UserError:  # the notifier may run where the policy file is not
+            return GuardSettings().approve_within
+
+    def _step(self, kind: str, entry: LogEntry, at_ms: int, number: str = "") -> Seen:
+        proposal, (plan_id, step) = entry.proposal, entry.step_id
+        entity = proposal.quota.entity
+        names = {
+            name: value
+            for name, value in (("user", entity.user), ("client_id", entity.client_id))
+            if isinstance(value, str)
+        }
+        told: dict[str, Fact] = {
+            "plan_id": plan_id, "step": step, "entity": str(entity), "key": proposal.quota.key.value,
+            "value_before": proposal.before, "value_after": proposal.after, "policy": proposal.policy,
+            "reason": proposal.reason, "actor": entry.actor, "detail": entry.detail,
+            "expires_ms": proposal.expires_at_ms, **names,
+        }  # fmt: skip
+        facts = {name: fact(value) for name, value in told.items()}
+        status: Status = "once" if kind in _ONCE.values() else "begins"
+        event = self._event(kind, f"{plan_id}/{step}{number}", at_ms, facts, status)
+        users, client_ids = ([names[name]] if name in names else [] for name in ("user", "client_id"))
+        return Seen(f"{kind}/{plan_id}/{step}", event, users, client_ids)
+
+    def _frozen(self, found: Found) -> None:
+        frozen = self._switch.frozen()
+        if frozen is not None and not frozen.since_ms:
+            return  # the switch cannot be read: what was known of it stays
+        found.kinds.add("frozen")
+        if frozen is not None:
+            facts: dict[str, Fact] = {"actor": fact(frozen.actor), "reason": fact(frozen.reason)}
+            event = self._event("frozen", str(frozen.since_ms), frozen.since_ms, facts)
+            found.holding.append(Seen(f"frozen/{frozen.since_ms}", event))
+
+    def _behind(self, tables: Tables, found: Found, now_ms: int) -> None:
+        found.kinds.add("audit_behind")
+        for part, newest_ms, should_be_ms in self._parts(tables, now_ms):
+            if should_be_ms - newest_ms > self._settings.notifications.behind_after:
+                facts: dict[str, Fact] = {"part": part, "newest_ms": newest_ms}
+                # With a time, for it may come again.
+                event = self._event("audit_behind", f"{part}/{now_ms}", now_ms, facts)
+                found.holding.append(Seen(f"audit_behind/{part}", event))
+
+    def _parts(self, tables: Tables, now_ms: int) -> Iterator[tuple[str, int, int]]:
+        """Parts of the audit, how far each is, and how far it should be, epoch ms."""
+        lines = ("log", "requests") if self._settings.kafka.has_log else ("jmx", "jmx_samples")
+        newest = {name: self._newest(tables, name) for name in (lines[1], "usage", "decisions")}
+        if (lines_ms := newest[lines[1]]) is not None:
+            yield lines[0], lines_ms, now_ms
+        if newest["usage"] is not None and newest["decisions"] is not None:
+            yield "verdicts", newest["decisions"], newest["usage"]
+        # A file of quotas is known for ever.
+        if self._settings.quotas.source != "file" and self._follow(tables, "quota_rules"):
+            through_ms = tables.query(_KNOWN_THROUGH, [self._cluster_id]).rows[0][0]
+            if through_ms is not None:
+                yield "quotas", through_ms, now_ms
+
+    def _newest(self, tables: Tables, name: str) -> int | None:
+        return tables.newest_ms(name) if self._follow(tables, name) else None
+
+    def _disagreeing(self, tables: Tables, found: Found, now_ms: int) -> None:
+        newest_ms = self._newest(tables, "decisions")
+        if newest_ms is None or not self._settings.kafka.has_log:
+            return
+        found.kinds.add("audit_disagreeing")
+        [row] = tables.query(_AGREEING, [self._cluster_id, newest_ms - _HOUR_MS]).dicts()
+        share, judged = percent(row), row["requests_judged"]
+        if share is not None and judged >= _LEAST_VERDICTS and share < LEAST_PERCENT:
+            facts: dict[str, Fact] = {"agreement_percent": share, "requests_judged": judged}
+            event = self._event("audit_disagreeing", str(now_ms), now_ms, facts)
+            found.holding.append(Seen("audit_disagreeing", event))
+
+    def _follow(self, tables: Tables, name: str, changed: Callable[[Tables], None] | None = None) -> bool:
+        """Whether a table is there; calls `changed` if it is another one than at the last read."""
+        if tables.location(name) is None:
+            return False
+        if tables.follow(name, _HOUR_MS) and changed is not None:
+            changed(tables)
+        return True
+
+    def _event(
+        self, kind: str, name: str, at_ms: int, facts: dict[str, Fact], status: Status = "begins"
+    ) -> Event:
+        return Event(f"{self._cluster_id}/{kind}/{name}", kind, status, at_ms, at_ms, facts)

@@ -1,0 +1,192 @@
+"""`kquota notify`: read, write the outbox, send, write the outbox; a crash in between sends the same message again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import urlsplit
+
+from kquota_spark.config.settings import Alertmanager, Mail, Settings
+from kquota_spark.enforce.guard_settings import pattern_problem
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.person_units import person_ms
+from kquota_spark.notify.formats.text import events_text
+from kquota_spark.notify.found import NewsTables
+from kquota_spark.notify.news.events import trial
+from kquota_spark.notify.news.fold import fold
+from kquota_spark.notify.news.lanes import Message, message_id, seal_due
+from kquota_spark.notify.news.state import State
+from kquota_spark.notify.outbox import Outbox
+from kquota_spark.notify.sending import AnyRoute, NotDeliveredError, deliver, repeat
+
+_REPEAT_MS = 60_000
+"""An Alertmanager takes an alert for over when it was not repeated for its `resolve_timeout`, 5 min by default."""
+
+
+class Notifier:
+    """Finds news of one cluster and sends them; `say` takes a line for the operator."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings, self._say = settings, say
+        self._cluster_id = settings.cluster_id
+        self._routes: Mapping[str, AnyRoute] = checked_routes(settings.notifications.routes)
+        self._tables = NewsTables(settings)
+        self._outbox = Outbox(settings)
+        self._repeated_ms: dict[str, int] = {}
+        self.state = State()
+
+    def begin(self) -> None:
+        """Take over where the last notifier ended.
+
+        Raises:
+            UserError: the outbox cannot be read.
+        """
+        self.state = self._outbox.read()
+        for name in self.state.keep_routes(self._routes):
+            self._say(f"route {name} is not in the settings any more: its events are dropped")
+
+    def find(self, now_ms: int) -> None:
+        """Let new events wait for their routes.
+
+        Raises:
+            UserError: a table cannot be read.
+        """
+        found = self._tables.read(self.state.known, now_ms)
+        self.state.add(fold(self.state.known, found, self._routes, now_ms), now_ms)
+
+    def seal(self, now_ms: int, *, is_waiting: bool = True) -> Iterator[tuple[str, AnyRoute, Message]]:
+        """Make messages of what has waited long enough; all that are on their way."""
+        seal_due(self.state.lanes, self._settings.notifications, now_ms, is_waiting=is_waiting)
+        for name, lane in self.state.lanes.items():
+            if lane.message is not None:
+                yield name, self._routes[name], lane.message
+
+    def turn(self, now_ms: int, *, is_waiting: bool = True) -> bool:
+        """Find, then send what is due; whether everything that was due has arrived.
+
+        Raises:
+            UserError: the outbox cannot be written.
+        """
+        is_well = True
+        try:
+            self.find(now_ms)
+        except UserError as error:
+            # What waits is sent all the same.
+            self._say(str(error))
+            is_well = False
+        on_their_way = list(self.seal(now_ms, is_waiting=is_waiting))
+        self._outbox.write(self.state)
+        for name, route, message in on_their_way:
+            if self.state.lanes[name].is_due(now_ms):
+                is_well = self._send(name, route, message, now_ms) and is_well
+        self._repeat(now_ms)
+        return is_well
+
+    def close(self) -> None:
+        """Free what reading needs."""
+        self._tables.close()
+
+    def _send(self, name: str, route: AnyRoute, message: Message, now_ms: int) -> bool:
+        lane, what = self.state.lanes[name], f"message {message.message_id[:8]} to {name}"
+        try:
+            deliver(route, self._cluster_id, message, now_ms)
+        except NotDeliveredError as error:
+            pause_ms = lane.failed(now_ms, is_final=error.is_final)
+            then = "it is given up" if pause_ms is None else f"it is sent again in {person_ms(pause_ms)}"
+            self._say(f"{what}: {error}; {then}")
+            is_sent = False
+        else:
+            lane.delivered(now_ms)
+            self._repeated_ms[name] = now_ms
+            self._say(f"{what}: delivered, with {events_text(len(message.events))}")
+            is_sent = True
+        self._outbox.write(self.state)
+        return is_sent
+
+    def _repeat(self, now_ms: int) -> None:
+        for name, route in self._routes.items():
+            if not isinstance(route, Alertmanager) or not self._is_repeat_due(name, now_ms):
+                continue
+            events = [one.event for one in self.state.known.active.values() if name in one.routes]
+            self._repeated_ms[name] = now_ms
+            if events:
+                try:
+                    repeat(route, self._cluster_id, events, now_ms)
+                except NotDeliveredError as error:
+                    self._say(f"alerts to {name} were not repeated: {error}")
+
+    def _is_repeat_due(self, name: str, now_ms: int) -> bool:
+        return not 0 <= now_ms - self._repeated_ms.get(name, -_REPEAT_MS) < _REPEAT_MS
+
+
+def send_trial(settings: Settings, name: str, now_ms: int) -> str:
+    """Send a test message to one route; its id.
+
+    Raises:
+        UserError: there is no such route, or it does not take the message.
+    """
+    routes = settings.notifications.routes
+    if name not in routes:
+        there = ", ".join(routes) or "none: add one, see kquota help notifications"
+        raise UserError(f"notifications.routes: no route {name!r}, expected one of {there}")
+    route = checked_routes({name: routes[name]})[name]
+    events = [trial(settings.cluster_id, name, now_ms)]
+    message = Message(message_id(name, events), now_ms, events)
+    try:
+        deliver(route, settings.cluster_id, message, now_ms)
+    except NotDeliveredError as error:
+        raise UserError(f"route {name}: the test message was not delivered: {error}") from None
+    return message.message_id
+
+
+def checked_routes(routes: Mapping[str, AnyRoute]) -> Mapping[str, AnyRoute]:
+    """The same routes.
+
+    Raises:
+        UserError: there is none, or one line for each problem in them.
+    """
+    if not routes:
+        raise UserError("notifications.routes: no route in the settings: add one, see kquota help notifications")
+    problems = [
+        f"notifications.routes.{name}.{problem}"
+        for name, route in routes.items()
+        for problem in route_problems(route)
+    ]
+    if problems:
+        raise UserError("\n".join(problems))
+    return routes
+
+
+def route_problems(route: AnyRoute) -> Iterator[str]:
+    """What is wrong with a route; each begins with the key."""
+    for key, patterns in (("users", route.users), ("client_ids", route.client_ids)):
+        for number, pattern in enumerate(patterns):
+            if problem := pattern_problem(pattern):
+                yield f"{key}[{number}]: {pattern[:60]!r} {problem}"
+    if isinstance(route, Mail):
+        yield from _mail_problems(route)
+    elif not _is_address(route.url):
+        yield "url: not an address, expected http:// or https:// with a host, in printable ASCII"
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.scheme in ("http", "https") and parts.hostname) and url.isascii() and _is_plain(url)
+    except ValueError:
+        return False
+
+
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and not any(char in text for char in ' ,;<>"')
+
+
+def _mail_problems(route: Mail) -> Iterator[str]:
+    for key, address in (("sender", route.sender), *((f"to[{i}]", one) for i, one in enumerate(route.to))):
+        if not (address.isascii() and _is_plain(address) and all(address.rpartition("@")[::2])):
+            yield f"{key}: {address[:60]!r}, expected an address such as ops@example.com"
+    if not route.to:
+        yield "to: no address, expected one or more"
+    if not 1 <= route.port <= 65_535:
+        yield f"port: {route.port}, expected 1 to 65535"
+    if route.user and route.security == "none":
+        yield "security: none with a login, expected starttls or tls: the password would be sent in the clear"

@@ -1,0 +1,156 @@
+"""Sends one message to one receiver, in bounded time. A redirect is an error: it would take the login elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import smtplib
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from http.client import HTTPException
+from typing import Any
+
+from kquota_spark.config.settings import Alertmanager, Mail, Slack, Webhook
+from kquota_spark.errors import one_line
+from kquota_spark.notify.formats import alertmanager, mail, slack, webhook
+from kquota_spark.notify.news.events import Event
+from kquota_spark.notify.news.lanes import Message
+from kquota_spark.process.no_redirects import OPENER
+
+_STEP_S = 10.0
+"""Each answer of the receiver comes within this time."""
+_MOST_S = 30.0
+"""All of them do."""
+_FINAL = frozenset({400, 413, 414, 415, 422})
+"""HTTP status codes that the same message would get again."""
+AnyRoute = Webhook | Slack | Alertmanager | Mail
+
+
+class NotDeliveredError(Exception):
+    """The receiver did not take a message; no address and no secret is in the text."""
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        super().__init__(reason)
+        self.is_final = is_final
+
+
+def deliver(route: AnyRoute, cluster_id: str, message: Message, now_ms: int) -> None:
+    """Send a message; it is with the receiver when this returns.
+
+    Raises:
+        NotDeliveredError: it may be there or not.
+    """
+    if isinstance(route, Mail):
+        made = mail.mail(cluster_id, message, route)
+        _in_time(lambda: _by_smtp(route, made))
+        return
+    data, headers = payload(route, cluster_id, message), {"Content-Type": "application/json"}
+    if isinstance(route, Webhook):
+        headers = webhook.headers(route.secret, message, data, now_ms // 1_000)
+    _in_time(lambda: _by_http(address(route), data, headers | _login(route)))
+
+
+def repeat(route: Alertmanager, cluster_id: str, events: Sequence[Event], now_ms: int) -> None:
+    """Send what holds again, or the Alertmanager takes it for over.
+
+    Raises:
+        NotDeliveredError: see `deliver`.
+    """
+    data = alertmanager.body(cluster_id, events, now_ms)
+    headers = {"Content-Type": "application/json"} | _login(route)
+    _in_time(lambda: _by_http(address(route), data, headers))
+
+
+def payload(route: AnyRoute, cluster_id: str, message: Message) -> bytes:
+    """What a receiver gets, without the headers of HTTP."""
+    if isinstance(route, Mail):
+        return mail.mail(cluster_id, message, route).as_bytes()
+    if isinstance(route, Alertmanager):
+        return alertmanager.body(cluster_id, message.events, message.sealed_ms)
+    if isinstance(route, Webhook):
+        return webhook.body(cluster_id, message)
+    return slack.body(cluster_id, message)
+
+
+def address(route: Webhook | Slack | Alertmanager) -> str:
+    """Where a message is posted."""
+    return route.url.rstrip("/") + alertmanager.PATH if isinstance(route, Alertmanager) else route.url
+
+
+def _login(route: Webhook | Slack | Alertmanager) -> dict[str, str]:
+    if not (isinstance(route, Alertmanager) and route.user):
+        return {}
+    login = base64.b64encode(f"{route.user}:{route.password}".encode()).decode("ascii")
+    return {"Authorization": f"Basic {login}"}
+
+
+def _by_http(url: str, data: bytes, headers: dict[str, str]) -> None:
+    request = urllib.request.Request(url, data, headers | {"User-Agent": "kquota"})  # noqa: S310 - see job.route_problems
+    try:
+        with OPENER.open(request, timeout=_STEP_S):
+            pass
+    except urllib.error.HTTPError as error:
+        error.close()
+        hint = (
+            ", a redirect is not followed: give the receiver's own address" if 300 <= error.code < 400 else ""
+        )
+        raise NotDeliveredError(f"HTTP {error.code}{hint}", is_final=error.code in _FINAL) from None
+    except urllib.error.URLError as error:
+        raise NotDeliveredError(_reason(error.reason)) from None
+    except (OSError, HTTPException, ValueError) as error:
+        raise NotDeliveredError(_reason(error)) from None
+
+
+def _by_smtp(route: Mail, made: Any) -> None:
+    try:
+        with _connected(route) as server:
+            if route.user:
+                server.login(route.user, route.password)
+            refused = server.send_message(made)
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        raise NotDeliveredError(_reason(error)) from None
+    if refused:
+        raise NotDeliveredError(f"refused for {len(refused)} of {len(route.to)} recipients", is_final=True)
+
+
+def _connected(route: Mail) -> smtplib.SMTP:
+    if route.security == "tls":
+        return smtplib.SMTP_SSL(route.host, route.port, timeout=_STEP_S, context=ssl.create_default_context())
+    server = smtplib.SMTP(route.host, route.port, timeout=_STEP_S)
+    if route.security == "starttls":
+        try:
+            server.starttls(context=ssl.create_default_context())
+        except BaseException:
+            server.close()
+            raise
+    return server
+
+
+def _reason(error: object) -> str:
+    """What an error of the network says; others may quote the address, which may be a secret."""
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"SMTP {error.smtp_code}"
+    if isinstance(error, OSError) and not isinstance(error, smtplib.SMTPException):
+        return error.strerror or one_line(error) or type(error).__name__
+    return type(error).__name__
+
+
+def _in_time(send: Callable[[], None]) -> None:
+    """Run it in a thread that is left to itself after `_MOST_S`: a receiver may answer byte by byte."""
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            send()
+        except BaseException as error:  # raised below, in the thread that asked
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="send", daemon=True)
+    thread.start()
+    thread.join(_MOST_S)
+    if thread.is_alive():
+        raise NotDeliveredError(f"no answer within {_MOST_S:.0f} s")
+    if failure:
+        raise failure[0]
