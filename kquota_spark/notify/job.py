@@ -145,7 +145,9 @@ def checked_routes(routes: Mapping[str, AnyRoute]) -> Mapping[str, AnyRoute]:
         UserError: there is none, or one line for each problem in them.
     """
     if not routes:
-        raise UserError("notifications.routes: no route in the settings: add one, see kquota help notifications")
+        raise UserError(
+            "notifications.routes: no route in the settings: add one, see kquota help notifications"
+        )
     problems = [
         f"notifications.routes.{name}.{problem}"
         for name, route in routes.items()

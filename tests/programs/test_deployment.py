@@ -88,7 +88,10 @@ def _command_lines() -> list[str]:
         (CONF / name).read_text(encoding="utf-8")
         for name in (
             "crontab.example",
-            *(f"systemd/kquota-{one}.service" for one in ("audit", "enforce", "exporter", "maintain")),
+            *(
+                f"systemd/kquota-{one}.service"
+                for one in ("audit", "enforce", "exporter", "maintain", "notify")
+            ),
         )
     ]
     manifests = [
@@ -113,7 +116,7 @@ def _command_lines() -> list[str]:
 
 def test_what_the_units_manifests_and_cron_lines_start_is_there_and_takes_their_arguments() -> None:
     lines = _command_lines()
-    assert len(lines) == 14, lines
+    assert len(lines) == 15, lines
     known: dict[str, set[str]] = {}
     for line in lines:
         script, arguments = COMMAND.findall(line)[-1]
@@ -176,7 +179,7 @@ HARDENED = {"UMask=0027", "LimitCORE=0", "NoNewPrivileges=yes", "PrivateTmp=yes"
 
 def test_services_and_cron_write_for_their_group_only_and_get_no_more_rights() -> None:
     services = sorted((CONF / "systemd").glob("*.service"))
-    assert len(services) == 4
+    assert len(services) == 5
     for unit in services:
         lines = unit.read_text(encoding="utf-8").splitlines()
         assert set(lines) >= HARDENED, unit.name

@@ -5,15 +5,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
+from email.policy import SMTP
+from pathlib import Path
 from typing import Any
 
+from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Mail
 from kquota_spark.notify.formats import alertmanager, mail, slack, webhook
 from kquota_spark.notify.formats.text import markup_text, sentence
+from kquota_spark.notify.job import checked_routes
 from kquota_spark.notify.news.events import Event, over, trial
-from kquota_spark.notify.news.lanes import Message
+from kquota_spark.notify.news.lanes import Message, message_id
+from tests.support.places import CONF, ROOT
 from tests.support.tables.table_rows import T0_MS
 
+PLAIN = SMTP.clone(linesep="\n")
 FACTS: dict[str, Any] = {
     "broker_id": 1, "quota_type": "produce", "user": "alice", "client_id": "", "tags": None, "rule": "users/alice",
     "limit_per_s": 1e6, "peak_rate_per_s": 1_234_567.0, "peak_quota_used_percent": 123.4567, "delay_ms": 12_345,
@@ -180,3 +187,47 @@ def test_a_mention_in_a_client_id_is_no_mention() -> None:
     assert text.startswith(
         "client &lt;!channel&gt; &amp; \\x1b[31m\\u202e, produce, broker 1: above its limit"
     )
+
+
+PAGE = (ROOT / "kquota_spark" / "docs" / "notifications.md").read_text(encoding="utf-8")
+
+
+def block(form: str) -> str:
+    found = re.search(rf"<!-- format: {form} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_page_shows_each_format_as_it_is_sent() -> None:
+    message = Message(message_id("operators", [BEGUN]), T0_MS + 31_000, [BEGUN])
+    route = Mail(kind="mail", host="mx", sender="kquota@example.com", to=("ops@example.com",))
+    assert json.loads(block("webhook")) == json.loads(webhook.body("demo", message))
+    assert json.loads(block("slack")) == json.loads(slack.body("demo", message))
+    assert json.loads(block("alertmanager")) == json.loads(alertmanager.body("demo", [BEGUN, OVER], T0_MS))
+    sent = mail.mail("demo", message, route).as_string(policy=PLAIN)
+    assert block("mail") == sent
+
+
+def test_the_check_of_the_page_takes_our_signature_and_no_other() -> None:
+    [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "notifications.md", "exec"), names)
+    data = webhook.body("demo", MESSAGE)
+    now_s = int(names["time"].time())
+    headers = webhook.headers("secret", MESSAGE, data, now_s)
+    is_genuine = names["is_genuine"]
+    assert is_genuine(b"secret", headers, data)
+    assert not is_genuine(b"other", headers, data)
+    assert not is_genuine(b"secret", headers, data + b" ")
+    assert not is_genuine(b"secret", webhook.headers("secret", MESSAGE, data, now_s - 301), data)
+
+
+def test_the_example_of_conf_has_a_valid_route_of_each_kind(tmp_path: Path) -> None:
+    text = (CONF / "notifications.example.yaml").read_text(encoding="utf-8")
+    for name in ("slack-url", "mail-password", "webhook-secret"):
+        (tmp_path / name).write_text("https://example.com/x\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o600)
+    path = tmp_path / "kquota.yaml"
+    path.write_text(text.replace("/etc/kquota", str(tmp_path)), encoding="utf-8")
+    routes = checked_routes(load_settings(path).notifications.routes)
+    assert {route.kind for route in routes.values()} == {"webhook", "slack", "alertmanager", "mail"}
