@@ -2,10 +2,14 @@
 
 Python takes seconds to convert a number of thousands of digits. A number in base 60 (`1:59:59`) even takes time
 quadratic in its length, and no limit of Python's holds for it.
+
+Numbers have one grammar, here and on command lines: decimal ASCII digits, a fraction, an exponent. YAML 1.1 and Python
+read more than that (`1_000`, `010` as 8, `1:30` as 90, digits of other scripts), and rarely what a person meant.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -16,15 +20,25 @@ _MOST_DEPTH = 50
 """Maximum number of lists and mappings around a value."""
 MOST_CHARACTERS = 1_000
 """Maximum length of a number as it is written; the largest double has 309 digits."""
+_DECIMAL = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_NO_DIGITS = re.compile(r"[-+]?\.[A-Za-z]+")
+"""Infinity, and what is no number: each reader of numbers refuses them by name."""
+
+
+def is_decimal(text: str) -> bool:
+    """Whether a text is a number in the one grammar of settings, quota files and options."""
+    return _DECIMAL.fullmatch(text) is not None
 
 
 class BoundedLoader(Composer, yaml.CSafeLoader):
     """A safe loader that refuses deep nesting, and a long number before it converts it.
 
+    A number in another grammar than `is_decimal` stays a text, so that who expects a number can say where it stands.
+
     libyaml reads, which takes a fifth of the time; Python composes: in C, deep nesting ends the process.
 
     Raises:
-        yaml.MarkedYAMLError: nested deeper than 50, or a number is longer than 1,000 characters or beyond all doubles.
+        yaml.MarkedYAMLError: nested deeper than 50, or a number is longer than 1,000 characters.
     """
 
     def __init__(self, text: str) -> None:
@@ -43,19 +57,16 @@ class BoundedLoader(Composer, yaml.CSafeLoader):
         finally:
             self._depth -= 1
 
-    def bounded_int(self, node: yaml.ScalarNode) -> int:
+    def bounded_int(self, node: yaml.ScalarNode) -> int | str:
         """A whole number, checked for its length first."""
         _check(node)
-        return int(self.construct_yaml_int(node))
+        return int(node.value) if is_decimal(node.value) else str(node.value)
 
-    def bounded_float(self, node: yaml.ScalarNode) -> float:
+    def bounded_float(self, node: yaml.ScalarNode) -> float | str:
         """A number with a fraction, likewise."""
         _check(node)
-        try:
-            return float(self.construct_yaml_float(node))
-        except OverflowError as error:  # in base 60
-            problem = "a number beyond all doubles"
-            raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+        is_number = is_decimal(node.value) or _NO_DIGITS.fullmatch(node.value)
+        return float(self.construct_yaml_float(node)) if is_number else str(node.value)
 
 
 BoundedLoader.add_constructor("tag:yaml.org,2002:int", BoundedLoader.bounded_int)

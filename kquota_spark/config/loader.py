@@ -41,7 +41,7 @@ from kquota_spark.model.measure.sampled_rate import major_minor
 
 _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([a-z]+)")
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([a-z]+)")
 _MAX_BYTES = 1_000_000
 _MOST_VALUES = 100_000
 """Maximum number of keys and values in a settings file: each takes 8 us to read, and a refusal 2 s at most."""

@@ -14,7 +14,7 @@ from kquota_spark.errors import UnreachableError
 from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
-from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.model.quotas.quota_types import AnyKey, not_above_zero
 
 
 class ClusterQuotas(Protocol):
@@ -64,6 +64,9 @@ class AdminQuotas:
         self, entity: AnyEntity, values: Mapping[AnyKey, float | None], *, validate_only: bool = False
     ) -> str | None:
         """See `ClusterQuotas`; one request."""
+        for key, value in values.items():
+            if problem := not_above_zero(key, value):
+                return problem
         by_name = {key.value: value for key, value in values.items()}
         try:
             refusal = self._admin.alter(entity, by_name, validate_only=validate_only)

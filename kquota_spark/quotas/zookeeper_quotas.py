@@ -23,9 +23,9 @@ from kquota_spark.formats.znodes.writes import EMPTY_NODE, with_quotas
 from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
-from kquota_spark.model.quotas.quota_types import AnyKey
+from kquota_spark.model.quotas.quota_types import AnyKey, not_above_zero
 from kquota_spark.zookeeper.client import ZooKeeperCalls, refusal_of, zookeeper_calls
-from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero
+from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes
 from kquota_spark.zookeeper.mirror import whole_view
 
 _ATTEMPTS = 20

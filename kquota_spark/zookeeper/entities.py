@@ -19,7 +19,6 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.znodes.nodes import REQUIRED_ROOTS, NodeConfig, first_json, read_config
 from kquota_spark.formats.znodes.writes import CHANGE_NODE_PREFIX, change_notification
 from kquota_spark.model.quotas.entities import AnyEntity, Entity
-from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.zookeeper.client import ZooKeeperCalls
 
 _CHANGES = "/config/changes"
@@ -130,13 +129,6 @@ class EntityNodes:
                 if Entity.parse(other) == entity:
                     return f"{entity}: there is another node for the same client id, {other}: remove it first"
         return ""
-
-
-def not_above_zero(key: AnyKey, value: float | None) -> str | None:
-    """Why a value is refused that KRaft refuses and brokers with ZooKeeper make nothing good of: 0 throttles nobody."""
-    if value is None or value > 0:
-        return None
-    return f"{key.value} {value:g}: Kafka takes only values above 0"
 
 
 def _above(path: str) -> str:

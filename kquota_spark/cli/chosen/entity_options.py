@@ -9,6 +9,8 @@ the long or the short form, as kafka-configs.sh has it.
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 from collections.abc import Iterator
 from functools import partial
 from typing import NoReturn
@@ -27,6 +29,7 @@ from kquota_spark.model.quotas.quota_set import (
 _TYPES = {kind.value: kind for kind in EntityType}
 _PLURALS = {"users": EntityType.USER, "clients": EntityType.CLIENT_ID, "ips": EntityType.IP}
 _SHORT = {"user": EntityType.USER, "client": EntityType.CLIENT_ID, "ip": EntityType.IP}
+_PAIR = re.compile(f",(?=(?:{'|'.join(_TYPES)})=)")
 _Part = tuple[EntityType, str | Default | AnyName]
 
 
@@ -149,6 +152,19 @@ def _kind(text: str) -> EntityType:
 
 
 def _named(text: str) -> _Part:
+    """A type and a name; what rpk reads as a pair is refused, because it would be one user of a strange name here."""
+    pair = _PAIR.split(text)
+    if len(pair) > 1:
+        kind, _, name = text.partition("=")
+        option = next((word for word, of in _SHORT.items() if of.value == kind), kind)
+        options = " ".join(f"--name {shlex.quote(part)}" for part in pair)
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: that is a pair: write {options}; a {kind} of that very name is --{option} {shlex.quote(name)}"
+        )
+    return _named_one(text)
+
+
+def _named_one(text: str) -> _Part:
     kind, equals, name = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r}, expected TYPE=NAME, e.g. user=alice")
@@ -157,7 +173,7 @@ def _named(text: str) -> _Part:
 
 def _names(text: str) -> list[_Part]:
     try:
-        return [_named(pair) for pair in text.split(",")]
+        return [_named_one(pair) for pair in text.split(",")]
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(
             f"{error}; a name that has a comma is given by --name TYPE=NAME"

@@ -52,9 +52,9 @@ def add_broker_options(parser: argparse.ArgumentParser) -> None:
     brokers.add_argument(
         "--broker-version", metavar="V", help="3.7 and older keep an older sample ring (default 3.9)"
     )
-    brokers.add_argument("--window-num", type=int, metavar="N", help="quota.window.num (default 11)")
+    brokers.add_argument("--window-num", type=whole_number, metavar="N", help="quota.window.num (default 11)")
     brokers.add_argument(
-        "--window-size-seconds", type=int, metavar="S", help="quota.window.size.seconds (default 1)"
+        "--window-size-seconds", type=whole_number, metavar="S", help="quota.window.size.seconds (default 1)"
     )
     brokers.add_argument(
         "--producer-default", type=whole_number, metavar="B/S", help="quota.producer.default, up to 2.8"

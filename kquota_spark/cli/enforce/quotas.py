@@ -50,7 +50,7 @@ _STATUS_COLUMNS = ("entity", "key", "value", "since", "actor", "reason", "is_in_
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `enforcement` and what is below it."""
+    """Add `quotas` and what is below it."""
     group = subparsers.add_parser("quotas")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     about = "remove quotas, of the whole cluster or of some entities"
@@ -130,8 +130,9 @@ def run_enable(options: argparse.Namespace) -> int:
         for batch in in_batches(reversed(meant)):
             done += lifter.restore([meant[quota] for quota in batch], now_ms())
             _progress("put back", len(done), len(meant))
+        still = len(_lifted(edges, Scope())) if scope != Scope() else 0
     said = f"{_count(done, Fate.RESTORED)} put back as before" if done else "nothing is lifted"
-    return _show("enable", done, options.output, said)
+    return _show("enable", done, options.output, said + _skipped(done, still))
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -218,6 +219,17 @@ def _lifted(edges: Edges, scope: Scope) -> dict[Quota, Lift]:
 
 def _count(lines: Sequence[Line], fate: Fate) -> str:
     return counted(sum(line.fate is fate for line in lines), "quota")
+
+
+def _skipped(lines: Sequence[Line], still: int) -> str:
+    """Whose quotas are not as they were before, each with the reason, and how many others are still lifted."""
+    others = [line for line in lines if line.fate is not Fate.RESTORED]
+    skipped = [f"\nskipped: {line.quota.entity} {line.quota.key}: {line.fate.value}" for line in others]
+    if still:
+        skipped.append(
+            f"\n{counted(still, 'quota')} of others stay lifted: kquota quotas enable without a name"
+        )
+    return "".join(skipped)
 
 
 def _nothing_changed(lines: Sequence[Line], when_empty: str) -> str:

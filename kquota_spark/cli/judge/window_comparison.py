@@ -22,7 +22,7 @@ from kquota_spark.model.quotas.quota_types import BANDWIDTH
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.replay.files import Replay
 
-_SHAPE = re.compile(r"(\d{1,4})x(\d{1,5})")
+_SHAPE = re.compile(r"([0-9]{1,4})x([0-9]{1,5})")
 _CENSORED = (
     "demand is censored: clients that are throttled send later or less, so the other windows would have seen "
     "other requests; a throttled fetch counts as empty, as the log has no size of it"

@@ -31,8 +31,6 @@ from kquota_spark.store.reading import utc_text
 if TYPE_CHECKING:
     from kquota_spark.formats.exchange.registry import Format
 
-_MOST_TOLD = 20
-
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `import` and `export`."""
@@ -218,10 +216,8 @@ def _sayable(form: Format, quotas: QuotaSet) -> QuotaSet:
             refused += str(error).split("\n")
         else:
             found[entity] = quotas[entity]
-    for problem in refused[:_MOST_TOLD]:
+    for problem in refused:
         say(terminal_text(f"kquota: left out: {problem}"), sys.stderr)
-    if len(refused) > _MOST_TOLD:
-        say(f"kquota: left out: {len(refused) - _MOST_TOLD:,} more", sys.stderr)
     return found
 
 

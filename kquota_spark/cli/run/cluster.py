@@ -92,6 +92,6 @@ def _print_addresses(cluster: Cluster) -> None:
 
 
 def _broker_count(text: str) -> int:
-    if text.isdecimal() and 1 <= int(text) <= _MOST_BROKERS:
+    if text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_BROKERS:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a number of brokers from 1 to {_MOST_BROKERS}")

@@ -30,8 +30,9 @@ from kquota_spark.formats.znodes.nodes import decode_quota_node
 from kquota_spark.formats.znodes.writes import EMPTY_NODE, NodeNote, note_of, with_noted, with_quotas
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.names import sanitise
+from kquota_spark.model.quotas.quota_types import not_above_zero
 from kquota_spark.zookeeper.client import ZooKeeperCalls, refusal_of
-from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes, not_above_zero
+from kquota_spark.zookeeper.entities import OVERTAKEN, EntityNode, EntityNodes
 
 _ATTEMPTS = 5
 

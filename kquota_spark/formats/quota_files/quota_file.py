@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from kquota_spark.bounded_yaml import BoundedLoader
+from kquota_spark.bounded_yaml import BoundedLoader, is_decimal
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.quotas.ip_quotas import by_address
@@ -285,6 +285,8 @@ def _shown(value: Any) -> str:
 def finite_number(value: Any) -> float | None:
     """A finite number, or a text of one: `1e6` is a text in YAML 1.1, and ZooKeeper's values are texts anyway."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and not is_decimal(value):
         return None
     try:
         number = float(value)

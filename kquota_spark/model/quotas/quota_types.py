@@ -41,6 +41,14 @@ def parse_key(text: str) -> AnyKey:
     return IpQuotaKey(text) if text == IP_QUOTA_KEY else QuotaKey(text)
 
 
+def not_above_zero(key: AnyKey, value: float | None) -> str | None:
+    """Kafka's words for a value that KRaft refuses; None if it takes it.
+
+    Brokers with ZooKeeper take a 0, and then throttle nobody: it is refused on every road.
+    """
+    return None if value is None or value > 0 else f"Quota {key.value} must be greater than 0"
+
+
 class QuotaType(StrEnum):
     """The broker's four quota managers; the value is what tables and options carry."""
 

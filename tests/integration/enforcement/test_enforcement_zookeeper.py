@@ -227,7 +227,7 @@ def test_a_value_that_brokers_would_not_read_is_refused_before(edges: Edges) -> 
     assert refusal(Quota(ALICE, PRODUCER), 1.5) == (
         "users/alice: producer_byte_rate 1.5, expected a whole number of 64 bits"
     )
-    assert refusal(Quota(ALICE, PRODUCER), 0) == "producer_byte_rate 0: Kafka takes only values above 0"
+    assert refusal(Quota(ALICE, PRODUCER), 0) == "Quota producer_byte_rate must be greater than 0"
     assert refusal(Quota(ALICE, PERCENT), 1.5) is None
     assert refusal(Quota(ALICE, PRODUCER), None) is None
 

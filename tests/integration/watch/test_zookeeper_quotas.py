@@ -142,7 +142,7 @@ def test_what_brokers_would_not_read_is_a_sentence(quotas: ZooKeeperQuotas, clie
         (Entity(None, "a b"), {PRODUCE: 1e6}, "there is another node for the same client id, clients/a+b"),
         (Entity(None, "a~b"), {PRODUCE: 1e6}, "there is another node for the same client id, clients/a~b"),
         (Entity("carol"), {PRODUCE: 1e6}, "its node is left as it is: not JSON"),
-        (ALICE, {PRODUCE: 0.0}, "producer_byte_rate 0: Kafka takes only values above 0"),
+        (ALICE, {PRODUCE: 0.0}, "Quota producer_byte_rate must be greater than 0"),
         (ALICE, {CONNECTIONS: 3.0}, "connection_creation_rate is no quota of users and client ids"),
         (Entity(".."), {PRODUCE: 1e6}, "relative paths not allowed"),
         (IpEntity("no.such.host.invalid"), {CONNECTIONS: 3.0}, "brokers would not start with it"),

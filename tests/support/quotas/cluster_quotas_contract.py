@@ -103,6 +103,21 @@ def what_is_refused_is_refused_as_a_whole_in_words(cluster: ClusterUnderTest, na
     assert IpEntity("10.0.0.8") not in cluster.quotas.read()
 
 
+def a_value_of_0_is_refused_in_the_same_words(cluster: ClusterUnderTest, name: str) -> None:
+    entity = Entity(f"{name}-zero")
+    asked: list[dict[AnyKey, float | None]] = [{PRODUCE: 0.0}, {FETCH: 5.0, PRODUCE: 0.0}]
+    for values in asked:
+        for validate_only in (True, False):
+            refusal = cluster.quotas.alter(entity, values, validate_only=validate_only)
+            assert refusal == "Quota producer_byte_rate must be greater than 0"
+    ip = IpEntity("10.0.0.9")
+    assert (
+        cluster.quotas.alter(ip, {CONNECTIONS: 0.0})
+        == "Quota connection_creation_rate must be greater than 0"
+    )
+    assert not {entity, ip} & cluster.quotas.read().keys()
+
+
 def credentials_of_the_user_stay(cluster: ClusterUnderTest, name: str) -> None:
     cluster.add_credential(name)
     before = cluster.credentials_of(name)
@@ -120,5 +135,6 @@ CLAIMS: tuple[Callable[[ClusterUnderTest, str], None], ...] = (
     names_that_need_escaping_are_the_exact_entity,
     only_asking_changes_nothing,
     what_is_refused_is_refused_as_a_whole_in_words,
+    a_value_of_0_is_refused_in_the_same_words,
     credentials_of_the_user_stay,
 )

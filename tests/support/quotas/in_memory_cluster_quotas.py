@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kquota_spark.formats.znodes.nodes import INTEGER_KEYS
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
 from kquota_spark.model.quotas.quota_set import QuotaSet
-from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey
+from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, not_above_zero
 
 
 class InMemoryClusterQuotas:
@@ -55,8 +55,8 @@ def _refusal(entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> str | 
     for key, value in values.items():
         if isinstance(key, IpQuotaKey) != isinstance(entity, IpEntity):
             return f"Invalid configuration key {key.value}"
-        if value is not None and not value > 0:
-            return f"Quota {key.value} must be greater than 0"
+        if problem := not_above_zero(key, value):
+            return problem
         if value is not None and (key in INTEGER_KEYS or isinstance(key, IpQuotaKey)) and value != int(value):
             return f"{key.value} cannot be a fractional value."
     return None

@@ -133,6 +133,20 @@ def test_what_was_set_meanwhile_stays_and_is_told(
     assert cluster.nodes["users/alice"]["producer_byte_rate"] == "42"
 
 
+def test_enable_names_whom_it_skipped_and_counts_who_is_left(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "disable", *YES)
+    cluster.nodes["users/alice"]["producer_byte_rate"] = "42"
+    code, out = run(capsys, "enable", "--user", "alice", "--yes")
+    assert code == 1
+    assert out.splitlines()[-3:] == [
+        "1 quota put back as before",
+        "skipped: users/alice producer_byte_rate: somebody else set it meanwhile: stays",
+        "1 quota of others stay lifted: kquota quotas enable without a name",
+    ]
+
+
 @pytest.mark.parametrize(
     ("whose", "lifted"),
     [

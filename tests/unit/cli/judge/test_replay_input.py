@@ -133,7 +133,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         (["--broker-version", "new"], "--broker-version: 'new', expected e.g. 3.9 or 3.7.2"),
         (["--broker-version", "4"], "--broker-version: '4', expected e.g. 3.9 or 3.7.2"),
         (["--window-num", "0"], "--window-num and --window-size-seconds: expected 1 or more"),
-        (["--window-size-seconds", "-1"], "--window-num and --window-size-seconds: expected 1 or more"),
+        (["--window-size-seconds", "0"], "--window-num and --window-size-seconds: expected 1 or more"),
         (
             ["--log-time-zone", "Mars/Base"],
             "--log-time-zone: 'Mars/Base' is no time zone, expected a name such as UTC or Europe/Berlin",

@@ -94,6 +94,12 @@ def test_what_matches(asked: str, entities: list[Any]) -> None:
         ("--entity-name alice", "more names than --entity-type"),
         ("--entity-type topics", "expected one of users, clients, ips"),
         ("--name alice", "expected TYPE=NAME"),
+        (
+            "--name user=bob,client-id=x",
+            "write --name user=bob --name client-id=x; a user of that very name is --user bob,client-id=x",
+        ),
+        (f"--name user={DN},client-id=x", f"write --name user={DN} --name client-id=x;"),
+        ("--name client-id=x,user=bob", "a client-id of that very name is --client x,user=bob"),
         ("--name group=x", "expected one of user, client-id, ip"),
         (f"--names=user={DN}", "is given by --name TYPE=NAME"),
         ("--entity-type users --entity-name=", "the default is --entity-default"),

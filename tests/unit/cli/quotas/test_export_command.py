@@ -92,6 +92,17 @@ def test_partly_on_demand_and_then_it_is_told_what_is_left_out() -> None:
     ]
 
 
+def test_each_entity_that_is_left_out_is_named(cluster: InMemoryClusterQuotas) -> None:
+    cluster.quotas = {
+        Entity(f"u{number:02}", "c"): {QuotaKey.PRODUCER_BYTE_RATE: 1.0} for number in range(30)
+    }
+    code, _, err = run("export", "--format", "strimzi", "--partial")
+    named = [
+        line.split()[3].rstrip(":") for line in err.splitlines() if line.startswith("kquota: left out: ")
+    ]
+    assert (code, named) == (0, [f"users/u{number:02}/clients/c" for number in range(30)])
+
+
 def test_the_formats_are_shown_with_what_they_can_say() -> None:
     lines = shown("export", "--formats").splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(NAMES)
