@@ -70,14 +70,15 @@ class LikelyCause:
 class BrokerEvidence:
     """What the tables say about one broker over some time; requests unless said otherwise.
 
-    `lines_expected` counts correlation ids of clients that only produce, from the first to the last one seen, and
-    `lines_missing` those that are in no line; `offsets_missing` are gaps in the log topic. `clock_ahead_ms` is by how
-    much the lines' own times are at least ahead of the times at which they reached Kafka; negative if every line is
-    behind by that much and they hardly differ. `other_throttled` are requests that no bandwidth quota counts and that
-    were throttled. `judged_in_jmx` of the `jmx_samples` with a byte rate belong to a bucket that was judged;
-    `unknown_tags` of them have tags of no such bucket, and others than user and client id. `callback_class` is the
-    broker's client.quota.callback.class where the audit resolves quotas without one. Of the produces that the broker
-    `throttled`, the replay gave `throttles_found` a throttle too, `throttles_exact` of them to the millisecond.
+    `lines_expected` counts the correlation ids that clients that only produce used on their connections, and
+    `lines_missing` those between two of one connection that are in no line; `offsets_missing` are gaps in the log
+    topic. `clock_ahead_ms` is by how much the lines' own times are at least ahead of the times at which they reached
+    Kafka; negative if every line is behind by that much and they hardly differ. `other_throttled` are requests that no
+    bandwidth quota counts and that were throttled. `judged_in_jmx` of the `jmx_samples` with a byte rate belong to a
+    bucket that was judged; `unknown_tags` of them have tags of no such bucket, and others than user and client id.
+    `callback_class` is the broker's client.quota.callback.class where the audit resolves quotas without one. Of the
+    produces that the broker `throttled`, the replay gave `throttles_found` a throttle too, `throttles_exact` of them to
+    the millisecond.
     """
 
     requests: int = 0
