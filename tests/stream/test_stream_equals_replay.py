@@ -18,6 +18,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.pipeline.kept_requests import Kept
 from kquota_spark.process.check import Status
 from kquota_spark.store.reading import open_tables
+from tests.support.logs.log_lines import PRODUCE_V9, changed
 from tests.support.places import DATA
 from tests.support.spark.queries import rows_of, run_topic, settings_at, write_rules, write_topic
 from tests.support.spark.replayed_decisions import differences, replayed
@@ -38,6 +39,8 @@ CAPTURE = DATA / "zk39-levels"
 LOGS = sorted((int(path.name.split("-")[1].split(".")[0]), path) for path in CAPTURE.glob("*.log.gz"))
 SHIPPED_MS = 1_795_240_000_000
 """After the last line of the capture, as if it had been shipped in one go."""
+MINUTES_EARLIER = changed(PRODUCE_V9, ("2024-11-20 12:00:00,123", "2026-11-21 05:30:00,000"))
+"""Broker 1's log begins with a client that came long ago. So it begins in mid-stream, and all buckets minutes later."""
 
 
 def _messages() -> list[tuple[int, bytes]]:
@@ -48,13 +51,24 @@ def _messages() -> list[tuple[int, bytes]]:
     return sorted(lines, key=lambda line: line[1][1:24])
 
 
-@pytest.mark.parametrize(("batches", "kept"), [(1, "all"), (7, "all"), (7, "throttled"), (7, "unreadable")])
+@pytest.mark.parametrize(
+    ("batches", "kept", "is_mid_stream"),
+    [(1, "all", True), (7, "all", False), (7, "throttled", False), (7, "unreadable", False)],
+)
 def test_decisions_equal_the_replay_whatever_the_batches_and_whatever_is_kept(
-    spark: SparkSession, settings: Settings, tmp_path: Path, batches: int, kept: Kept
+    spark: SparkSession,
+    settings: Settings,
+    tmp_path: Path,
+    batches: int,
+    kept: Kept,
+    is_mid_stream: bool,
 ) -> None:
     settings = replace(settings, kept_requests=kept)
     write_rules(settings_at(tmp_path), *read_quota_file(CAPTURE / "quotas.yaml"))
-    messages = _messages()
+    earlier = [(1, MINUTES_EARLIER)] if is_mid_stream else []
+    before = tmp_path / "broker-1.log"
+    before.write_bytes(b"".join(line for _, line in earlier))
+    messages = earlier + _messages()
     size = -(-len(messages) // batches)
     for start in range(0, len(messages), size):
         write_topic(settings, messages[start : start + size], SHIPPED_MS, start)
@@ -62,10 +76,10 @@ def test_decisions_equal_the_replay_whatever_the_batches_and_whatever_is_kept(
     close_all_windows(settings)
     run_topic(spark, settings)
     found = rows_of(settings, "decisions")
-    assert differences(replayed(LOGS, CAPTURE / "quotas.yaml"), found) == []
+    assert differences(replayed([*LOGS, (1, before)], CAPTURE / "quotas.yaml"), found) == []
     # 17,270 produces, 4,426 fetches, 4,228 requests of the client with a request quota, 64 topics that the mutation
     # quota was asked about; none is lost, none is late.
-    assert sum(row["requests"] for row in found) == 17_270 + 4_426 + 4_228 + 64
+    assert sum(row["requests"] for row in found) == 17_270 + len(earlier) + 4_426 + 4_228 + 64
     assert {row["quota_type"] for row in found} == {each.value for each in QuotaType}
     assert sum(row["late"] for row in found) == 0
     with open_tables(settings, "requests", "usage", "decisions") as tables:

@@ -192,14 +192,15 @@ class ShakenRings:
 def places_after_gaps(
     requests: Iterable[tuple[int, Iterable[tuple[int, int]]]], last_ms: int | None, horizon_ms: int
 ) -> Iterator[int]:
-    """Places of the first requests after a gap of the log, given with the gaps that reach them, epoch ms.
+    """Places of the first requests after a gap of the log, given with gaps that end when a ring remembers none of them.
 
     The broker's sample opened somewhere in the gap, or with this request. Without a pause of the bucket that difference
     stays long after all that the gap hides has left the ring. So the rings begin there, each at another moment; where
-    they come to the same samples they agree for good.
+    they come to the same samples they agree for good. A bucket whose first request comes later has had that pause: its
+    ring is a new one, whatever the gap hides. So gaps that ended before a request may be left out.
     """
     before_ms = last_ms or 0
     for place, (time_ms, gaps) in enumerate(requests):
-        if any(before_ms < until_ms - horizon_ms <= time_ms for _, until_ms in gaps):
+        if any(before_ms < until_ms - horizon_ms <= time_ms < until_ms for _, until_ms in gaps):
             yield place
         before_ms = time_ms

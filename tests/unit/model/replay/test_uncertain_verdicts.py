@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from itertools import groupby
 
@@ -11,7 +11,7 @@ import pytest
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.replay.replay import BucketReplay, Cause, Governing, Outcome, Verdict
-from tests.support.logs.judged_points import T0, only, point
+from tests.support.logs.judged_points import LIMIT, T0, only, point
 
 
 @pytest.mark.parametrize(
@@ -118,18 +118,24 @@ def after_gap(*points: Point) -> Verdict:
     return judged_alike(points, [GAP])[-1]
 
 
-def judged_alike(points: Sequence[Point], gaps: Iterable[tuple[int, int]]) -> list[Verdict]:
-    """Verdicts of a bucket in one list; second by second, and each time from its stored state, they are the same."""
-    reaching = [tuple(gap for gap in gaps if gap[0] <= each.record_time_ms < gap[1]) for each in points]
-    governing = [Governing(1_000.0, gaps=each) for each in reaching]
-    whole = BucketReplay(RateConfig()).judge(points, governing)
+def judged_alike(points: Sequence[Point], gaps: Sequence[tuple[int, int]]) -> list[Verdict]:
+    """Verdicts of a bucket in one list, given all gaps, as `kquota replay` judges.
+
+    As the job judges they are the same: second by second, each time from the stored state, given the gaps that reach
+    into the second.
+    """
+    whole = BucketReplay(RateConfig()).judge(points, [Governing(1_000.0, gaps=tuple(gaps))] * len(points))
     cut: list[Verdict] = []
     replay = BucketReplay(RateConfig())
     for _, group in groupby(range(len(points)), key=lambda place: points[place].record_time_ms // 1_000):
-        places = list(group)
+        of_second = [points[place] for place in group]
+        second_ms = of_second[0].record_time_ms // 1_000 * 1_000
+        reaching = tuple(gap for gap in gaps if gap[0] < second_ms + 1_000 and gap[1] > second_ms)
         replay = BucketReplay(RateConfig(), deepcopy(replay.state))
-        cut += replay.judge([points[place] for place in places], [governing[place] for place in places])
-    assert cut == whole
+        cut += replay.judge(of_second, [Governing(1_000.0, gaps=reaching)] * len(of_second))
+    assert [each._replace(governing=LIMIT) for each in cut] == [
+        each._replace(governing=LIMIT) for each in whole
+    ]
     return whole
 
 
@@ -147,6 +153,23 @@ def test_where_a_sample_opened_in_a_gap_is_not_known_and_shows_until_the_bucket_
     paused = [point(at_ms, 0) for at_ms in range(0, 19_950, 70) if not 6_300 < at_ms < 7_350]
     again = after_gap(*paused, point(19_950, 11_650))
     assert (again.window_ms, again.throttle_ms, again.cause) == (11_550, 100, None)
+
+
+@pytest.mark.parametrize(
+    ("begins_ms", "cause"),
+    [
+        (11_999, Cause.SAMPLE),
+        # From here on the ring has forgotten whatever the gap hides: the first request opens a sample, as at a start.
+        (12_000, None),
+        (180_000, None),
+    ],
+)
+def test_a_bucket_that_begins_long_after_a_gap_is_as_certain_as_a_new_one(
+    begins_ms: int, cause: Cause | None
+) -> None:
+    sent = [point(begins_ms + at_ms, 0) for at_ms in range(0, 12_600, 70)]
+    found = after_gap(*sent, point(begins_ms + 12_600, 11_650))
+    assert (found.window_ms, found.throttle_ms, found.cause) == (11_550, 100, cause)
 
 
 def test_after_each_of_several_gaps_it_is_not_known() -> None:
