@@ -16,6 +16,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import kafka_checks
 from kquota_spark.kafka.log_topic_checks import Consumed, Place
 from kquota_spark.process.check import Check, fail, java_check, ok, warn
+from kquota_spark.process.listeners import require_listener
 from kquota_spark.store.reading import open_tables
 from kquota_spark.store.storage import local_path
 
@@ -96,6 +97,11 @@ def _zookeeper(settings: Settings) -> list[Check]:
     where = settings.quotas.zookeeper_connect
     timeout_s = min(settings.quotas.connect_timeout / 1_000, _ZOOKEEPER_MOST_S)
     client = zookeeper_client(settings.quotas)
+    try:
+        require_listener("ZooKeeper", where, "quotas.zookeeper_connect")
+    except UserError as error:
+        evidence, _, advice = str(error).partition(": ")
+        return [fail("ZooKeeper", evidence, advice)]
     try:
         client.start(timeout=timeout_s)
         nodes = [_node(client, path) for path in ("/config", "/config/users")]

@@ -22,6 +22,7 @@ from kquota_spark.enforcement.input import observations
 from kquota_spark.enforcement.policies import load_policies
 from kquota_spark.enforcement.situation import situation
 from kquota_spark.errors import UserError
+from kquota_spark.quotas.sources import require_source
 
 
 class Edges(NamedTuple):
@@ -34,8 +35,12 @@ class Edges(NamedTuple):
 
 
 @contextmanager
-def enforcement_edges(settings: Settings) -> Iterator[Edges]:
+def enforcement_edges(settings: Settings, *, is_patient: bool = False) -> Iterator[Edges]:
     """The edges for as long as the block runs; the lease is given up at its end.
+
+    Args:
+        settings: where the quotas are.
+        is_patient: wait for a server that may be about to start, as a person does not.
 
     Raises:
         UserError: the source of the quotas is a file, or the cluster does not answer.
@@ -45,6 +50,8 @@ def enforcement_edges(settings: Settings) -> Iterator[Edges]:
         raise UserError(
             "quotas.source: a file cannot be enforced: use zookeeper or admin, or have the file applied by its owner"
         )
+    if not is_patient:
+        require_source(settings)
     with open_target(settings) as (target, lease):
         try:
             yield Edges(target, lease, FreezeSwitch(settings), EnforcementLog(settings))

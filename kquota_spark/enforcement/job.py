@@ -197,7 +197,7 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
         require_java()
     with ExitStack() as stack:
         stack.enter_context(driver_lock(settings.checkpoints, QUERY))
-        edges = stack.enter_context(enforcement_edges(settings))
+        edges = stack.enter_context(enforcement_edges(settings, is_patient=True))
         publisher = (
             stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
         )

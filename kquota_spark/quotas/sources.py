@@ -18,6 +18,7 @@ from kquota_spark.model.quotas.quota_callback import LeaderBook
 from kquota_spark.model.quotas.quota_types import AnyKey, QuotaKey
 from kquota_spark.model.quotas.resolve import candidates
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS, QuotaChange, RuleBook, stretches
+from kquota_spark.process.listeners import require_listener
 from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.store.quota_rows import cluster_in, known_through_ms, rules_of_clients, stretch_of
 from kquota_spark.store.reading import query
@@ -85,6 +86,7 @@ def from_zookeeper(
     """
     from kquota_spark.zookeeper.mirror import view_of_client, whole_view
 
+    require_listener("ZooKeeper", quotas.zookeeper_connect, named)
     view = (
         whole_view(quotas, named=named)
         if of is None
@@ -123,6 +125,7 @@ def from_admin(
         UserError: no broker answers in time, or it refuses us.
     """
     with closing(QuotaAdmin(bootstrap_servers, properties, timeout_ms=timeout_ms, named=named)) as admin:
+        require_listener("Kafka", bootstrap_servers, named.servers)
         found = admin.describe(None if of is None else candidates(*of))
     return _of_now(f"Kafka {bootstrap_servers}", [(*quota, 0) for quota in found], {})
 
@@ -179,6 +182,18 @@ def from_cluster(settings: Settings, of: Client | None = None) -> QuotaHistory:
     if quotas.source == "admin":
         return from_admin(kafka.bootstrap_servers, kafka.options, of, timeout_ms=quotas.connect_timeout)
     raise UserError("quotas.source: a file is no cluster: expected zookeeper or admin")
+
+
+def require_source(settings: Settings) -> None:
+    """See that the server of `quotas.source` takes a connection; a file has none.
+
+    Raises:
+        UnreachableError: nobody listens there.
+    """
+    if settings.quotas.source == "zookeeper":
+        require_listener("ZooKeeper", settings.quotas.zookeeper_connect, "quotas.zookeeper_connect")
+    elif settings.quotas.source == "admin":
+        require_listener("Kafka", settings.kafka.bootstrap_servers, OF_SETTINGS.servers)
 
 
 def _of_now(

@@ -24,6 +24,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
+from kquota_spark.process.listeners import require_listener
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
 
 
@@ -76,9 +77,11 @@ def opened_cluster(address: ClusterAddress) -> AbstractContextManager[ClusterQuo
         from kquota_spark.quotas.cluster_quotas import admin_quotas
 
         servers, timeout_ms = address.bootstrap_servers, address.quotas.connect_timeout
+        require_listener("Kafka", servers, address.named.servers)
         return admin_quotas(servers, address.properties, timeout_ms=timeout_ms, named=address.named)
     from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
 
+    require_listener("ZooKeeper", address.quotas.zookeeper_connect, address.named.servers)
     return zookeeper_quotas(address.quotas, named=address.named, on_problem=_note)
 
 

@@ -37,9 +37,12 @@ def watch(options: argparse.Namespace) -> int:
     from kquota_spark.kafka.broker_configs import BrokerConfigs
     from kquota_spark.process.clock import now_ms
     from kquota_spark.process.graceful_stop import stop_event
+    from kquota_spark.quotas.sources import require_source
     from kquota_spark.quotas.watch import Watcher
 
     settings = settings_of(options)
+    if options.once:
+        require_source(settings)
     if options.accept_removal:
         settings = settings.changed(quotas=settings.quotas.changed(accept_mass_removal=True))
     stopped = stop_event()

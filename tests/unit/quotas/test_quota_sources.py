@@ -156,15 +156,12 @@ def test_servers_that_do_not_answer_are_one_line_each(nobody: str, tmp_path: Pat
         encoding="utf-8",
     )
     asked = ("resolve", "--config", str(config))
-    late = f"ZooKeeper {nobody} did not answer within 1 s: check"
+    late = f"ZooKeeper {nobody} did not answer (connection refused): check"
     assert run(*asked) == (1, "", f"kquota: {late} quotas.zookeeper_connect and that the server runs\n")
     assert run(*asked, "--zookeeper", nobody) == (
         1, "", f"kquota: {late} --zookeeper and that the server runs\n",
     )  # fmt: skip
-    refused = (
-        f"Kafka {nobody} did not answer within 1 s: check --bootstrap-server and --command-config "
-        "(KafkaConnectionError: 111 ECONNREFUSED)"
-    )
+    refused = f"Kafka {nobody} did not answer (connection refused): check --bootstrap-server and that the server runs"
     assert run(*asked, "--bootstrap-server", nobody) == (1, "", f"kquota: {refused}\n")
     code, _, err = run(*asked, "--bootstrap-server", "host:port")
     assert (code, err.count("\n")) == (1, 1)

@@ -1,0 +1,65 @@
+"""Whether anybody listens where a server should be: told before a library waits for it in silence."""
+
+from __future__ import annotations
+
+import queue
+import re
+import socket
+import threading
+import time
+
+from kquota_spark.errors import UnreachableError
+
+_WITHIN_S = 1.5
+_ADDRESS = re.compile(r"(?:[A-Z_]+://)?(?:\[([^\]]+)\]|([^:/\[\]]+)):([0-9]{1,5})")
+_CHROOT = re.compile(r"(?<![:/])/.*")
+
+
+def require_listener(what: str, servers: str, named: str) -> None:
+    """See that one of some servers takes a connection; all are tried at once.
+
+    Programs that run on wait longer than this, because a server may be about to start. An address in another form than
+    `host:port` is left to the library that knows it.
+
+    Args:
+        what: the kind of server, for the error.
+        servers: `host:port,host:port`, with a chroot at the end or without.
+        named: what gave the address, for the error.
+
+    Raises:
+        UnreachableError: none takes one: refused, unknown, or silent for 1.5 s.
+    """
+    found = [_ADDRESS.fullmatch(server.strip()) for server in _CHROOT.sub("", servers).split(",")]
+    addresses = [(each[1] or each[2], int(each[3])) for each in found if each is not None]
+    if len(addresses) < len(found):
+        return
+    answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for address in addresses:
+        # A daemon, because nothing can end a question to a name server that is silent.
+        threading.Thread(target=_try, args=(address, answers), daemon=True).start()
+    until_s = time.monotonic() + _WITHIN_S
+    problems: list[str] = []
+    while len(problems) < len(addresses):
+        try:
+            problem = answers.get(timeout=max(until_s - time.monotonic(), 0.0))
+        except queue.Empty:
+            problems.append(f"silent for {_WITHIN_S:g} s")
+            break
+        if not problem:
+            return
+        problems.append(problem)
+    why = ", ".join(dict.fromkeys(problems))
+    raise UnreachableError(f"{what} {servers} did not answer ({why}): check {named} and that the server runs")
+
+
+def _try(address: tuple[str, int], answers: queue.SimpleQueue[str]) -> None:
+    """Put an empty text if a connection can be made, else why not; nothing while it is silent."""
+    try:
+        socket.create_connection(address).close()
+        answers.put("")
+    except ConnectionRefusedError:
+        answers.put("connection refused")
+    except socket.gaierror:
+        answers.put("no such host")
+    except (OSError, OverflowError, UnicodeError) as error:
+        answers.put(getattr(error, "strerror", None) or str(error))
