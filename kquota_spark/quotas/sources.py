@@ -84,9 +84,10 @@ def from_zookeeper(
     Raises:
         UserError: it does not answer within `connect_timeout`, or hides its quotas.
     """
+    from kquota_spark.zookeeper.client import require_zookeeper
     from kquota_spark.zookeeper.mirror import view_of_client, whole_view
 
-    require_listener("ZooKeeper", quotas.zookeeper_connect, named)
+    require_zookeeper(quotas, named)
     view = (
         whole_view(quotas, named=named)
         if of is None
@@ -190,8 +191,10 @@ def require_source(settings: Settings) -> None:
     Raises:
         UnreachableError: nobody listens there.
     """
+    from kquota_spark.zookeeper.client import require_zookeeper
+
     if settings.quotas.source == "zookeeper":
-        require_listener("ZooKeeper", settings.quotas.zookeeper_connect, "quotas.zookeeper_connect")
+        require_zookeeper(settings.quotas)
     elif settings.quotas.source == "admin":
         require_listener("Kafka", settings.kafka.bootstrap_servers, OF_SETTINGS.servers)
 

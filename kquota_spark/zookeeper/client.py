@@ -27,6 +27,7 @@ from kazoo.security import ACL
 
 from kquota_spark.config.settings import Duration, Quotas, ZooKeeperTls
 from kquota_spark.errors import UnreachableError, UserError
+from kquota_spark.process.listeners import require_listener
 
 _QUIET = logging.getLogger(__name__)
 _QUIET.setLevel(logging.CRITICAL)
@@ -76,6 +77,17 @@ def zookeeper_client(
         return KazooClient(connect, timeout=quotas.session_timeout / 1_000, logger=logger, **options)
     except ValueError as error:
         raise UserError(f"{named}: {connect!r}: {error}, expected host:port,host:port/chroot") from error
+
+
+def require_zookeeper(quotas: Quotas, named: str = ADDRESS) -> None:
+    """See that a client can be made, and that somebody listens at the address.
+
+    Raises:
+        UserError: see `zookeeper_client`.
+        UnreachableError: see `require_listener`.
+    """
+    zookeeper_client(quotas, named=named)
+    require_listener("ZooKeeper", quotas.zookeeper_connect, named)
 
 
 def tls_problem(quotas: Quotas) -> str | None:

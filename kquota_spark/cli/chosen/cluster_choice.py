@@ -80,8 +80,9 @@ def opened_cluster(address: ClusterAddress) -> AbstractContextManager[ClusterQuo
         require_listener("Kafka", servers, address.named.servers)
         return admin_quotas(servers, address.properties, timeout_ms=timeout_ms, named=address.named)
     from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
+    from kquota_spark.zookeeper.client import require_zookeeper
 
-    require_listener("ZooKeeper", address.quotas.zookeeper_connect, address.named.servers)
+    require_zookeeper(address.quotas, address.named.servers)
     return zookeeper_quotas(address.quotas, named=address.named, on_problem=_note)
 
 
