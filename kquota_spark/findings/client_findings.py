@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kquota_spark.findings.findings import Evidence, Finding, Kind, Severity, client_text
@@ -14,6 +15,8 @@ LEAST_IDS = 20
 SHORT_LIVED_PERCENT = 80.0
 _LONG_LIVED = 0.5
 _MOST_ROWS = 100
+_MOST_NAMED = 3
+_HOUR_MS = 3_600_000
 _VARYING = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{6,}|[0-9]+",
     re.IGNORECASE,
@@ -115,32 +118,43 @@ class EditRequest:
 
 
 def quota_edits(requests: Iterable[EditRequest]) -> list[Finding]:
-    """QUOTA_EDIT: one finding a request that asked for any; an edit of the editor's own quota is a warning."""
-    return [_finding(request) for request in requests if request.edits]
+    """QUOTA_EDIT: one finding per editor and hour; edits of the editor's own quota are one of their own, a warning."""
+    hours: dict[tuple[str, int, bool], list[EditRequest]] = {}
+    for request in requests:
+        if request.edits:
+            is_own = any(_is_of(request.user, edit.entity) for edit in request.edits)
+            hours.setdefault((request.user, request.time_ms // _HOUR_MS, is_own), []).append(request)
+    return [_finding(user, is_own, found) for (user, _, is_own), found in hours.items()]
 
 
-def _finding(request: EditRequest) -> Finding:
-    own = [edit for edit in request.edits if _is_of(request.user, edit.entity)]
-    count = len(request.edits)
-    whose = "its own quota" if own else f"{count} {'quota' if count == 1 else 'quotas'}"
+def _finding(user: str, is_own: bool, requests: Sequence[EditRequest]) -> Finding:
+    edits = (edit for request in requests for edit in request.edits)
+    # Of a quota that was set again and again the last value counts.
+    last = {(edit.entity, edit.key): edit.value for edit in edits if not is_own or _is_of(user, edit.entity)}
+    count = len(last)
+    whose = "its own quota" if is_own else f"{count:,} {'quota' if count == 1 else 'quotas'}"
     shown = ", ".join(
-        f"{edit.entity} {edit.key} {'removed' if edit.value is None else f'{edit.value:,.0f}'}"
-        for edit in (own or request.edits)[:3]
+        f"{entity} {key} {'removed' if value is None else f'{value:,.0f}'}"
+        for (entity, key), value in list(last.items())[:_MOST_NAMED]
     )
-    more = f" and {count - 3} more" if count > 3 else ""
-    place: Evidence = {
-        "time_ms": request.time_ms,
-        "broker_id": request.broker_id,
-        "client_id": request.client_id,
-    }
+    more = f" and {count - _MOST_NAMED:,} more" if count > _MOST_NAMED else ""
+    first, latest = (
+        datetime.fromtimestamp(each.time_ms / 1_000, UTC) for each in (requests[0], requests[-1])
+    )
+    often = f"{len(requests):,} times on {first:%Y-%m-%d} from {first:%H:%M} to {latest:%H:%M} UTC "
     return Finding(
         Kind.QUOTA_EDIT,
-        Severity.WARNING if own else Severity.INFO,
-        f"user {request.user}",
-        f"asked to change {whose}: {shown}{more}",
-        "see whether that was agreed; AlterConfigs on the cluster allows it" if own else "",
-        tuple({**place, **asdict(edit)} for edit in request.edits),
+        Severity.WARNING if is_own else Severity.INFO,
+        f"user {user}",
+        f"asked {often if len(requests) > 1 else ''}to change {whose}: {shown}{more}",
+        "see whether that was agreed; AlterConfigs on the cluster allows it" if is_own else "",
+        tuple(_evidence(request, edit) for request in requests for edit in request.edits),
     )
+
+
+def _evidence(request: EditRequest, edit: QuotaEdit) -> Evidence:
+    place = {"time_ms": request.time_ms, "broker_id": request.broker_id, "client_id": request.client_id}
+    return {**place, **asdict(edit)}
 
 
 def _is_of(user: str, entity: str) -> bool:

@@ -24,12 +24,12 @@ NOBODY = "user {}, client id (empty)"
             Capture("zk39-levels", RateConfig(), 95),
             {(EMPTY, NOBODY.format("carol")): 2, (SHARED, "client id legacy"): 2},
         ),
-        # Quotas are set by 4 requests, which stand in the log twice (forwarded).
+        # Quotas are set by 4 requests in one hour, which stand in the log twice (forwarded).
         (
             Capture("kraft39", RateConfig()),
-            {(EMPTY, NOBODY.format("carol")): 2, (SHARED, "client id legacy"): 2, (EDIT, "user admin"): 4},
+            {(EMPTY, NOBODY.format("carol")): 2, (SHARED, "client id legacy"): 2, (EDIT, "user admin"): 1},
         ),
-        (KRAFT41, {(SHARED, "client id legacy"): 1, (EDIT, "user kquota-broker"): 8}),
+        (KRAFT41, {(SHARED, "client id legacy"): 1, (EDIT, "user kquota-broker"): 1}),
         (ZK39_PLAIN, {(EMPTY, NOBODY.format("ANONYMOUS")): 2}),
         (Capture("jmx-telegraf", RateConfig(), 95), {(Kind.UNMETERED, "user ANONYMOUS, client id free"): 1}),
     ],

@@ -145,5 +145,35 @@ def test_an_edit_of_the_editors_own_quota_is_flagged(tmp_path: Path, entity: str
     assert (finding.severity is Severity.WARNING, "its own quota" in finding.sentence) == (is_own, is_own)
 
 
+def test_edits_are_told_by_editor_and_hour(tmp_path: Path) -> None:
+    def asked(number: int, minute: int, user: str) -> dict[str, Any]:
+        edits = [[f"users/u{number % 5}", "producer_byte_rate", 1e6 + number], [f"users/{user}", "k", 1.0]]
+        time_ms = T0_MS // 3_600_000 * 3_600_000 + minute * 60_000
+        return request(
+            number,
+            time_ms,
+            api_key=49,
+            quota_type=None,
+            user=user,
+            altered_quotas=json.dumps(edits[: 1 + (number == 7)]),
+        )
+
+    write_table(tmp_path, "usage", usage(0))
+    rows = [asked(number, number % 60, "admin") for number in range(138)]
+    write_table(tmp_path, "requests", *rows, asked(0, 60, "admin"), asked(0, 3, "ops"))
+    found = findings(Settings(cluster_id="demo", tables=str(tmp_path)), kinds=[Kind.QUOTA_EDIT])
+    assert [(each.severity, each.subject, len(each.evidence)) for each in found] == [
+        (Severity.WARNING, "user admin", 2),
+        (Severity.INFO, "user admin", 137),
+        (Severity.INFO, "user admin", 1),
+        (Severity.INFO, "user ops", 1),
+    ]
+    assert found[0].sentence == "asked to change its own quota: users/admin k 1"
+    assert found[1].sentence == (
+        "asked 137 times on 2026-11-21 from 05:00 to 05:59 UTC to change 5 quotas: users/u0 producer_byte_rate "
+        "1,000,115, users/u1 producer_byte_rate 1,000,116, users/u2 producer_byte_rate 1,000,117 and 2 more"
+    )
+
+
 def test_the_controllers_copy_is_not_told_again(tmp_path: Path) -> None:
     assert edits_of(tmp_path, ["users/bob", "producer_byte_rate", 1.0], is_forwarded=True) == []
