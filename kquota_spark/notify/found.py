@@ -23,6 +23,8 @@ from kquota_spark.schema.key_columns import FROM_LOG
 from kquota_spark.store.reading import Tables
 
 _HOUR_MS = 3_600_000
+_AGREEMENT_EVERY_MS = 60_000
+"""An hour of decisions is many files."""
 _LEAST_VERDICTS = 100
 """Of fewer verdicts the share that agrees says nothing."""
 _EPISODES = f"""
@@ -60,7 +62,7 @@ class NewsTables:
         self._switch = FreezeSwitch(settings)
         self._tables: Tables | None = None
         self._log = _Log([], LogState())
-        self._newest_ms: dict[str, int | None] = {}
+        self._agreed_ms: int | None = None
 
     def close(self) -> None:
         """Free what reading needs; the next read opens the tables anew."""
@@ -88,7 +90,7 @@ class NewsTables:
         return found
 
     def _violations(self, tables: Tables, known: Known, found: Found) -> None:
-        if not self._follow(tables, "violations"):
+        if tables.location("violations") is None or not tables.follow("violations", _HOUR_MS):
             return
         found.kinds.add("violation")
         newest_ms = tables.query(_NEWEST_EPISODE, [self._cluster_id]).rows[0][0]
@@ -201,8 +203,10 @@ class NewsTables:
 
     def _disagreeing(self, tables: Tables, found: Found, now_ms: int) -> None:
         newest_ms = self._newest(tables, "decisions")
-        if newest_ms is None or not self._settings.kafka.has_log:
+        is_soon = self._agreed_ms is not None and 0 <= now_ms - self._agreed_ms < _AGREEMENT_EVERY_MS
+        if newest_ms is None or is_soon or not self._settings.kafka.has_log:
             return
+        self._agreed_ms = now_ms
         found.kinds.add("audit_disagreeing")
         [row] = tables.query(_AGREEING, [self._cluster_id, newest_ms - _HOUR_MS]).dicts()
         share, judged = percent(row), row["requests_judged"]

@@ -130,6 +130,8 @@ def _connected(route: Mail) -> smtplib.SMTP:
 
 def _reason(error: object) -> str:
     """What an error of the network says; others may quote the address, which may be a secret."""
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        return "the server offers no STARTTLS, or no login"
     if isinstance(error, smtplib.SMTPResponseException):
         return f"SMTP {error.smtp_code}"
     if isinstance(error, OSError) and not isinstance(error, smtplib.SMTPException):

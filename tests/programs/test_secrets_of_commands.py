@@ -66,6 +66,8 @@ THEN = [
     ("report --period last:2h --to {root}/report.html --tables {root}/tables", 1),
     ("report --period 2026-11-21..2026-11-22 --to {root}/report.html --tables {root}/tables", 0),
     ("exporter --once --tables {root}/tables", 0),
+    ("notify --dry-run --tables {root}/tables", 0),
+    ("notify --once --tables {root}/tables", 1),
     ("completion bash", 0),
     # With servers that do not answer.
     ("doctor --before", 2),

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,15 +15,18 @@ from deltalake import write_deltalake
 from kquota_spark.checkpoints.checkpoints import Checkpoint
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
+from kquota_spark.config.settings import Settings
 from kquota_spark.process.metrics import exposition
 from kquota_spark.reports.exported.tables import ExportedTables
-from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.schema.columns import Table
+from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import storage_options
 from tests.support.places import DATA
 from tests.support.programs.exposition_format import parsed_exposition
+from tests.support.programs.receivers import http_receiver
 from tests.support.programs.s3_server import keys, put, s3_server
-from tests.support.tables.table_rows import T0_MS, decision
+from tests.support.tables.table_rows import T0_MS, decision, violation
 
 CAPTURE = DATA / "zk39-plain" / "broker-7.kafka-request.log.gz"
 
@@ -85,19 +89,37 @@ def test_a_checkpoint_is_seen_there(bucket: tuple[Path, str]) -> None:
     assert found.source_offset(1) == {"kquota.request-log": {"0": 100}}
 
 
+def append(settings: Settings, table: Table, row: dict[str, Any]) -> None:
+    """Commit a row of the cluster."""
+    whole = dict.fromkeys(table.names) | row | {"cluster_id": "past"}
+    write_deltalake(
+        f"s3://lake/kquota/tables/{table.name}",
+        pa.Table.from_pylist([whole], schema=table.arrow_schema()),
+        mode="append",
+        partition_by=list(table.partition_by),
+        storage_options=storage_options(settings),
+    )
+
+
+def test_the_outbox_of_notifications_is_kept_there(bucket: tuple[Path, str]) -> None:
+    config, endpoint = bucket
+    append(load_settings(config), VIOLATIONS, violation(0, None))
+    with http_receiver() as received:
+        route = f"{{kind: webhook, secret: x, url: '{received.url}'}}"
+        with config.open("a", encoding="utf-8") as file:
+            file.write(f"notifications: {{routes: {{ops: {route}}}}}\n")
+        assert [main(["notify", "--once", "--config", str(config)]) for _ in range(2)] == [0, 0]
+    assert [event["event_id"] for post in received.posts for event in json.loads(post.body)["events"]] == [
+        "past/violation/e0"
+    ]
+    assert "kquota/tables/_kquota/notify-past.json" in keys(endpoint, "lake")
+
+
 def test_the_exporter_follows_decisions_there(bucket: tuple[Path, str]) -> None:
     settings = load_settings(bucket[0])
     exported = ExportedTables(settings, 10)
     for second_s in (0, 1):
-        row = dict.fromkeys(DECISIONS.names) | decision(second_s, cluster_id="past")
-        rows = pa.Table.from_pylist([row], schema=DECISIONS.arrow_schema())
-        write_deltalake(
-            "s3://lake/kquota/tables/decisions",
-            rows,
-            mode="append",
-            partition_by=["event_date"],
-            storage_options=storage_options(settings),
-        )
+        append(settings, DECISIONS, decision(second_s))
         exported.refresh(T0_MS + 5_000)
     exported.looked(T0_MS + 5_000, 0.1, is_failed=False)
     found = parsed_exposition(exposition(exported.exposed(T0_MS + 5_000).at(T0_MS + 5_000)))

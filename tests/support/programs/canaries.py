@@ -21,6 +21,7 @@ Way = Literal["environment", "file"]
 NAMES = (
     "sasl", "key", "keystore", "pem", "ship_sasl", "ship_key", "collect_sasl", "jolokia",
     "s3", "s3_session", "s3_encryption", "azure", "digest", "zookeeper_key", "callback",
+    "webhook", "alertmanager", "mail",
 )  # fmt: skip
 """One for each place of the settings that may hold a secret."""
 SECRETS = {name: f"canary-{name}-{number:04d}" for number, name in enumerate(NAMES, 7_301)}
@@ -46,6 +47,12 @@ ship:
 collect: {{jmx: {{brokers: {{1: "{jolokia_url}"}}, interval: 1 s, user: monitor, password: {jolokia},
   options: {{security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, sasl.username: shipper,
     sasl.password: {collect_sasl}}}}}}}
+notifications:
+  routes:
+    hook: {{kind: webhook, url: "http://127.0.0.1:1/hook", secret: {webhook}}}
+    alerts: {{kind: alertmanager, url: "http://127.0.0.1:1", user: kquota, password: {alertmanager}}}
+    mail: {{kind: mail, host: 127.0.0.1, port: 1, sender: kquota@example.com, to: [ops@example.com], user: kquota,
+      password: {mail}}}
 """
 _QUOTAS = """\
   zookeeper_login: {{user: audit, password: {digest}}}

@@ -28,6 +28,8 @@ class Receiver:
     posts: list[Post] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     mails: list[bytes] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+    """The first word of each command of SMTP."""
 
     @property
     def url(self) -> str:
@@ -73,6 +75,7 @@ def smtp_receiver() -> Iterator[Receiver]:
             self.wfile.write(b"221 bye\r\n")
 
         def _answer(self, line: bytes) -> bytes:
+            received.lines.append(line.split()[0])
             if line.startswith(b"EHLO"):
                 return b"250 here\r\n"
             if line.startswith((b"MAIL", b"RCPT")):

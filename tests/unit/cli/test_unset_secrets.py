@@ -19,6 +19,7 @@ quotas:
   callback_options: {token: "${KQUOTA_NO_TOKEN}"}
 ship: {files: [1=broker.log], state_dir: "${KQUOTA_NO_FOLDER}", options: {sasl.password: "${KQUOTA_NO_SHIP}"}}
 collect: {jmx: {brokers: {1: "http://127.0.0.1:9"}, user: monitor, password: "${file:gone}"}}
+notifications: {routes: {ops: {kind: slack, url: "${KQUOTA_NO_SLACK}"}}}
 """
 
 
@@ -70,6 +71,7 @@ def test_a_command_that_only_uses_the_tables_wants_no_login(cluster: InMemoryClu
             "quotas.callback_options.token: environment variable KQUOTA_NO_TOKEN is not set",
         ),
         ("collect jmx", "collect.jmx.password: file gone cannot be read: No such file or directory"),
+        ("notify --once", "notifications.routes.ops.url: environment variable KQUOTA_NO_SLACK is not set"),
     ],
 )
 def test_a_login_that_is_used_is_named(cluster: InMemoryCluster, command: str, problem: str) -> None:
@@ -97,6 +99,7 @@ def test_doctor_before_finds_all_that_is_not_set(cluster: InMemoryCluster) -> No
         "ship.state_dir: environment variable KQUOTA_NO_FOLDER is not set",
         "ship.options.sasl.password: environment variable KQUOTA_NO_SHIP is not set",
         "collect.jmx.password: file gone cannot be read: No such file or directory",
+        "notifications.routes.ops.url: environment variable KQUOTA_NO_SLACK is not set",
     ]
     failed = [what for status, what, *_ in found if status == "fail"]
     assert failed == ["quota source", "Kafka"]

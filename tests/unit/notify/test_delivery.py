@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -170,6 +171,19 @@ def test_an_alertmanager_hears_each_minute_of_what_holds_and_of_its_end(tmp_path
     assert ends == [[None], [None], ["2026-11-21T05:41:30Z"]]
 
 
+def test_a_mail_server_without_tls_gets_neither_the_login_nor_the_mail(tmp_path: Path) -> None:
+    said: list[str] = []
+    with smtp_receiver() as received:
+        route = {
+            "kind": "mail", "host": "127.0.0.1", "port": received.port, "user": "u", "password": "canary",
+            "sender": "kquota@example.com", "to": ["ops@example.com"],
+        }  # fmt: skip
+        made = notifier(settings_file(tmp_path, ops=route), said)
+        assert made.turn(NOW_MS, is_waiting=False) is False
+    assert (received.mails, received.lines) == ([], [b"EHLO"])
+    assert "the server offers no STARTTLS, or no login; it is sent again in" in said[0]
+
+
 def test_an_address_where_nobody_listens_is_a_line(tmp_path: Path) -> None:
     with http_receiver() as received:
         route = hook(received)
@@ -207,3 +221,27 @@ def test_an_outbox_that_is_none_is_an_error_and_stays(
                 f"kquota: {path}: not an outbox of this release: delete it to begin anew, without what waits in it\n"
             )
     assert received.posts == []
+
+
+def test_it_sends_until_it_is_stopped_and_ends_with_0(tmp_path: Path) -> None:
+    with http_receiver() as received:
+        config = settings_file(tmp_path, ops=hook(received))
+        text = config.read_text(encoding="utf-8").replace(
+            "routes:", "interval: 50 ms\n  group_wait: 1 ms\n  routes:"
+        )
+        config.write_text(text, encoding="utf-8")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kquota_spark.cli.main", "notify", "--config", str(config)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with process:
+            assert process.stderr is not None
+            said = [process.stderr.readline() for _ in range(2)]
+            process.send_signal(signal.SIGTERM)
+            said += process.stderr.readlines()
+    identity = received.posts[0].headers["Kquota-Message-Id"][:8]
+    assert (process.returncode, len(received.posts)) == (0, 1)
+    assert said[:2] == [
+        "notify: routes: ops; stop with Ctrl-C\n",
+        f"notify: message {identity} to ops: delivered, with 1 event\n",
+    ]

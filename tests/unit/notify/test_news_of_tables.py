@@ -178,6 +178,7 @@ def test_the_audit_disagrees_below_99_percent_of_100_verdicts_of_an_hour(tmp_pat
     write_table(tmp_path, "decisions", old, decision(0, requests_judged=99, requests_agreeing=0))
     assert told.read() == {}
     write_table(tmp_path, "decisions", decision(1, requests_judged=101, requests_agreeing=101))
-    assert told.read() == {"ops": [f"demo/audit_disagreeing/{T0_MS + 60_000} begins"]}
+    assert told.read(at_s=119) == {}  # asked once per minute
+    assert told.read(at_s=120) == {"ops": [f"demo/audit_disagreeing/{T0_MS + 120_000} begins"]}
     write_table(tmp_path, "decisions", decision(2, requests_judged=9_800, requests_agreeing=9_800))
-    assert told.read() == {"ops": [f"demo/audit_disagreeing/{T0_MS + 60_000}/over over"]}
+    assert told.read(at_s=180) == {"ops": [f"demo/audit_disagreeing/{T0_MS + 120_000}/over over"]}
