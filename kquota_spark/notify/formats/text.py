@@ -142,7 +142,7 @@ def events_text(count: int) -> str:
 
 
 def title(cluster_id: str, message: Message) -> str:
-    """`kquota kafka: 3 events (applied, violation)`; no text of clients is in it."""
+    """The cluster, then `3 events (applied, violation)`; no text of clients is in it."""
     kinds = ", ".join(sorted({event.kind.replace("_", " ") for event in message.events}))
     return f"kquota {terminal_text(cluster_id)}: {events_text(len(message.events))} ({kinds})"
 
