@@ -102,32 +102,39 @@ def load_settings(path: Path) -> Settings:
     Raises:
         UserError: the file cannot be read, or one line per problem found in it.
     """
-    return read_yaml_as(Settings, path)
+    return read_yaml_as(Settings, path).changed(file=str(path))
 
 
-def read_yaml_as(target: type[_T], path: Path) -> _T:
-    """Read a YAML file into the dataclass `target`; see `load_settings` for the errors."""
+def read_yaml_as(target: type[_T], path: Path, *, called: Path | None = None) -> _T:
+    """Read a YAML file into the dataclass `target`; see `load_settings` for the errors.
+
+    Args:
+        target: the dataclass.
+        path: of the file.
+        called: what errors call it, if not by its path.
+    """
+    name = called or path
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise UserError(f"{path}: larger than {_MAX_BYTES} bytes, expected a settings file")
+            raise UserError(f"{name}: larger than {_MAX_BYTES} bytes, expected a settings file")
         data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a SafeLoader
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "not YAML in UTF-8"
-        raise UserError(f"{path}: {where}{problem}") from error
+        raise UserError(f"{name}: {where}{problem}") from error
     except ValueError as error:  # what YAML takes for a date or a number, and is none: 2026-13-01
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(f"{name}: {error}") from error
     problems: list[str] = []
     data = {} if data is None else data
     value = _read_settings(data, problems) if target is Settings else _read(target, data, "", problems)
     if problems:
-        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+        raise UserError("\n".join(f"{name}: {problem}" for problem in problems))
     if isinstance(value, Section):
         for later in laters(value):
-            later.path = path
+            later.path = name
     return typing.cast("_T", value)
 
 

@@ -368,3 +368,5 @@ class Settings(Section):
     collect: Collect = field(default_factory=Collect)
     enforcement: Enforcement = field(default_factory=Enforcement)
     notifications: Notifications = field(default_factory=Notifications)
+    file: str = field(default="", compare=False, metadata=NO_KEY)
+    """Path of the file that they come from, for messages; empty for the built-in ones."""

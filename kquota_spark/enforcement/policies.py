@@ -42,13 +42,17 @@ _NAMES = "select distinct {column} from {table} where cluster_id = ? and {column
 _LEAST_COUNTS = {"episodes": 1, "least_seconds": 1, "connections": 1}
 
 
-def load_policies(path: Path) -> Policies:
+def load_policies(path: Path, *, called: Path | None = None) -> Policies:
     """Read and check a file of policies.
+
+    Args:
+        path: of the file.
+        called: what errors call it, if not by its path.
 
     Raises:
         UserError: the file cannot be read, or one line per problem found in it.
     """
-    policies = read_yaml_as(Policies, path)
+    policies = read_yaml_as(Policies, path, called=called)
     problems = [
         *_guard_problems(policies.guards),
         *_exempt_problems(policies.exempt),
@@ -57,7 +61,7 @@ def load_policies(path: Path) -> Policies:
     for number, policy in enumerate(policies.policies):
         problems += [f"policies[{number}].{problem}" for problem in _policy_problems(policy, policies.guards)]
     if problems:
-        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+        raise UserError("\n".join(f"{called or path}: {problem}" for problem in problems))
     return policies
 
 
@@ -241,7 +245,7 @@ def edit_policy_file(path: Path, edit: Callable[[str], str]) -> bool:
                 file.flush()
                 os.fsync(file.fileno())
             new.chmod(target.stat().st_mode & 0o777)
-            load_policies(new)
+            load_policies(new, called=path)
             new.replace(target)
         finally:
             new.unlink(missing_ok=True)

@@ -49,10 +49,6 @@ _TIME_COLUMN = {
 _MEMORY_LIMIT = "2GB"
 _NOT_UTF8 = "cannot encode str as UTF-8"
 """What DuckDB says of a parameter; some of its versions let Python's own error through."""
-_RUN_FIRST = (
-    "run the audit first (spark-submit jobs/audit.py --config conf/kquota.yaml) "
-    "or check tables: in conf/kquota.yaml"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +74,7 @@ class Tables:
 
         self._root = trimmed(settings.tables)
         self._storage = storage_options(settings)
+        self._file = settings.file
         self._newest_ms: dict[str, int | None] = {}
         self._followed: dict[str, DeltaTable] = {}
         # Queries that do not fit into memory spill here instead of into the current directory.
@@ -264,12 +261,12 @@ class Tables:
 
         local = local_path(self._root)
         if local is not None and not local.is_dir():
-            raise UserError(f"tables path {self._root} does not exist: {_RUN_FIRST}")
+            raise UserError(f"tables path {self._root} does not exist: {self._run_first()}")
         try:
             with self._opening(name):
                 delta = DeltaTable(self._where(name), storage_options=self._storage)
         except MissingTableError as error:
-            raise UserError(f"table {name} is missing under {self._root}: {_RUN_FIRST}") from error
+            raise UserError(f"table {name} is missing under {self._root}: {self._run_first()}") from error
         features = table_files.unreadable_features(delta)
         if features:
             raise UserError(
@@ -277,6 +274,12 @@ class Tables:
                 "keep these table features off, and rewrite the table without them"
             )
         return delta
+
+    def _run_first(self) -> str:
+        if not self._file:
+            return "run the audit first, or name its settings: --config FILE"
+        audit = f"spark-submit jobs/audit.py --config {self._file}"
+        return f"run the audit first ({audit}) or check tables: in {self._file}"
 
     def _opening(self, name: str) -> AbstractContextManager[None]:
         return delta_errors(f"table {name} under {self._root} cannot be opened")

@@ -231,3 +231,24 @@ def test_parsed_arguments_go_no_further_than_a_command() -> None:
     ]
     assert kept == []
     assert [name for name in trees() if "cli" not in name and "Namespace" in ast.unparse(trees()[name])] == []
+
+
+_SECTION = re.compile(r"\b(settings|kafka|quotas|broker|stream|ship|jmx|enforcement)$")
+
+
+def _reads_all_settings(node: ast.AST) -> bool:
+    """Whether `node` is a `dataclasses.replace` of settings: that wants each variable of them."""
+    match node:
+        case ast.Call(func=function, args=[first, *_]):
+            is_replace = re.fullmatch(r"(dataclasses\.)?replace", ast.unparse(function)) is not None
+            return is_replace and _SECTION.search(ast.unparse(first)) is not None
+    return False
+
+
+def test_settings_are_changed_without_reading_them() -> None:
+    assert [where for where, node in outside() if _reads_all_settings(node)] == []
+
+
+def test_settings_that_are_replaced_would_be_found() -> None:
+    texts = ("replace(settings, tables=t)", "dataclasses.replace(self._settings.quotas, file='')")
+    assert [text for text in texts if not _reads_all_settings(ast.parse(text, mode="eval").body)] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from kquota_spark.cli.enforce.freeze import frozen_text
@@ -31,8 +30,8 @@ class HolderQuestion:
 
     def __init__(self, settings: Settings) -> None:
         wait = Duration(round(ANSWER_S * 1_000))
-        quotas = replace(settings.quotas, connect_timeout=min(settings.quotas.connect_timeout, wait))
-        self._settings = replace(settings, quotas=quotas)
+        quotas = settings.quotas.changed(connect_timeout=min(settings.quotas.connect_timeout, wait))
+        self._settings = settings.changed(quotas=quotas)
         self._holder: Holder | None = None
         self._problem = f"the cluster does not answer within {ANSWER_S:g} s"
         self._until_s = time.monotonic() + ANSWER_S

@@ -18,16 +18,22 @@ from tests.support.tables.table_rows import T0_MS, decision, run, write_table
 
 
 def test_a_missing_table_or_path_is_one_line_that_says_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advice = (
-        "run the audit first (spark-submit jobs/audit.py --config conf/kquota.yaml) "
-        "or check tables: in conf/kquota.yaml\n"
-    )
+    monkeypatch.chdir(tmp_path)  # which has no conf/kquota.yaml
+    advice = "run the audit first, or name its settings: --config FILE\n"
     assert run("decisions", "--tables", str(tmp_path)) == 1
     assert capsys.readouterr().out == f"kquota: table decisions is missing under {tmp_path}: {advice}"
     assert run("decisions", "--tables", str(tmp_path / "none")) == 1
     assert capsys.readouterr().out == f"kquota: tables path {tmp_path / 'none'} does not exist: {advice}"
+    config = tmp_path / "prod.yaml"
+    config.write_text(f"tables: {tmp_path}/none\n", encoding="utf-8")
+    assert run("decisions", "--config", str(config)) == 1
+    audit = f"spark-submit jobs/audit.py --config {config}"
+    assert capsys.readouterr().out == (
+        f"kquota: tables path {tmp_path}/none does not exist: run the audit first ({audit}) "
+        f"or check tables: in {config}\n"
+    )
 
 
 def test_a_table_of_an_older_release_reads_its_missing_columns_as_null(tmp_path: Path) -> None:
