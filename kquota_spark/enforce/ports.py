@@ -110,6 +110,18 @@ class Frozen(NamedTuple):
     reason: str
 
 
+class Reading(NamedTuple):
+    """What an enforcer found when it read the switch last."""
+
+    reader: str
+    """`host:pid` of the enforcer."""
+    switch: str
+    """Where it reads the switch."""
+    at_ms: int
+    frozen_since_ms: int | None
+    """Of the freeze that it obeys; None where the switch was off."""
+
+
 class Switch(Protocol):
     """The kill switch, read last before every send."""
 

@@ -10,6 +10,8 @@ triggers. The lease is given back after each look, so that a person's command ge
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +27,7 @@ from kquota_spark.enforce.policies.policy import Policies
 from kquota_spark.enforce.ports import Ledger
 from kquota_spark.enforcement.assembly import Edges, Enforcing, enforcement_edges
 from kquota_spark.enforcement.decision_publisher import DecisionPublisher
+from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.policies import load_policies, unknown_exemptions
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.process.check import require_java
@@ -71,6 +74,7 @@ class Looks:
         self._settings, self._publisher, self._clock_ms = settings, publisher, clock_ms
         self._seconds, self._rest_until_s = seconds, 0.0
         self._edges = edges._replace(ledger=ToldLedger(edges.ledger, tell))
+        self._switch, self._reader = FreezeSwitch(settings), f"{socket.gethostname()}:{os.getpid()}"
         self._lock = threading.Lock()
         self._looked_s = self._well_s = seconds()
         self._problem = self._state = ""
@@ -97,8 +101,16 @@ class Looks:
             try:
                 act(self._clock_ms())
             finally:
+                self._confirm_switch()
                 self._edges.lease.release()
                 self._looked_s = self._seconds()
+
+    def _confirm_switch(self) -> None:
+        """Note what the switch says. While it is on only with the lease: then no other enforcer is sending either."""
+        with suppress(UserError):  # without a note nobody takes it for confirmed
+            frozen = self._switch.frozen()
+            if frozen is None or self._edges.lease.acquire() is not None:
+                self._switch.confirm(self._reader, self._clock_ms(), frozen)
 
     def _act(self, now_ms: int) -> None:
         began_s = self._seconds()

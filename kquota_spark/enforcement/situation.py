@@ -15,6 +15,7 @@ from kquota_spark.enforce.changes import Evidence, Quota
 from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.log_state import HOUR_MS
 from kquota_spark.enforce.policies.scene import type_of
+from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity, parse_entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, parse_key
 from kquota_spark.schema.harm import IS_THROTTLED
@@ -37,6 +38,9 @@ with heard as (
 select broker_id, heard_ms, used_ms, decided_ms from heard full join used using (broker_id)
 full join decided using (broker_id) where broker_id >= 0 order by broker_id
 """
+_KNOWING = ("enforcement_log", "quota_rules", "decisions", "usage", "requests")
+"""Tables that may know a cluster, small ones first."""
+_CLUSTERS = "select distinct cluster_id from {table}"
 _RULES_KNOWN = "select epoch_ms(min(known_through)) from quota_sources where cluster_id = ?"
 _PROBLEMS = """
 select entity, problem from quota_changes where cluster_id = ?
@@ -90,6 +94,32 @@ def situation(settings: Settings, now_ms: int, *, silent_after_ms: int) -> Situa
         is_view_whole=not problems,
         problems=tuple(problems),
         edited_at_ms=edited,
+    )
+
+
+def require_known_cluster(settings: Settings) -> None:
+    """Check that a table has rows of the cluster of the settings; an enforcer of it has no other tables.
+
+    Tables that cannot be read are no objection: a person must be able to freeze then, too.
+
+    Raises:
+        UserError: none has; names the clusters that they hold.
+    """
+    known: set[str] = set()
+    with Tables(settings) as tables:
+        for name in _KNOWING:
+            try:
+                if tables.open_if_there(name):
+                    known.update(row[0] for row in tables.query(_CLUSTERS.format(table=name)).rows)
+            except UserError:
+                return
+            if settings.cluster_id in known:
+                return
+    others = f", which hold {', '.join(sorted(known))}" if known else ""
+    file = settings.file or "the settings of the enforcer (--config FILE)"
+    raise UserError(
+        f"cluster {settings.cluster_id} is in none of the tables under {settings.tables}{others}: "
+        f"check tables and cluster_id in {file}"
     )
 
 

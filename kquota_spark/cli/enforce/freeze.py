@@ -8,16 +8,24 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
+import sys
+import time
 
 from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.cli.text.page import say
+from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.ports import Frozen
+from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import utc_text
 
 _REASON_LENGTH = 500
+_LOOK_S = 60.0
+"""Longest time that a look of the enforcer takes, for `--wait`."""
+_POLL_S = 0.2
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,6 +33,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     freeze = subparsers.add_parser("freeze")
     add_settings_options(freeze)
     freeze.add_argument("--reason", required=True, metavar="TEXT", help="why; everybody sees it")
+    freeze.add_argument(
+        "--wait", action="store_true", help="until the enforcer confirms that it has read the switch"
+    )
     freeze.set_defaults(run=run_freeze)
     unfreeze = subparsers.add_parser("unfreeze")
     add_settings_options(unfreeze)
@@ -35,29 +46,74 @@ def run_freeze(options: argparse.Namespace) -> int:
     """Turn the switch on.
 
     Raises:
-        UserError: there is no reason, or the switch cannot be written.
+        UserError: there is no reason, the cluster is in no table, the switch cannot be written, or with --wait no
+            enforcer confirms it.
     """
-    from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+    from kquota_spark.enforcement.situation import require_known_cluster
 
-    frozen = Frozen(now_ms(), login_name(), reason_of(options.reason))
-    FreezeSwitch(settings_of(options)).freeze(frozen)
-    say(f"{frozen_text(frozen)}; kquota unfreeze lets it continue")
+    settings, reason = settings_of(options), reason_of(options.reason)
+    require_known_cluster(settings)
+    frozen, switch = Frozen(now_ms(), login_name(), reason), FreezeSwitch(settings)
+    switch.freeze(frozen)
+    say(f"{_cluster_text(settings)} is {frozen_text(frozen)}; kquota unfreeze lets it continue")
+    if options.wait:
+        sys.stdout.flush()
+        say(_confirmed_text(settings, switch))
+    else:
+        say(f"switch {reading_text(switch, frozen.since_ms)}; --wait waits for its confirmation")
     return 0
+
+
+def _confirmed_text(settings: Settings, switch: FreezeSwitch) -> str:
+    """Wait until the enforcer has read the switch, and say so."""
+    within_s = _LOOK_S + 2 * settings.enforcement.trigger / 1_000
+    until_s = time.monotonic() + within_s
+    while True:
+        frozen, reading = switch.frozen(), switch.reading()
+        if frozen is None:
+            raise UserError(f"{_cluster_text(settings)} was unfrozen while we waited")
+        if reading is not None and reading.frozen_since_ms == frozen.since_ms:
+            return f"confirmed: {terminal_text(reading.reader)} has read it and sends nothing"
+        if time.monotonic() > until_s:
+            raise UserError(
+                f"no enforcer has confirmed within {within_s:.0f} s, the switch stays on: "
+                f"{reading_text(switch, now_ms())}: does jobs/enforce.py run with these tables and this cluster_id?"
+            )
+        time.sleep(_POLL_S)
 
 
 def run_unfreeze(options: argparse.Namespace) -> int:
     """Turn the switch off.
 
     Raises:
-        UserError: the switch cannot be written.
+        UserError: the cluster is in no table, or the switch cannot be written.
     """
-    from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+    from kquota_spark.enforcement.situation import require_known_cluster
 
-    switch = FreezeSwitch(settings_of(options))
+    settings = settings_of(options)
+    switch = FreezeSwitch(settings)
     frozen = switch.frozen()
+    if frozen is None or not frozen.since_ms:  # off, or not to be read
+        require_known_cluster(settings)
+    if frozen is None:
+        say(f"{_cluster_text(settings)} was not frozen")
+        return 0
     switch.unfreeze()
-    say("it was not frozen" if frozen is None else f"unfrozen: was {frozen_text(frozen)}")
+    say(f"{_cluster_text(settings)} is unfrozen: was {frozen_text(frozen)}")
     return 0
+
+
+def _cluster_text(settings: Settings) -> str:
+    return f"cluster {terminal_text(settings.cluster_id)}"
+
+
+def reading_text(switch: FreezeSwitch, time_ms: int) -> str:
+    """Where the switch is, and which enforcer reads it since when."""
+    reading = switch.reading()
+    if reading is None:
+        return f"{terminal_text(switch.where)}, no enforcer has read it yet"
+    ago = person_ms(max(0, time_ms - reading.at_ms))
+    return f"{terminal_text(reading.switch)}, read by {terminal_text(reading.reader)} {ago} ago"
 
 
 def frozen_text(frozen: Frozen) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kquota_spark.cli.enforce.freeze import frozen_text
+from kquota_spark.cli.enforce.freeze import frozen_text, reading_text
 from kquota_spark.cli.enforce.plan_page import change_text, steps_report
 from kquota_spark.cli.options import add_output_options, add_settings_options, counted, limit_of, settings_of
 from kquota_spark.cli.text.page import Page, Tone
@@ -19,6 +19,7 @@ from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.policies.policy import Policies
 from kquota_spark.enforce.ports import Frozen, Holder
+from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
@@ -40,16 +41,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run_status(options: argparse.Namespace) -> int:
     """Show it; what cannot be asked is said in its place."""
-    from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
     from kquota_spark.enforcement.policies import load_policies
 
     settings, time_ms = settings_of(options), now_ms()
     policies = load_policies(Path(settings.enforcement.policy_file))
     sections = _sections(EnforcementLog(settings).entries(), policies, time_ms, limit_of(options))
-    frozen = FreezeSwitch(settings).frozen()
+    switch = FreezeSwitch(settings)
+    frozen = switch.frozen()
     if options.output == "table":
         page = Page()
         _print_switches(policies, frozen, page)
+        page.paragraph("", reading_text(switch, time_ms))
         for title, entries in sections.items():
             _print_steps(title, entries, time_ms, page)
         # Last, because the cluster may let us wait.
@@ -57,7 +59,7 @@ def run_status(options: argparse.Namespace) -> int:
         _print_holder(*_holder(settings), time_ms, page)
     else:
         rows = [entry for entries in sections.values() for entry in entries]
-        envelope = _envelope(policies, frozen, *_holder(settings))
+        envelope = _envelope(policies, frozen, *_holder(settings)) | _reading(switch)
         show(replace(steps_report("kquota enforce status", rows), envelope=envelope), options.output)
     return 0
 
@@ -97,6 +99,11 @@ def _envelope(
         "enforcer": None if holder is None else holder._asdict(),
         "enforcer_problem": holder_problem or None,
     }
+
+
+def _reading(switch: FreezeSwitch) -> dict[str, Any]:
+    reading = switch.reading()
+    return {"switch": switch.where, "switch_read": None if reading is None else reading._asdict()}
 
 
 def _modes(policies: Policies) -> dict[str, str]:

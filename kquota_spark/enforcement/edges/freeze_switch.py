@@ -1,13 +1,19 @@
-"""The kill switch: one small JSON file beside the tables. While it is there, nothing of ours is sent."""
+"""The kill switch: one small JSON file beside the tables. While it is there, nothing of ours is sent.
+
+Beside it an enforcer notes each time what it read, so that people see that it is their switch which it reads.
+"""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kquota_spark.checkpoints.notes import put_whole
+import msgspec
+
+from kquota_spark.checkpoints.notes import put_whole, read_note, write_note
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.ports import Frozen
+from kquota_spark.enforce.ports import Frozen, Reading
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.model.quotas.names import sanitise
 from kquota_spark.store.storage import local_place_of, place_of
@@ -27,6 +33,7 @@ class FreezeSwitch:
         self._local = local_place_of(settings.tables, name)
         self.where = place_of(settings.tables, name)
         """Path or URI of the file, for messages."""
+        self._note = place_of(settings.tables, f"_kquota/switch-read-{sanitise(settings.cluster_id)}.json")
 
     def frozen(self) -> Frozen | None:
         """None only if it is sure to be off: where the tables are there, and the file is not."""
@@ -40,8 +47,10 @@ class FreezeSwitch:
         """Stop all of our own enforcement.
 
         Raises:
-            UserError: the file cannot be written.
+            UserError: there are no tables, or the file cannot be written.
         """
+        if self._local is not None and not self._local.parent.parent.is_dir():
+            raise UserError(f"there are no tables under {self._settings.tables}: nothing was frozen")
         try:
             put_whole(self._settings, self.where, json.dumps(frozen._asdict()).encode())
         except OSError as error:
@@ -61,6 +70,23 @@ class FreezeSwitch:
                 files.delete_file(path)
         except OSError as error:
             raise self._failed("deleted", error) from error
+
+    def confirm(self, reader: str, at_ms: int, frozen: Frozen | None) -> None:
+        """Note what an enforcer read.
+
+        Raises:
+            UserError: the note cannot be written.
+        """
+        where = str(self._local.absolute()) if self._local is not None else self.where
+        reading = Reading(reader, where, at_ms, None if frozen is None else frozen.since_ms)
+        write_note(self._settings, self._note, msgspec.json.encode(reading))
+
+    def reading(self) -> Reading | None:
+        """What an enforcer noted last; None where none ever did, or the note cannot be read."""
+        with suppress(UserError, msgspec.MsgspecError, RecursionError):
+            data = read_note(self._settings, self._note)
+            return None if data is None else msgspec.json.decode(data, type=Reading)
+        return None
 
     def _read(self) -> bytes | None:
         if self._local is not None:

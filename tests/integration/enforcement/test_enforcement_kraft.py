@@ -16,9 +16,11 @@ from kquota_spark.config.settings import Enforcement, Settings
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.enforce.changes import Quota
-from kquota_spark.enforce.ports import Lease, Outcome
+from kquota_spark.enforce.ports import Frozen, Lease, Outcome
 from kquota_spark.enforcement.assembly import Edges, enforcement_edges
 from kquota_spark.enforcement.edges.admin import AdminTarget, KafkaLease
+from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+from kquota_spark.enforcement.job import Looks
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.lease_topic import LeaseTopic
 from kquota_spark.kafka.quota_admin import QuotaAdmin, Refusal
@@ -52,7 +54,7 @@ def configured(cluster: Cluster, root: Path, lease_s: int) -> Path:
     path.write_text(
         f"cluster_id: prod/eu\ntables: {root}/tables\nquotas: {{source: admin}}\n"
         f"kafka: {{bootstrap_servers: '{cluster.bootstrap_servers}'}}\n"
-        f"enforcement: {{lease_time: {lease_s} s}}\n",
+        f"enforcement: {{lease_time: {lease_s} s, policy_file: {root}/policy.yaml}}\n",
         encoding="utf-8",
     )
     return path
@@ -120,6 +122,27 @@ def test_the_contract_of_leases(
         assert held_by.is_holding and edges.lease.is_held(fencing)
         edges.lease.release()
         assert others.lease.holder() == held_by._replace(is_holding=False)
+
+
+def test_an_enforcer_confirms_the_switch_when_it_has_the_lease(settings: Settings, edges: Edges) -> None:
+    Path(settings.tables).mkdir()
+    looks, switch = Looks(settings, edges, None, lambda _: None, now_ms), FreezeSwitch(settings)
+    switch.freeze(Frozen(7, "ann", "incident"))
+    with enforcement_edges(settings) as others:
+        fencing_of(others.lease)
+        with pytest.raises(UserError, match=r"policy\.yaml"):  # which keeps it from nothing else
+            looks.look()
+        assert switch.reading() is None
+    with pytest.raises(UserError, match=r"policy\.yaml"):
+        looks.look()
+    reading = switch.reading()
+    assert reading is not None
+    assert (reading.reader, reading.switch, reading.frozen_since_ms) == (
+        f"{socket.gethostname()}:{os.getpid()}",
+        switch.where,
+        7,
+    )
+    assert edges.lease.acquire() is not None  # given back, and free for anybody
 
 
 def test_a_holder_that_was_stopped_writes_nothing(cluster: Cluster, tmp_path: Path) -> None:

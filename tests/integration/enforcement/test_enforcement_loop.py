@@ -203,6 +203,9 @@ def test_the_running_job_ends_an_override_in_time_though_nothing_is_decided(
         )
         with connected(cluster.zookeeper_connect) as client:
             assert client.exists("/config/clients/else") is None
+        assert kquota(["freeze", "--reason", "test", "--wait", "--config", str(config)]) == 0
+        assert wait_for(lambda: has_said("enforce: frozen by "), within_s=60)
+        assert kquota(["unfreeze", "--config", str(config)]) == 0
         job.send_signal(signal.SIGTERM)
         assert job.wait(90) == 0
         assert not has_said("Traceback")

@@ -115,12 +115,11 @@ def test_a_value_is_a_number_above_0(cluster: InMemoryCluster, value: str) -> No
 
 def test_freeze_needs_a_reason_and_unfreeze_says_what_was(cluster: InMemoryCluster) -> None:
     assert kquota(cluster, "freeze", "--reason", " ")[0] == 1
-    code, out, _ = kquota(cluster, "freeze", "--reason", "incident 7")
-    said = "frozen since 2026-11-21 05:42:01 UTC by eve: incident 7"
-    assert (code, out) == (0, f"{said}; kquota unfreeze lets it continue\n")
+    assert kquota(cluster, "freeze", "--reason", "incident 7")[0] == 0
     assert kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")[0] == 3
-    assert kquota(cluster, "unfreeze")[1] == f"unfrozen: was {said}\n"
-    assert kquota(cluster, "unfreeze")[1] == "it was not frozen\n"
+    said = "frozen since 2026-11-21 05:42:01 UTC by eve: incident 7"
+    assert kquota(cluster, "unfreeze")[1] == f"cluster demo is unfrozen: was {said}\n"
+    assert kquota(cluster, "unfreeze")[1] == "cluster demo was not frozen\n"
     assert cluster.of_alice == "1000000"
 
 
@@ -179,3 +178,11 @@ def test_a_terminal_that_lacks_a_character_is_told_its_escape(
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
     assert main(["freeze", "--reason", "wegen Stö\x1b[2J", "--config", str(cluster.config)]) == 0
     assert rb"by eve: wegen St\xf6\x1b[2J; kquota unfreeze lets it continue" in raw.getvalue()
+
+
+def test_an_edit_that_makes_the_policy_invalid_names_the_policy(cluster: InMemoryCluster) -> None:
+    before = cluster.policy_file.read_text(encoding="utf-8")
+    code, out, err = kquota(cluster, "exempt", "add", "--user", "", "--force")
+    problem = "exempt.users: an empty name, expected names"
+    assert (code, out, err) == (1, "", f"kquota: {cluster.policy_file}: {problem}\n")
+    assert cluster.policy_file.read_text(encoding="utf-8") == before

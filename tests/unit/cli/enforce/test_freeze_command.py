@@ -1,0 +1,182 @@
+"""`kquota freeze` stops an enforcer or says that it does not: the cluster, the switch, and who has read it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from kquota_spark.config.loader import load_settings
+from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
+from kquota_spark.enforcement.job import Looks
+from tests.support.enforcement.enforcement_cluster import InMemoryCluster
+from tests.support.programs.command_output import as_json, run
+from tests.support.tables.table_rows import write_table
+
+SAID = "cluster demo is frozen since 2026-11-21 05:42:01 UTC by eve: incident 7; kquota unfreeze lets it continue\n"
+READER = f"{socket.gethostname()}:{os.getpid()}"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluster:
+    return InMemoryCluster(tmp_path, monkeypatch, "enforce")
+
+
+def freeze(*arguments: str) -> tuple[int, str, str]:
+    return run("freeze", "--reason", "incident 7", *arguments)
+
+
+def looks(cluster: InMemoryCluster) -> Looks:
+    """Of a job that runs for the rest of the process."""
+    settings = load_settings(cluster.config)
+    edges = cluster.edges(settings).__enter__()
+    return Looks(settings, edges, None, lambda _: None, lambda: cluster.now_ms, lambda: 0.0)
+
+
+def switches(root: Path) -> list[str]:
+    return [path.name for path in root.rglob("frozen-*")]
+
+
+def test_the_answer_names_the_cluster_the_switch_and_who_reads_it(cluster: InMemoryCluster) -> None:
+    switch = f"{cluster.root}/tables/_kquota/frozen-demo.json"
+    assert freeze("--config", str(cluster.config)) == (
+        0,
+        f"{SAID}switch {switch}, no enforcer has read it yet; --wait waits for its confirmation\n",
+        "",
+    )
+    job = looks(cluster)
+    job.look()
+    cluster.now_ms += 3_000
+    read = f"{switch}, read by {READER} 3.00 s ago"
+    assert freeze("--config", str(cluster.config))[1].splitlines()[1] == (
+        f"switch {read}; --wait waits for its confirmation"
+    )
+    answer = as_json("enforce", "status", "--config", str(cluster.config))
+    assert (answer["switch"], answer["switch_read"]) == (
+        switch,
+        {
+            "reader": READER,
+            "switch": switch,
+            "at_ms": cluster.now_ms - 3_000,
+            "frozen_since_ms": cluster.now_ms - 3_000,
+        },
+    )
+    out = run("enforce", "status", "--config", str(cluster.config))[1]
+    assert read.replace(" ", "") in "".join(out.split())
+
+
+def test_without_settings_it_refuses_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refusal = (
+        "kquota: cluster kafka is in none of the tables under {}: "
+        "check tables and cluster_id in the settings of the enforcer (--config FILE)\n"
+    )
+    assert freeze() == (1, "", refusal.format(".kquota/tables"))
+    assert freeze("--tables", "T") == (1, "", refusal.format("T"))
+    assert run("unfreeze") == (1, "", refusal.format(".kquota/tables"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_that_is_in_no_table_is_refused(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(cluster.root)  # which has no conf/kquota.yaml
+    tables = str(cluster.root / "tables")
+    known = f"is in none of the tables under {tables}, which hold demo: check tables and cluster_id in"
+    assert freeze("--tables", tables) == (
+        1,
+        "",
+        f"kquota: cluster kafka {known} the settings of the enforcer (--config FILE)\n",
+    )
+    text = cluster.config.read_text(encoding="utf-8").replace("cluster_id: demo", "cluster_id: dmeo")
+    cluster.config.write_text(text, encoding="utf-8")
+    refused = (1, "", f"kquota: cluster dmeo {known} {cluster.config}\n")
+    assert freeze("--config", str(cluster.config)) == refused
+    assert run("unfreeze", "--config", str(cluster.config)) == refused
+    assert switches(cluster.root) == []
+
+
+@pytest.mark.parametrize("table", ["enforcement_log", "quota_rules", "decisions", "usage", "requests"])
+def test_a_row_in_any_table_is_enough(table: str, tmp_path: Path) -> None:
+    row = {
+        "enforcement_log": {
+            "plan_id": "p-1", "step": 1, "sequence": 1, "event": "planned", "at": 1, "entity": "users/a",
+            "key": "producer_byte_rate", "policy": "p", "reason": "r", "evidence": "{}", "mode": "observe",
+            "actor": "a", "is_penalty": False, "detail": "", "event_date": 0,
+        },
+        "quota_rules": {"level": 0, "source": "zookeeper", "known_through": 1},
+        "decisions": {}, "usage": {}, "requests": {},
+    }[table]  # fmt: skip
+    write_table(tmp_path / "tables", table, {"cluster_id": "prod", **row})
+    config = tmp_path / "kquota.yaml"
+    config.write_text(f"cluster_id: prod\ntables: {tmp_path}/tables\n", encoding="utf-8")
+    assert freeze("--config", str(config))[0] == 0
+    assert switches(tmp_path) == ["frozen-prod.json"]
+
+
+def test_tables_that_cannot_be_read_keep_nobody_from_freezing(cluster: InMemoryCluster) -> None:
+    [commit] = (cluster.root / "tables" / "quota_rules" / "_delta_log").glob("*1.json")
+    commit.write_text("{", encoding="utf-8")
+    assert freeze("--config", str(cluster.config))[0] == 0
+    assert switches(cluster.root) == ["frozen-demo.json"]
+
+
+def test_a_switch_that_was_left_for_an_unknown_cluster_can_be_removed(cluster: InMemoryCluster) -> None:
+    freeze("--config", str(cluster.config))
+    text = cluster.config.read_text(encoding="utf-8").replace("cluster_id: demo", "cluster_id: old")
+    cluster.config.write_text(text, encoding="utf-8")
+    place = cluster.root / "tables" / "_kquota"
+    (place / "frozen-demo.json").rename(place / "frozen-old.json")
+    assert run("unfreeze", "--config", str(cluster.config))[0] == 0
+    assert switches(cluster.root) == []
+
+
+def test_wait_ends_when_the_enforcer_has_read_the_switch(cluster: InMemoryCluster) -> None:
+    job = looks(cluster)
+    job.look()  # it reads the switch while that is off
+    switch, answers = FreezeSwitch(load_settings(cluster.config)), list[str]()
+    waiting = threading.Thread(
+        target=lambda: answers.append(freeze("--wait", "--config", str(cluster.config))[1])
+    )
+    waiting.start()
+    while switch.frozen() is None:
+        pass
+    assert waiting.is_alive()
+    job.look()
+    waiting.join(60)
+    assert answers == [f"{SAID}confirmed: {READER} has read it and sends nothing\n"]
+
+
+def test_nobody_confirms_while_another_enforcer_may_be_sending(cluster: InMemoryCluster) -> None:
+    job, switch = looks(cluster), FreezeSwitch(load_settings(cluster.config))
+    cluster.leases.take("another")
+    freeze("--config", str(cluster.config))
+    job.look()
+    assert switch.reading() is None
+    cluster.leases.holder = None
+    job.look()
+    reading = switch.reading()
+    assert reading is not None and reading.frozen_since_ms == cluster.now_ms
+
+
+def test_without_a_confirmation_wait_fails_and_the_switch_stays_on(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kquota_spark.cli.enforce.freeze._LOOK_S", 1.0)
+    text = cluster.config.read_text(encoding="utf-8").replace(
+        "enforcement: {", "enforcement: {trigger: 1 ms, "
+    )
+    cluster.config.write_text(text, encoding="utf-8")
+    code, out, err = freeze("--wait", "--config", str(cluster.config))
+    assert (code, out) == (1, SAID)
+    assert err == (
+        "kquota: no enforcer has confirmed within 1 s, the switch stays on: "
+        f"{cluster.root}/tables/_kquota/frozen-demo.json, no enforcer has read it yet: "
+        "does jobs/enforce.py run with these tables and this cluster_id?\n"
+    )
+    assert switches(cluster.root) == ["frozen-demo.json"]
