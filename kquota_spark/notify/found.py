@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,7 +112,8 @@ class NewsTables:
             for inside, tag in (("users", "user"), ("client_ids", "client_id"))
         )
         facts = {name: fact(value) for name, value in row.items()}
-        facts["tags"] = row["tags"]  # JSON, which is none any more once it is cut
+        if facts["tags"] != row["tags"]:  # JSON that was cut is none any more
+            facts["tags"] = json.dumps({"tags": facts["tags"]})
         begun = self._event("violation", episode_id, start_ms, facts)
         event = begun if end_ms is None else over(begun, end_ms)
         return Seen(f"violation/{episode_id}", event, users, client_ids)

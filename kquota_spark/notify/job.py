@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from kquota_spark.config.settings import Alertmanager, Mail, Settings
@@ -18,6 +19,8 @@ from kquota_spark.notify.news.state import State
 from kquota_spark.notify.outbox import Outbox
 from kquota_spark.notify.sending import AnyRoute, NotDeliveredError, deliver, repeat
 
+_AT_ONCE = 16
+"""Maximum number of messages on the network at a time."""
 _REPEAT_MS = 60_000
 """An Alertmanager takes an alert for over when it was not repeated for its `resolve_timeout`, 5 min by default."""
 
@@ -70,37 +73,41 @@ class Notifier:
         try:
             self.find(now_ms)
         except UserError as error:
-            # What waits is sent all the same.
+            # What waits is sent without it.
             self._say(str(error))
             is_well = False
-        on_their_way = list(self.seal(now_ms, is_waiting=is_waiting))
+        sealed = list(self.seal(now_ms, is_waiting=is_waiting))
         self._outbox.write(self.state)
-        for name, route, message in on_their_way:
-            if self.state.lanes[name].is_due(now_ms):
-                is_well = self._send(name, route, message, now_ms) and is_well
+        due = [each for each in sealed if self.state.lanes[each[0]].is_due(now_ms)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a receiver that does not answer holds nobody up
+            failures = list(pool.map(lambda each: self._failure(each[1], each[2], now_ms), due))
+        for (name, _, message), failure in zip(due, failures, strict=True):
+            self._note(name, message, failure, now_ms)
+        self._outbox.write(self.state)
         self._repeat(now_ms)
-        return is_well
+        return is_well and failures == [None] * len(due)
 
     def close(self) -> None:
         """Free what reading needs."""
         self._tables.close()
 
-    def _send(self, name: str, route: AnyRoute, message: Message, now_ms: int) -> bool:
-        lane, what = self.state.lanes[name], f"message {message.message_id[:8]} to {name}"
+    def _failure(self, route: AnyRoute, message: Message, now_ms: int) -> NotDeliveredError | None:
         try:
             deliver(route, self._cluster_id, message, now_ms)
         except NotDeliveredError as error:
-            pause_ms = lane.failed(now_ms, is_final=error.is_final)
-            then = "it is given up" if pause_ms is None else f"it is sent again in {person_ms(pause_ms)}"
-            self._say(f"{what}: {error}; {then}")
-            is_sent = False
-        else:
+            return error
+        return None
+
+    def _note(self, name: str, message: Message, failure: NotDeliveredError | None, now_ms: int) -> None:
+        lane, what = self.state.lanes[name], f"message {message.message_id[:8]} to {name}"
+        if failure is None:
             lane.delivered(now_ms)
             self._repeated_ms[name] = now_ms
             self._say(f"{what}: delivered, with {events_text(len(message.events))}")
-            is_sent = True
-        self._outbox.write(self.state)
-        return is_sent
+            return
+        pause_ms = lane.failed(now_ms, is_final=failure.is_final)
+        then = "it is given up" if pause_ms is None else f"it is sent again in {person_ms(pause_ms)}"
+        self._say(f"{what}: {failure}; {then}")
 
     def _repeat(self, now_ms: int) -> None:
         for name, route in self._routes.items():

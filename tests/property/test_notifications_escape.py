@@ -32,6 +32,7 @@ HOSTILE = (
     '"}],"left_out":0}',
     "{{ .Labels }} <script>alert(1)</script> &amp;",
     "\ud800" * 400,
+    *("<" * 300 + "x" * shift + "&" * 400 for shift in range(6)),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from kquota_spark.notify.formats.text import markup_text, rest, sentence, title
@@ -36,4 +37,6 @@ def _texts(cluster_id: str, message: Message) -> list[str]:
 
 
 def _block(text: str) -> dict[str, Any]:
-    return {"type": "section", "text": {"type": "plain_text", "text": text[:_MOST_TEXT], "emoji": False}}
+    # The cut may be inside of an escape.
+    cut = text if len(text) <= _MOST_TEXT else re.sub(r"&\w*$", "", text[:_MOST_TEXT]) + "…"
+    return {"type": "section", "text": {"type": "plain_text", "text": cut, "emoji": False}}

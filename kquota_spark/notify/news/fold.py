@@ -72,7 +72,7 @@ def fold(known: Known, found: Found, routes: Mapping[str, Route], now_ms: int) -
     if not is_first:
         news += [(seen.event, routes_of(seen, routes)) for seen in found.once]
     known.ended_from_ms = max(known.ended_from_ms, found.ended_from_ms)
-    known.log_sequence = max(known.log_sequence, found.log_sequence)
+    known.log_sequence = found.log_sequence  # of a log that was made anew it is a smaller one
     known.ended = {one: at_ms for one, at_ms in known.ended.items() if at_ms >= known.ended_from_ms}
     return news
 
