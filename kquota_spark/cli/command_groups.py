@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.cli.text.page import columns_of
 
-_WIDEST = 100
+WIDEST = 100
 _INDENT = 15
 
 
@@ -53,7 +53,7 @@ _ABOUTS = {
     "judge": {
         "agreement": "how well verdicts agree with the throttle and the JMX of the brokers, and why not",
         "findings": "what is wrong with quotas and clients: who ignores throttling, which rules do nothing, ...",
-        "doctor": "check that every line is counted and every table is up to date; exit 2 if a check fails",
+        "doctor": "check that every line is counted and every table is up to date",
         "replay": "judge request-log files without Spark, and compare with the broker",
         "whatif": "which throttles other quotas would have given to the traffic in the tables",
     },
@@ -138,7 +138,7 @@ def module_of(name: str) -> str | None:
 
 def listing() -> str:
     """The commands under their headings, as wide as the terminal, 100 columns at most."""
-    columns = min(_WIDEST, columns_of())
+    columns = min(WIDEST, columns_of())
     lines: list[str] = []
     for title, commands in GROUPS.items():
         lines.append(f"{title}:")

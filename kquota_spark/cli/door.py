@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 
+from kquota_spark.cli.exit_codes import ERROR
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.formats.text.escape import terminal_text
 
@@ -25,7 +26,7 @@ _OURS = (TypeError, ValueError, AttributeError, LookupError, AssertionError, Not
 
 
 def through_the_door(program: str, run: Callable[[], int]) -> int:
-    """Run a program and return its exit code: 1 after an error that is a line on standard error."""
+    """Run a program and return its exit code: `ERROR` after an error that is a line on standard error."""
     try:
         return run()
     except BrokenPipeError:
@@ -37,7 +38,7 @@ def through_the_door(program: str, run: Callable[[], int]) -> int:
         # Line feeds part the problems of a quota file; all else may be a name that somebody else chose.
         for line in told.split("\n"):
             print(f"{program}: {terminal_text(line)}", file=sys.stderr)
-        return 1
+        return ERROR
 
 
 def line_of(error: Exception) -> str | None:

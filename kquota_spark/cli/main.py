@@ -1,8 +1,4 @@
-"""`kquota`: arguments in, one exit code out.
-
-Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 refused by a guard of enforcement. Of `doctor`,
-`diff`, `drift` and `status` 2 is an answer: they found something. Their wrong usage is 1, as any other error of theirs.
-"""
+"""`kquota`: arguments in, one exit code out, of those in `exit_codes`."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import textwrap
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -17,19 +14,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kquota_spark import __version__
-from kquota_spark.cli.command_groups import Commands, all_commands, listing, module_of
+from kquota_spark.cli.command_groups import WIDEST, Commands, all_commands, listing, module_of
 from kquota_spark.cli.door import through_the_door
+from kquota_spark.cli.exit_codes import ERROR, STOPPED, USAGE, codes_text, finds_by_2
+from kquota_spark.cli.text.page import columns_of
 from kquota_spark.formats.text.escape import terminal_text
 
-_WRONG_USAGE = 2
-"""As argparse has it."""
 _MOST_LISTED = 10
 """Commands, options or values that one line has room for; --help lists them all."""
 _NAMES = ("user", "client_id")
 """Options that name a client, of whatever command."""
-_ANSWER_BY_2 = frozenset({"doctor", "diff", "drift", "status"})
-"""Commands that say by an exit code of 2 what they found: cron and CI must not get it for a typo in an option."""
-
 _RENAMED = {"enforcement": "quotas"}
 """Commands of earlier releases, and what they are called now."""
 
@@ -37,10 +31,14 @@ _RENAMED = {"enforcement": "quotas"}
 class _Parser(argparse.ArgumentParser):
     """Prints one line for a usage error, with the nearest command, option or value, and where help is."""
 
+    def format_help(self) -> str:
+        codes = textwrap.fill(codes_text(self.prog.split()[1:]), min(WIDEST, columns_of()))
+        return f"{super().format_help()}\n{codes}\n"
+
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {terminal_text(message)}", file=sys.stderr)
         print(f"{self.prog} --help shows the usage", file=sys.stderr)
-        sys.exit(_WRONG_USAGE)
+        sys.exit(USAGE)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -127,8 +125,8 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     try:
         options = parser_for(words).parse_args(words)
     except SystemExit as ended:
-        if ended.code == _WRONG_USAGE and _command_of(words) in _ANSWER_BY_2:
-            raise SystemExit(1) from None
+        if ended.code == USAGE and finds_by_2(_command_of(words)):
+            raise SystemExit(ERROR) from None
         raise
     # A locale without UTF-8 lets UTF-8 names through as bytes. Paths stay so: the file system takes their bytes back.
     for name in _NAMES:
@@ -167,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return through_the_door("kquota", run)
     except KeyboardInterrupt:
-        return 130
+        return STOPPED
     except BrokenPipeError:
         # The reader of our output went away (kquota ... | head); nothing is wrong but what the command found.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -253,6 +253,8 @@ class Enforcement(Section):
     """How decisions become quotas. What to decide, and how far to go, is in the policy file."""
 
     policy_file: str = "conf/policy.yaml"
+    approval: Literal["anyone", "second_person"] = "anyone"
+    """Who may approve a plan: anyone, or only somebody else than who planned it."""
     trigger: Duration = Duration(10_000)
     """How often the job looks, at most; where nothing is decided, half as often."""
     lease_time: Duration = Duration(15_000)

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 
+OVERRIDE = "override"
+"""The policy under which a person's own change stands in the log."""
+
 
 class Quota(NamedTuple):
     """One key of one entity: the unit of every change."""
@@ -125,3 +128,9 @@ class LogEntry:
     note: str | None = None
     """What `QuotaTarget.put_back` needs to restore what was there, as the target wrote it; no secret is in it."""
     detail: str = ""
+    author: str | None = None
+    """Who planned the step; None in rows of a release that did not say so."""
+    approver: str | None = None
+    """Who approved it; None while nobody did."""
+    ticket: str | None = None
+    """The change request that people named for it."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, StepId
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
-from kquota_spark.enforce.guards import LEASE, Check, Situation, first_refusal
+from kquota_spark.enforce.guards import LEASE, STALE, Check, Situation, first_refusal
 from kquota_spark.enforce.log_state import Journal, LogState, Step
 from kquota_spark.enforce.plan import Plan, plan_id_of, standing_plan
 from kquota_spark.enforce.ports import Frozen, Held, Lease, Ledger, QuotaTarget, Switch
@@ -50,6 +50,7 @@ class Enforcer:
         exempt: names that are never touched.
         mode_of: how far a policy may go, by its name.
         actor: who it says that it is in the log.
+        needs_second_person: whether nobody may approve what they planned themselves.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class Enforcer:
         exempt: Exempt,
         mode_of: Callable[[str], Mode],
         actor: str,
+        needs_second_person: bool = False,
     ) -> None:
+        self._needs_second_person = needs_second_person
         self._target, self._ledger, self._lease, self._switch = target, ledger, lease, switch
         self._settings, self._exempt, self._mode_of, self._actor = guards, exempt, mode_of, actor
 
@@ -79,34 +82,53 @@ class Enforcer:
         if self._lease.acquire() is None:
             return Report(is_leader=False)
         journal = Journal(self._ledger)
-        rows = self._resume(journal, now_ms) + self._expire(journal, now_ms)
+        rows = self._resume(journal, now_ms) + self._expire(journal, now_ms) + self._close(journal, now_ms)
         plan, planned = self._plan(journal, proposals, situation, now_ms)
         rows += planned
         for plan_id in dict.fromkeys([plan.plan_id, *journal.state.approved_plans()]):
             rows += self._apply(journal, journal.state.plans.get(plan_id, ()), situation, now_ms)
         return Report(plan, tuple(rows))
 
-    def plan(self, proposals: Sequence[Proposal], situation: Situation, now_ms: int) -> Plan:
+    def plan(
+        self, proposals: Sequence[Proposal], situation: Situation, now_ms: int, ticket: str | None = None
+    ) -> Plan:
         """Ask the guards about every proposal and write down what they say; nothing is sent.
 
         The same batch again is the same plan, and so is a later one that says the same while nobody has
         approved it: no row is written then.
         """
-        return self._plan(Journal(self._ledger), proposals, situation, now_ms)[0]
+        return self._plan(Journal(self._ledger), proposals, situation, now_ms, ticket)[0]
 
-    def approve(self, plan_id: str, actor: str, now_ms: int) -> list[LogEntry]:
+    def approve(self, plan_id: str, actor: str, now_ms: int, ticket: str | None = None) -> list[LogEntry]:
         """Allow the planned steps of a plan to be sent; the rows of those that were not allowed before.
 
-        Steps of a policy that may only observe are left as they are.
+        The mode of now counts, not that of when it was planned. Steps of a policy that may only observe are left as
+        they are, and so are those that have waited for too long.
 
         Raises:
-            UserError: there is no such plan.
+            UserError: there is no such plan, or a second person has to approve it.
         """
         journal = Journal(self._ledger)
-        steps = [step for step in _steps(journal, plan_id) if step.needs_approval]
+        steps = [
+            step
+            for step in _steps(journal, plan_id)
+            if step.needs_approval
+            and self._mode_of(step.proposal.policy) >= Mode.APPROVE
+            and step.overdue(now_ms, self._settings.approve_within) is None
+        ]
+        if self._needs_second_person and any(step.planned.actor == actor for step in steps):
+            raise UserError(
+                f"{plan_id} is not approved: {actor} planned it, and enforcement.approval asks for a second person"
+            )
         return journal.write(
-            [replace(step.planned, event=Event.APPROVED, at_ms=now_ms, actor=actor) for step in steps]
-        )
+            [
+                replace(
+                    step.last, event=Event.APPROVED, at_ms=now_ms, actor=actor, approver=actor,
+                    ticket=ticket or step.last.ticket,
+                )
+                for step in steps
+            ]
+        )  # fmt: skip
 
     def apply(self, plan_id: str, situation: Situation, now_ms: int) -> list[LogEntry]:
         """Send the steps of a plan that are approved or need no approval, each if no guard objects.
@@ -128,7 +150,7 @@ class Enforcer:
         """Put back what has run out, however long ago; nothing while the switch is on."""
         return self._expire(Journal(self._ledger), now_ms)
 
-    def roll_back(self, plan_id: str, now_ms: int, actor: str) -> list[LogEntry]:
+    def roll_back(self, plan_id: str, now_ms: int, actor: str, ticket: str | None = None) -> list[LogEntry]:
         """Put back what was there before each change of a plan, newest first; allowed while the switch is on.
 
         The switch stops the machine, and this is a person's own act.
@@ -153,14 +175,21 @@ class Enforcer:
                 what = f"{step.proposal.quota.key.value} of {step.proposal.quota.entity}"
                 later = f"{top.step_id.plan_id} changed {what} later, roll that back first"
                 raise UserError(f"{plan_id} is not rolled back: {later}")
-        writer = Writer(self._target, journal, fencing, actor, now_ms, lambda: self._lease.is_held(fencing))
+        writer = Writer(
+            self._target, journal, fencing, actor, now_ms, lambda: self._lease.is_held(fencing), ticket
+        )
         for step in reversed(steps):
             if step.last.event is not Event.SENDING:
                 rows += writer.restore(step, "rolled back")
         return rows
 
     def _plan(
-        self, journal: Journal, proposals: Sequence[Proposal], situation: Situation, now_ms: int
+        self,
+        journal: Journal,
+        proposals: Sequence[Proposal],
+        situation: Situation,
+        now_ms: int,
+        ticket: str | None = None,
     ) -> tuple[Plan, list[LogEntry]]:
         state = journal.state
         plan_id = plan_id_of(proposals, state)
@@ -172,17 +201,21 @@ class Enforcer:
         for number, wanted in enumerate(proposals, start=1):
             check = self._check(wanted, None, held[wanted.quota], situation, state, now_ms, beside, None)
             refusal = first_refusal(check)
-            entries.append(self._first_row(StepId(plan_id, number), check, refusal))
+            entry = self._first_row(StepId(plan_id, number), check, refusal)
+            entries.append(replace(entry, author=self._actor, ticket=ticket))
             if refusal is None:
                 beside.append(wanted)
         standing = standing_plan(state, entries, now_ms - self._settings.approve_within)
         if standing is not None:
             return standing, []
         replaced = [
-            replace(step.planned, event=Event.SUPERSEDED, at_ms=now_ms, detail=f"planned anew as {plan_id}")
+            replace(
+                step.last, event=Event.SUPERSEDED, at_ms=now_ms, actor=self._actor,
+                detail=f"replaced by plan {plan_id} of {_whose(step, self._actor)}",
+            )
             for wanted in beside
             for step in state.open_steps(wanted.quota)
-        ]
+        ]  # fmt: skip
         return Plan(plan_id, tuple(entries)), journal.write(replaced + entries)
 
     def _first_row(self, step_id: StepId, check: Check, refusal: tuple[str, str] | None) -> LogEntry:
@@ -211,7 +244,11 @@ class Enforcer:
             held = self._target.read([wanted.quota])[wanted.quota]
             check = self._check(wanted, step, held, situation, journal.state, now_ms, sent, fencing)
             if (refusal := first_refusal(check)) is not None:
-                refused = self._first_row(step.step_id, check, refusal)
+                known = step.last
+                refused = replace(
+                    self._first_row(step.step_id, check, refusal),
+                    author=known.author, approver=known.approver, ticket=known.ticket,
+                )  # fmt: skip
                 rows += [refused] if refusal[0] == LEASE else journal.write([refused])
                 continue
             number = _NO_LEASE if fencing is None else fencing
@@ -244,6 +281,7 @@ class Enforcer:
             refusal=lambda: self._target.refusal(wanted.quota, wanted.after),
             is_lease_held=lambda: fencing is not None and self._lease.is_held(fencing),
             frozen=self._switch.frozen,
+            needs_second_person=self._needs_second_person,
         )
 
     def _resume(self, journal: Journal, now_ms: int) -> list[LogEntry]:
@@ -272,6 +310,21 @@ class Enforcer:
             rows += restored
         return rows
 
+    def _close(self, journal: Journal, now_ms: int) -> list[LogEntry]:
+        """What nobody has approved in time is refused, so that it does not wait for ever."""
+        found = (
+            (step, step.overdue(now_ms, self._settings.approve_within)) for step in journal.state.unapproved()
+        )
+        return journal.write(
+            [
+                replace(
+                    step.last, event=Event.REFUSED, at_ms=now_ms, actor=self._actor, guard=STALE, detail=why
+                )
+                for step, why in found
+                if why is not None
+            ]
+        )
+
     def _writer(self, journal: Journal, fencing: int, now_ms: int) -> Writer:
         def may_restore() -> bool:
             return self._lease.is_held(fencing) and self._switch.frozen() is None
@@ -284,6 +337,10 @@ def _steps(journal: Journal, plan_id: str) -> list[Step]:
     if steps is None:
         raise UserError(f"there is no plan {plan_id}: kquota enforce status lists those that wait")
     return steps
+
+
+def _whose(step: Step, actor: str) -> str:
+    return "the same author" if step.planned.actor == actor else actor
 
 
 def _is_due(step: Step, now_ms: int) -> bool:

@@ -86,6 +86,8 @@ class GuardSettings:
     """Decisions and rules that are known through an older time are stale."""
     approve_within: Duration = Duration(86_400_000)
     """A plan waits so long for somebody to approve it, and for being sent."""
+    longest_override: Duration = Duration(7 * 86_400_000)
+    """A person's own change ends within so long."""
     min_certain_percent: float = 90.0
     """Of the verdicts in the seconds that a proposal rests on."""
     reversals_per_day: int = 2

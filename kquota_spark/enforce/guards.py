@@ -15,7 +15,9 @@ from kquota_spark.enforce.changes import Mode, Proposal, Quota
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
 from kquota_spark.enforce.log_state import DAY_MS, HOUR_MS, LogState, Move, Step
 from kquota_spark.enforce.ports import Frozen, Held
-from kquota_spark.model.quotas.rules import is_ahead
+from kquota_spark.enforce.writing import LATE_WRITE_MS
+from kquota_spark.formats.text.person_units import person_ms, person_span, quota_texts
+from kquota_spark.model.quotas.rules import MOST_SKEW_MS, is_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,20 @@ class Check:
     """Asks the cluster whether it would take the value."""
     is_lease_held: Callable[[], bool]
     frozen: Callable[[], Frozen | None]
+    needs_second_person: bool = False
+    """Whether the approval by a step's own author counts for nothing."""
 
     @property
     def planned_at_ms(self) -> int:
         """When it was planned."""
         return self.now_ms if self.step is None else self.step.planned.at_ms
+
+    def is_own_edit(self, edited_at_ms: int) -> bool:
+        """Whether an edit that the watch has seen is our newest change, whose value is there still."""
+        moves = self.state.moves.get(self.proposal.quota)
+        if not moves or moves[-1].after != self.held.value:
+            return False
+        return -MOST_SKEW_MS <= edited_at_ms - moves[-1].at_ms <= LATE_WRITE_MS
 
 
 def mode(check: Check) -> str | None:
@@ -69,7 +80,11 @@ def mode(check: Check) -> str | None:
         return None
     if check.mode is Mode.OBSERVE:
         return "the policy may only observe"
-    return None if check.step.approved is not None else "nobody has approved it"
+    if check.step.approved is None:
+        return "nobody has approved it"
+    if check.needs_second_person and check.step.is_approved_by_author:
+        return f"{check.step.approved.actor} planned and approved it: a second person has to approve it"
+    return None
 
 
 def stale(check: Check) -> str | None:
@@ -88,7 +103,7 @@ def stale(check: Check) -> str | None:
     is_approved = check.step is not None and check.step.approved is not None
     most_ms = check.settings.approve_within if is_approved else check.settings.max_age
     if check.now_ms - check.planned_at_ms > most_ms:
-        return f"it was planned {_s(check.now_ms - check.planned_at_ms)} ago, more than {_s(most_ms)}"
+        return f"it was planned {person_ms(check.now_ms - check.planned_at_ms)} ago, more than {person_span(most_ms)}"
     return None
 
 
@@ -99,7 +114,7 @@ def _stale(what: str, through_ms: int | None, check: Check) -> str | None:
     if is_ahead(through_ms, check.now_ms):
         return f"{what} are known through {_utc(through_ms)}, ahead of this clock"
     if check.now_ms - through_ms > max_age_ms:
-        return f"{what} are {_s(check.now_ms - through_ms)} old, more than {_s(max_age_ms)}"
+        return f"{what} are {person_ms(check.now_ms - through_ms)} old, more than {person_span(max_age_ms)}"
     return None
 
 
@@ -132,17 +147,26 @@ def owner(check: Check) -> str | None:
     if tool := check.held.owner or check.settings.owner_of(check.proposal.quota.entity):
         return f"managed by {tool}"
     edited_at_ms = check.situation.edited_at_ms.get(check.proposal.quota)
-    if edited_at_ms is not None and edited_at_ms > check.proposal.evidence.to_ms:
-        return f"edited {_s(check.now_ms - edited_at_ms)} ago, after the decisions that this rests on"
-    return None
+    if (
+        edited_at_ms is None
+        or edited_at_ms <= check.proposal.evidence.to_ms
+        or check.is_own_edit(edited_at_ms)
+    ):
+        return None
+    ago = person_ms(max(0, check.now_ms - edited_at_ms))
+    return f"edited {ago} ago, after the decisions that this rests on"
 
 
 def changed(check: Check) -> str | None:
     """Whether the cluster holds what the decision was based on, and not yet what is wanted."""
-    if check.held.value != check.proposal.before:
-        return f"the cluster holds {_value(check.held.value)}, not {_value(check.proposal.before)}"
-    if check.held.value == check.proposal.after:
-        return f"the cluster holds {_value(check.proposal.after)} already"
+    held, before, after = check.held.value, check.proposal.before, check.proposal.after
+    key = check.proposal.quota.key
+    if held != before:
+        is_held, was = quota_texts(key, held, before)
+        return f"it is {is_held} in the cluster, and was {was} when this was decided"
+    if held == after:
+        [is_held] = quota_texts(key, held)
+        return f"it is {is_held} in the cluster already"
     return None
 
 
@@ -155,7 +179,8 @@ def bounds(check: Check) -> str | None:
         return "without a value there is no ceiling"
     if limits.floor <= after <= limits.ceiling:
         return None
-    return f"{after:g} is not between {limits.floor:g} and {limits.ceiling:g}"
+    wanted, floor, ceiling = quota_texts(check.proposal.quota.key, after, limits.floor, limits.ceiling)
+    return f"{wanted} is not between {floor} and {ceiling}"
 
 
 def step(check: Check) -> str | None:
@@ -167,7 +192,8 @@ def step(check: Check) -> str | None:
     low, high = limits.step_from(before)
     if low <= after <= high:
         return None
-    return f"from {before:g} to {after:g} is more than {limits.largest_step_percent:g} %"
+    was, wanted = quota_texts(check.proposal.quota.key, before, after)
+    return f"from {was} to {wanted} is more than {limits.largest_step_percent:g} %"
 
 
 def hold(check: Check) -> str | None:
@@ -183,7 +209,9 @@ def hold(check: Check) -> str | None:
         return "it is not known yet what became of the change before"
     if moves := state.moves.get(quota):
         since_ms, hold_ms = check.now_ms - moves[-1].at_ms, check.settings.hold_time
-        return f"changed {_s(since_ms)} ago, within {_s(hold_ms)}" if since_ms < hold_ms else None
+        if since_ms < hold_ms:
+            ago = person_ms(max(0, since_ms))
+            return f"enforcement itself changed it {ago} ago, and hold_time is {person_span(hold_ms)}"
     return None
 
 
@@ -255,7 +283,7 @@ def frozen(check: Check) -> str | None:
 
 Guard = Callable[[Check], str | None]
 
-LEASE = lease.__name__
+LEASE, STALE = lease.__name__, stale.__name__
 _IN_ORDER = (
     *(mode, stale, partial, uncertain, exempt, owner, changed, bounds, step),
     *(hold, budget, plan_size, censored, unstable, restorable),
@@ -273,13 +301,5 @@ def first_refusal(check: Check) -> tuple[str, str] | None:
     return None
 
 
-def _s(ms: int) -> str:
-    return f"{ms // 1_000} s"
-
-
 def _utc(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _value(value: float | None) -> str:
-    return "no value" if value is None else f"{value:g}"

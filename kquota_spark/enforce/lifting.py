@@ -181,7 +181,9 @@ class Lifter:
         """Read back what a crash has left in doubt."""
         self._read_back([lift for lift in lifts(self._ledger.entries()) if lift.is_in_doubt], {}, now_ms)
 
-    def lift(self, batch: Sequence[Quota], first: StepId, reason: str, now_ms: int) -> list[Line]:
+    def lift(
+        self, batch: Sequence[Quota], first: StepId, reason: str, now_ms: int, ticket: str | None = None
+    ) -> list[Line]:
         """Lift a batch of `in_batches`, as steps from the first on; one that cannot be lifted keeps no other."""
         held = self._target.read(batch)
         lines: dict[Quota, Line] = {}
@@ -196,7 +198,10 @@ class Lifter:
             else:
                 proposal = Proposal(quota, there.value, None, POLICY, reason, None, _NO_EVIDENCE)
                 step_id = first._replace(step=first.step + index)
-                planned = LogEntry(step_id, Event.PLANNED, now_ms, proposal, Mode.ENFORCE, self._actor)
+                planned = LogEntry(
+                    step_id, Event.PLANNED, now_ms, proposal, Mode.ENFORCE, self._actor,
+                    author=self._actor, ticket=ticket,
+                )  # fmt: skip
                 sent = replace(planned, event=Event.SENDING, fencing=self._fencing, note=there.note)
                 sending.append(Lift(sent, Event.SENDING))
                 rows += [planned, sent]

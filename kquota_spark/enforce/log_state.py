@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, Quota, StepId
+from kquota_spark.enforce.changes import Event, LogEntry, Proposal, Quota, StepId
 from kquota_spark.enforce.ports import Ledger
+from kquota_spark.formats.text.person_units import person_span
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -46,8 +47,22 @@ class Step:
 
     @property
     def needs_approval(self) -> bool:
-        """Open, and nobody has approved it; a policy that may only observe is not approved."""
-        return self.is_open and self.approved is None and self.planned.mode >= Mode.APPROVE
+        """Open, and nobody has approved it."""
+        return self.is_open and self.approved is None
+
+    @property
+    def is_approved_by_author(self) -> bool:
+        """Whether who approved it had planned it too."""
+        return self.approved is not None and self.approved.actor == self.planned.actor
+
+    def overdue(self, now_ms: int, approve_within_ms: int) -> str | None:
+        """Why it need not wait for approval any more; None while it may."""
+        expires_at_ms = self.proposal.expires_at_ms
+        if expires_at_ms is not None and expires_at_ms <= now_ms:
+            return "nobody approved it before its time was over"
+        if now_ms - self.planned.at_ms > approve_within_ms:
+            return f"nobody approved it within {person_span(approve_within_ms)}"
+        return None
 
     @property
     def is_in_doubt(self) -> bool:
@@ -115,16 +130,19 @@ class LogState:
         """Steps of this quota that were planned, and neither sent nor refused."""
         return self._open.get(quota, ())
 
+    def unapproved(self) -> list[Step]:
+        """Steps that nobody has approved, and that were neither sent nor refused."""
+        return [step for steps in self._open.values() for step in steps if step.approved is None]
+
     def approved_plans(self) -> list[str]:
         """Plans with steps that were approved, and neither sent nor refused."""
         approved = [step for steps in self._open.values() for step in steps if step.approved is not None]
         return sorted({step.step_id.plan_id for step in approved})
 
     def waiting(self, now_ms: int, within_ms: int) -> list[Step]:
-        """Open steps whose plan may still be approved: it is no older than `within_ms`."""
-        return [
-            step for step in self.steps.values() if step.is_open and now_ms - step.planned.at_ms <= within_ms
-        ]
+        """Open steps that may still be approved, or sent."""
+        steps = self.steps.values()
+        return [step for step in steps if step.is_open and step.overdue(now_ms, within_ms) is None]
 
     def in_doubt(self) -> list[Step]:
         """Steps of which it has to be read back what became of them."""

@@ -7,11 +7,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, name_of
+from kquota_spark.enforce.changes import OVERRIDE, Event, LogEntry, Mode, Proposal, name_of
 from kquota_spark.enforce.log_state import LogState
 
 _FEWEST_DIGITS = 8
-Batch = tuple[tuple[str, str, float | None, float | None, str, int], ...]
+Batch = tuple[tuple[object, ...], ...]
 """What tells a batch from others: entity, key, before, after, policy, end of the evidence, of each proposal."""
 
 
@@ -26,7 +26,14 @@ class Plan:
 def batch_of(proposals: Sequence[Proposal]) -> Batch:
     """What tells these proposals from others, whatever their order."""
     found = (
-        (*name_of(wanted.quota), wanted.before, wanted.after, wanted.policy, wanted.evidence.to_ms)
+        (
+            *name_of(wanted.quota),
+            wanted.before,
+            wanted.after,
+            wanted.policy,
+            wanted.evidence.to_ms,
+            *_by_person(wanted),
+        )
         for wanted in proposals
     )
     return tuple(sorted(found, key=repr))
@@ -64,6 +71,11 @@ def standing_plan(state: LogState, entries: Sequence[LogEntry], from_ms: int) ->
     return None
 
 
+def _by_person(wanted: Proposal) -> tuple[object, ...]:
+    """What else a person says of a change; the end and the reason of a policy's change move with each round."""
+    return (wanted.expires_at_ms, wanted.reason) if wanted.policy == OVERRIDE else ()
+
+
 def _shown(first: LogEntry, now: LogEntry) -> LogEntry:
     return first if first.guard is None else replace(now, step_id=first.step_id)
 
@@ -72,7 +84,7 @@ def _said(entries: Sequence[LogEntry]) -> list[object]:
     """What a person would read out of them; the value that a guard refused is no news when it moves."""
     return [
         (wanted.quota, wanted.policy, entry.mode, entry.event, entry.guard)
-        + ((wanted.before, wanted.after) if entry.guard is None else ())
+        + ((wanted.before, wanted.after, *_by_person(wanted)) if entry.guard is None else ())
         for entry in entries
         for wanted in (entry.proposal,)
     ]

@@ -8,10 +8,12 @@ Whoever else sets a quota keeps it: all of our changes that lie below are given 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.enforce.log_state import Journal, Step
 from kquota_spark.enforce.ports import Held, Outcome, QuotaTarget
+from kquota_spark.formats.text.person_units import quota_text
 
 LATE_WRITE_MS = 120_000
 """A write is done by then or never: twice default.api.timeout.ms of Kafka's admin client, which is 60 s."""
@@ -27,6 +29,7 @@ class Writer:
         actor: who, for the log.
         now_ms: the time of all rows.
         may_restore: asked last before a restoration is written: lease and kill switch.
+        ticket: of this act; None for that of the step.
     """
 
     def __init__(
@@ -37,7 +40,9 @@ class Writer:
         actor: str,
         now_ms: int,
         may_restore: Callable[[], bool],
+        ticket: str | None = None,
     ) -> None:
+        self._ticket = ticket
         self._target, self._journal, self._may_restore = target, journal, may_restore
         self._fencing, self._actor, self._now_ms = fencing, actor, now_ms
 
@@ -95,8 +100,9 @@ class Writer:
 
     def _settled_restore(self, step: Step, value: float | None, detail: str = "") -> list[LogEntry]:
         if value != step.proposal.before:
-            found = "no value" if value is None else f"{value:g}"
-            return self._give_up(step, f"somebody else set it since: {found}")
+            return self._give_up(
+                step, f"somebody else set it since: {quota_text(step.proposal.quota.key, value)}"
+            )
         if step.restoring is not None:
             return self._journal.write([self._row(step, Event.RESTORED, detail)])
         below = self._journal.state.live[step.proposal.quota][:-1]
@@ -113,14 +119,13 @@ class Writer:
         return self._journal.write([self._row(step, Event.FAILED, why)])
 
     def _row(self, step: Step, event: Event, detail: str = "", note: str | None = None) -> LogEntry:
-        return LogEntry(
-            step_id=step.step_id,
+        return replace(
+            step.last,
             event=event,
             at_ms=self._now_ms,
-            proposal=step.proposal,
-            mode=step.planned.mode,
             actor=self._actor,
             fencing=self._fencing,
             note=note,
             detail=detail,
+            ticket=self._ticket or step.last.ticket,
         )

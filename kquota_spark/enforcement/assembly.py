@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import Proposal
+from kquota_spark.enforce.changes import OVERRIDE, Mode, Proposal
 from kquota_spark.enforce.enforcer import Enforcer
 from kquota_spark.enforce.guards import Situation
 from kquota_spark.enforce.policies.policy import Policies
@@ -120,9 +120,20 @@ class Enforcing:
             self.edges.switch,
             guards=self.policies.guards,
             exempt=self.policies.exempt,
-            mode_of=self.policies.mode_of,
+            mode_of=self.mode_of,
             actor=self.actor,
+            needs_second_person=self.needs_second_person,
         )
+
+    @property
+    def needs_second_person(self) -> bool:
+        """Whether nobody may approve what they planned themselves."""
+        return self.settings.enforcement.approval == "second_person"
+
+    def mode_of(self, policy: str) -> Mode:
+        """How far a policy may go; a person's own change not without approval where that needs a second person."""
+        mode = self.policies.mode_of(policy)
+        return min(mode, Mode.APPROVE) if policy == OVERRIDE and self.needs_second_person else mode
 
     def situation(self, now_ms: int) -> Situation:
         """What is known now."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kquota_spark.config.loader import read_yaml_as
 from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import OVERRIDE
 from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings, is_match, pattern_problem
 from kquota_spark.enforce.policies.policy import (
     ClusterQuota,
@@ -32,8 +33,6 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.store.reading import Tables
 
 _POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-_RESERVED = "override"
-"""The name under which a person's own change stands in the log."""
 _KEYS = tuple(key.value for key in QuotaKey if key is not QuotaKey.CONTROLLER_MUTATION_RATE)
 """Mutations have one bucket at the active controller: no share of a broker, and no rate to compare with a limit."""
 _LEAST_PERIOD_MS = 60_000
@@ -102,6 +101,8 @@ def _guard_problems(guards: GuardSettings) -> Iterator[str]:
     for name in ("hold_time", "approve_within", "changes_per_hour", "changes_per_plan", "reversals_per_day"):
         if getattr(guards, name) < 0:
             yield f"guards.{name}: {getattr(guards, name)}, expected 0 or more"
+    if guards.longest_override < 1:
+        yield "guards.longest_override: 0, expected 1 ms or more"
     if guards.max_age < 1:
         yield "guards.max_age: 0, expected 1 ms or more"
     if not 0 <= guards.min_certain_percent <= 100:
@@ -135,8 +136,8 @@ def _name_problems(policies: Collection[Policy]) -> Iterator[str]:
         where = f"policies[{number}].name"
         if not _POLICY_NAME.fullmatch(policy.name):
             yield f"{where}: {policy.name[:60]!r}, expected up to 40 of a to z, 0 to 9 and -"
-        elif policy.name == _RESERVED:
-            yield f"{where}: {_RESERVED} stands for changes by a person, expected another name"
+        elif policy.name == OVERRIDE:
+            yield f"{where}: {OVERRIDE} stands for changes by a person, expected another name"
         elif policy.name in seen:
             yield f"{where}: {policy.name} is the name of another policy too, expected each once"
         seen.add(policy.name)

@@ -1,23 +1,26 @@
 """`kquota override`: a person's own change of a quota for a time, through the same guards and the same log.
 
-Exit codes: 0 done or shown, 1 an error, 3 refused by a guard. Expiry restores exactly what was there.
+Expiry restores exactly what was there.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from kquota_spark.cli.enforce.freeze import login_name, reason_of
-from kquota_spark.cli.enforce.plan_page import last_entries
+from kquota_spark.cli.enforce.plan_page import last_entries, steps_report
 from kquota_spark.cli.enforce.plans import (
     acted,
-    exit_code_of,
     only_shown,
     plan_entries,
-    show_steps,
     take_back,
 )
+from kquota_spark.cli.enforce.ticket import add_ticket_option
+from kquota_spark.cli.exit_codes import DONE, NOTHING
 from kquota_spark.cli.options import (
     Since,
     add_form_option,
@@ -27,26 +30,40 @@ from kquota_spark.cli.options import (
     settings_of,
     time_argument,
 )
-from kquota_spark.cli.text.page import say
+from kquota_spark.cli.text.render import Shown, show
+from kquota_spark.enforce.changes import OVERRIDE as POLICY
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, Quota
 from kquota_spark.enforce.in_memory import InMemoryLedger
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_files.quota_file import finite_number
+from kquota_spark.formats.text.person_units import clock_time, person_span, quota_text
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import utc_text
 
-POLICY = "override"
+if TYPE_CHECKING:
+    from kquota_spark.enforcement.assembly import Enforcing
+
+_SHOWN = (
+    Shown("plan", itemgetter("plan_id"), is_text=True, keep=12),
+    Shown("entity", itemgetter("entity"), is_text=True, keep=16),
+    Shown("key", itemgetter("key"), is_text=True, keep=18),
+    Shown("before", lambda row: quota_text(QuotaKey(row["key"]), row["value_before"]), rank=1),
+    Shown("now", lambda row: quota_text(QuotaKey(row["key"]), row["value_after"])),
+    Shown("until (UTC)", lambda row: clock_time(row["expires_at"], with_day=True), is_text=True, keep=14),
+    Shown("by", lambda row: row["author"] or row["actor"], is_text=True, keep=8),
+    Shown("approver", lambda row: row["approver"] or "-", is_text=True, keep=8),
+    Shown("ticket", lambda row: row["ticket"] or "-", is_text=True, keep=8),
+    Shown("reason", itemgetter("reason"), is_text=True, rank=2),
+)
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `override`."""
-    override = subparsers.add_parser(
-        "override", description="{about}. Exit codes: 0 done, 1 an error, 3 refused by a guard."
-    )
+    override = subparsers.add_parser("override")
     commands = override.add_subparsers(required=True, metavar="COMMAND")
     setting = commands.add_parser("set", help="set one key of one entity until a time")
     _add_quota_options(setting)
@@ -62,6 +79,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     expire.set_defaults(run=run_expire)
     for parser in (setting, expire):
         add_yes_option(parser)
+        add_ticket_option(parser)
     for parser in (setting, listing, expire):
         add_settings_options(parser)
         add_form_option(parser)
@@ -99,6 +117,7 @@ def run_set(options: argparse.Namespace) -> int:
     quota = Quota(_entity(options), QuotaKey(options.key))
     reason, until_ms = reason_of(options.reason), _until_ms(options.length_ms, options.until, time_ms)
     with enforcing(settings, login_name()) as run:
+        _require_short(until_ms - time_ms, run)
         wanted = Proposal(
             quota=quota,
             before=run.edges.target.read([quota])[quota].value,
@@ -113,31 +132,49 @@ def run_set(options: argparse.Namespace) -> int:
         if not options.yes:
             ledger = InMemoryLedger()
             ledger.append(run.edges.ledger.entries())
-            entries = run.with_ledger(ledger).plan([wanted], situation, time_ms).entries
-            only_shown("sent", "kquota override set", entries, options.output)
-            return exit_code_of(entries)
+            entries = run.with_ledger(ledger).plan([wanted], situation, time_ms, options.ticket).entries
+            return only_shown("sent", "kquota override set", entries, options.output)
         wait_for_lease(run)
-        plan = run.enforcer.plan([wanted], situation, time_ms)
+        plan = run.enforcer.plan([wanted], situation, time_ms, options.ticket)
         rows = list(plan.entries)
-        if run.policies.mode_of(POLICY) >= Mode.APPROVE:
+        may_send = run.mode_of(POLICY) >= Mode.APPROVE and not run.needs_second_person
+        if may_send:
             rows += run.enforcer.approve(plan.plan_id, login_name(), time_ms)
             rows += run.enforcer.apply(plan.plan_id, situation, time_ms)
     said = f"plan {plan.plan_id}: it ends at {utc_text(until_ms)} if jobs/enforce.py runs then"
     if not any(row.event is Event.APPLIED for row in rows):
-        said = "nothing is in force: see kquota enforce status"
-        if run.policies.mode_of(POLICY) < Mode.APPROVE:
-            said = f"mode {run.policies.mode.name.lower()} in {settings.enforcement.policy_file}: nothing was sent"
-    return acted("kquota override set", rows, options.output, said)
+        said = _why_not_in_force(plan.plan_id, run)
+    code = acted("kquota override set", rows, options.output, said)
+    return NOTHING if code == DONE and not may_send else code
+
+
+def _why_not_in_force(plan_id: str, run: Enforcing) -> str:
+    policy_file = run.settings.enforcement.policy_file
+    approve = f"kquota enforce approve {plan_id} --yes"
+    if run.mode_of(POLICY) < Mode.APPROVE:
+        mode = run.policies.mode.name.lower()
+        return f"nothing was sent: mode {mode} in {policy_file}; after mode: approve there, run {approve}"
+    if run.needs_second_person:
+        return f"nothing was sent: enforcement.approval asks for a second person, who runs {approve}"
+    return "nothing is in force: see kquota enforce status"
+
+
+def _require_short(length_ms: int, run: Enforcing) -> None:
+    longest_ms = run.policies.guards.longest_override
+    if length_ms > longest_ms:
+        raise UserError(
+            f"an override may last {person_span(longest_ms)} at most (guards.longest_override in "
+            f"{run.settings.enforcement.policy_file}), and this one would last {person_span(length_ms)}"
+        )
 
 
 def run_list(options: argparse.Namespace) -> int:
     """Show those in force."""
     live = _live(EnforcementLog(settings_of(options)).entries())
-    if options.output == "table" and not live:
-        say("no override is in force")
-        return 0
-    show_steps("kquota override list", live, options.output)
-    return 0
+    footer = "kquota override expire PLAN puts back what was there before" if live else ""
+    report = steps_report("kquota override list", live)
+    show(replace(report, shown=_SHOWN, footer=footer, when_empty="no override is in force"), options.output)
+    return DONE
 
 
 def run_expire(options: argparse.Namespace) -> int:
@@ -150,7 +187,8 @@ def run_expire(options: argparse.Namespace) -> int:
     entries = plan_entries(settings, options.plan_id)
     if any(entry.proposal.policy != POLICY for entry in entries):
         raise UserError(f"plan {options.plan_id} is no override: kquota enforce rollback takes plans back")
-    return take_back("kquota override expire", settings, entries, options.output, is_agreed=options.yes)
+    command, form = "kquota override expire", options.output
+    return take_back(command, settings, entries, form, is_agreed=options.yes, ticket=options.ticket)
 
 
 def _live(log: Sequence[LogEntry]) -> list[LogEntry]:

@@ -10,24 +10,20 @@ from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row
 from kquota_spark.enforce.changes import Event, LogEntry
 from kquota_spark.formats.text.escape import json_text, terminal_text
-from kquota_spark.formats.text.person_units import iso_time, rate_text
-from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
+from kquota_spark.formats.text.person_units import iso_time, quota_text
 from kquota_spark.store.reading import utc_text
 
 _COLUMNS = (
     "plan_id", "step", "status", "entity", "key", "value_before", "value_after", "policy", "reason", "would_have",
     "expires_at", "mode", "actor", "at", "guard", "detail", "fencing", "evidence_from", "evidence_to", "seconds",
-    "certain_seconds", "throttled_seconds", "numbers",
+    "certain_seconds", "throttled_seconds", "numbers", "author", "approver", "ticket",
 )  # fmt: skip
 _TIMES = frozenset({"expires_at", "at", "evidence_from", "evidence_to"})
-_TYPES = {kind.key: kind.value for kind in QuotaType}
 _INDENT = 6
 _LABEL = 11
 _WORDS = {
-    Event.PLANNED.value: "",
     Event.APPLIED.value: "in force",
     Event.SENDING.value: "sent, the answer is not known",
-    Event.SUPERSEDED.value: "somebody else changed it since",
 }
 
 
@@ -62,6 +58,9 @@ def _step_row(entry: LogEntry) -> Row:
         "certain_seconds": evidence.certain_seconds,
         "throttled_seconds": evidence.throttled_seconds,
         "numbers": json_text({name: _number(value) for name, value in evidence.numbers.items()}),
+        "author": entry.author,
+        "approver": entry.approver,
+        "ticket": entry.ticket,
     }
 
 
@@ -70,16 +69,13 @@ def steps_report(command: str, entries: Iterable[LogEntry]) -> Report:
     return Report(command, _COLUMNS, [_step_row(entry) for entry in entries], shown=(), times=_TIMES)
 
 
-def value_text(key: QuotaKey, value: float | None) -> str:
-    """`300 kB/s`, in the unit of the key, a broker; `not set` without a value."""
-    return "not set" if value is None else rate_text(_TYPES[key], value)
-
-
-def change_text(entry: LogEntry) -> str:
-    """`300 kB/s -> 150 kB/s (-50 %)`."""
+def change_text(entry: LogEntry, *, is_back: bool = False) -> str:
+    """`300 kB/s -> 150 kB/s (-50 %)`; the other way round where a change is taken back."""
     proposal = entry.proposal
     key, before, after = proposal.quota.key, proposal.before, proposal.after
-    text = f"{value_text(key, before)} -> {value_text(key, after)}"
+    if is_back:
+        before, after = after, before
+    text = f"{quota_text(key, before)} -> {quota_text(key, after)}"
     if before and after is not None:
         text += f" ({100 * (after - before) / before:+.3g} %)"
     return text
@@ -90,13 +86,29 @@ def event_line(entry: LogEntry) -> str:
     plan_id, step = entry.step_id
     refused = f"refused by {entry.guard}" if entry.event is Event.REFUSED else entry.event.value
     proposal = entry.proposal
-    until = "" if proposal.expires_at_ms is None else f", until {utc_text(proposal.expires_at_ms)}"
+    is_back = entry.event in (Event.RESTORING, Event.RESTORED)
+    until = "" if proposal.expires_at_ms is None or is_back else f", until {utc_text(proposal.expires_at_ms)}"
+    ticket = f", ticket {entry.ticket}" if entry.ticket else ""
     detail = f" [{entry.detail}]" if entry.detail else ""
     return terminal_text(
         f"{iso_time(entry.at_ms)} {refused}: {proposal.quota.entity} {proposal.quota.key.value} "
-        f"{change_text(entry)}{until}; {proposal.policy}: {proposal.reason} (plan {plan_id} step {step}, "
-        f"{entry.actor}){detail}"
+        f"{change_text(entry, is_back=is_back)}{until}; {proposal.policy}: {proposal.reason} "
+        f"(plan {plan_id} step {step}, {entry.actor}{ticket}){detail}"
     )
+
+
+def status_text(entry: LogEntry) -> str:
+    """What became of a step, in a few words."""
+    if entry.event is Event.REFUSED:
+        return f"refused by {entry.guard or 'guard'}: {entry.detail}"
+    status = _WORDS.get(entry.event.value, entry.event.value)
+    return "; ".join(part for part in (status, entry.detail) if part)
+
+
+def people_text(entry: LogEntry) -> str:
+    """`planned by ann, approved by bob, ticket CHG-7`, as far as it is known."""
+    named = (("planned by", entry.author), ("approved by", entry.approver), ("ticket", entry.ticket))
+    return ", ".join(f"{what} {who}" for what, who in named if who)
 
 
 def print_plan(entries: Sequence[LogEntry], page: Page) -> None:
@@ -127,11 +139,11 @@ def _print_step(entry: LogEntry, page: Page) -> None:
     _field(page, "why", f"{proposal.policy}: {proposal.reason}")
     _field(page, "until", "stays" if proposal.expires_at_ms is None else utc_text(proposal.expires_at_ms))
     _field(page, "yesterday", proposal.would_have)
+    _field(page, "who", people_text(entry))
     if is_refused:
         _field(page, "refused", f"{entry.guard or 'guard'}: {entry.detail}", Tone.BAD)
     else:
-        status = _WORDS.get(entry.event.value, entry.event.value)
-        _field(page, "now", "; ".join(part for part in (status, entry.detail) if part))
+        _field(page, "now", "" if entry.event is Event.PLANNED else status_text(entry))
 
 
 def _field(page: Page, label: str, text: str, tone: Tone | None = None) -> None:

@@ -1,6 +1,6 @@
 """`kquota enforce`: plans of enforcement, from what they would do to taking them back.
 
-Nothing is sent to the cluster without --yes. Exit codes: 0 done or shown, 1 an error, 3 refused by a guard.
+Nothing is sent to the cluster without --yes.
 """
 
 from __future__ import annotations
@@ -9,10 +9,20 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from kquota_spark.cli.enforce import status as enforce_status
 from kquota_spark.cli.enforce.freeze import login_name
-from kquota_spark.cli.enforce.plan_page import event_line, last_entries, print_plan, steps_report
+from kquota_spark.cli.enforce.plan_page import (
+    change_text,
+    event_line,
+    last_entries,
+    print_plan,
+    status_text,
+    steps_report,
+)
+from kquota_spark.cli.enforce.ticket import add_ticket_option
+from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, REFUSED
 from kquota_spark.cli.options import (
     add_form_option,
     add_settings_options,
@@ -24,13 +34,20 @@ from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Format, Report, Shown, show
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Mode
+from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.simulation import closed_loop
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
 
+if TYPE_CHECKING:
+    from kquota_spark.enforcement.assembly import Enforcing
+
 _PROGRESS_EVERY_S = 2.0
+IN_FORCE = (Event.SENDING, Event.APPLIED, Event.RESTORING)
+"""Newest rows of steps that hold, or may hold."""
+_NOT_IN_FORCE = "nothing of it is in force"
 _NEXT = {
     Mode.OBSERVE: "mode observe: it is written down, and never sent",
     Mode.APPROVE: "to be sent it needs: kquota enforce approve {plan_id} --yes",
@@ -40,9 +57,7 @@ _NEXT = {
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `enforce` and what is below it."""
-    enforce = subparsers.add_parser(
-        "enforce", description="{about}. Exit codes: 0 done, 1 an error, 3 refused by a guard."
-    )
+    enforce = subparsers.add_parser("enforce")
     commands = enforce.add_subparsers(required=True, metavar="COMMAND")
     _add(commands, "plan", "what the policies want now, and what the guards say to it", run_plan)
     shown = _add(commands, "show", "a plan and what has become of it; the newest without a name", run_show)
@@ -55,6 +70,8 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         acting = _add(commands, name, help_text, run)
         acting.add_argument("plan_id", metavar="PLAN")
         add_yes_option(acting)
+        if name != "apply":  # it has the ticket of its approval
+            add_ticket_option(acting)
     enforce_status.add_command(commands)
     _add_simulate(commands)
 
@@ -63,7 +80,7 @@ def _add_simulate(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     about = (
         "random clusters, clients, faults and crashes: is any promise of enforcement broken? Needs no cluster"
     )
-    parser = commands.add_parser("simulate", help=about, description=f"{about}. Exit code 1 if one is.")
+    parser = commands.add_parser("simulate", help=about, description=about)
     parser.add_argument(
         "--scenarios", type=whole_number, default=200, metavar="N", help="how many (default 200)"
     )
@@ -118,9 +135,11 @@ def run_approve(options: argparse.Namespace) -> int:
     if not options.yes:
         return only_shown("approved", "kquota enforce approve", entries, options.output)
     with enforcing(settings, login_name()) as run:
-        rows = run.enforcer.approve(options.plan_id, login_name(), now_ms())
-    approved = "approved; jobs/enforce.py sends it at its next look"
-    said = approved if rows else "nothing in it waits for approval"
+        time_ms = now_ms()
+        rows = run.enforcer.approve(options.plan_id, login_name(), time_ms, options.ticket)
+        said = "approved; jobs/enforce.py sends it at its next look"
+        if not rows:
+            said = f"nothing was approved: {_why_nothing(entries, run, time_ms)}"
     return acted("kquota enforce approve", rows, options.output, said)
 
 
@@ -136,36 +155,74 @@ def run_apply(options: argparse.Namespace) -> int:
         wait_for_lease(run)
         time_ms = now_ms()
         rows = run.enforcer.apply(options.plan_id, run.situation(time_ms), time_ms)
-    said = "" if rows else f"nothing was sent: {_why_nothing(entries)}"
+        said = "" if rows else f"nothing was sent: {_why_nothing(entries, run, time_ms)}"
     return acted("kquota enforce apply", rows, options.output, said)
 
 
-def _why_nothing(entries: Sequence[LogEntry]) -> str:
-    modes = {entry.mode for entry in entries if entry.event is Event.PLANNED}
-    if Mode.APPROVE in modes:
-        return f"approve it first: kquota enforce approve {entries[0].step_id.plan_id} --yes"
-    return "its policies may only observe" if Mode.OBSERVE in modes else "nothing in it waits"
+def _why_nothing(entries: Sequence[LogEntry], run: Enforcing, time_ms: int) -> str:
+    """Why a plan is neither approved nor sent, and what to do."""
+    steps = [step for step in LogState.of(entries).steps.values() if step.is_open]
+    plan_id = entries[0].step_id.plan_id
+    if not steps:
+        found = ", ".join(dict.fromkeys(status_text(entry) for entry in entries))
+        return f"nothing in it waits ({found})"
+    if any(entry.event is Event.APPROVED for entry in entries):
+        return "it is approved already; jobs/enforce.py sends it at its next look"
+    for step in steps:
+        if overdue := step.overdue(time_ms, run.policies.guards.approve_within):
+            return f"{overdue}; kquota enforce plan makes a new one"
+        if run.policies.mode_of(policy := step.proposal.policy) < Mode.APPROVE:
+            return (
+                f"{policy} may only observe: set mode: approve in {run.settings.enforcement.policy_file}, at the top "
+                f"and for the policy; then kquota enforce approve {plan_id} --yes"
+            )
+    return f"approve it first: kquota enforce approve {plan_id} --yes"
 
 
 def run_rollback(options: argparse.Namespace) -> int:
     """Put back what was before a plan."""
     settings = settings_of(options)
     entries = plan_entries(settings, options.plan_id)
-    return take_back("kquota enforce rollback", settings, entries, options.output, is_agreed=options.yes)
+    command, form = "kquota enforce rollback", options.output
+    return take_back(command, settings, entries, form, is_agreed=options.yes, ticket=options.ticket)
 
 
 def take_back(
-    command: str, settings: Settings, entries: Sequence[LogEntry], form: Format, *, is_agreed: bool
+    command: str,
+    settings: Settings,
+    entries: Sequence[LogEntry],
+    form: Format,
+    *,
+    is_agreed: bool,
+    ticket: str | None,
 ) -> int:
     """Put back what was before a plan, or without agreement show what would be; the exit code."""
     from kquota_spark.enforcement.assembly import enforcing, wait_for_lease
 
     if not is_agreed:
-        return only_shown("put back", command, entries, form)
+        return _taking_back(command, entries, form)
     with enforcing(settings, login_name()) as run:
         wait_for_lease(run)
-        rows = run.enforcer.roll_back(entries[0].step_id.plan_id, now_ms(), login_name())
-    return acted(command, rows, form, "" if rows else "nothing of it is in force")
+        rows = run.enforcer.roll_back(entries[0].step_id.plan_id, now_ms(), login_name(), ticket)
+    return acted(command, rows, form, "" if rows else _NOT_IN_FORCE)
+
+
+def _taking_back(command: str, entries: Sequence[LogEntry], form: Format) -> int:
+    """Show what a rollback would put back, step by step in its own order."""
+    in_force = [entry for entry in reversed(entries) if entry.event in IN_FORCE]
+    if form != "table":
+        show(steps_report(command, in_force), form)
+    for entry in in_force if form == "table" else ():
+        quota = entry.proposal.quota
+        change = change_text(entry, is_back=True)
+        say(
+            terminal_text(
+                f"would put back: {quota.entity} {quota.key.value} {change} (step {entry.step_id.step})"
+            )
+        )
+    said = "nothing was put back: --yes does it" if in_force else _NOT_IN_FORCE
+    say(f"\n{said}" if in_force else said, sys.stdout if form == "table" else sys.stderr)
+    return NOTHING
 
 
 def run_simulate(options: argparse.Namespace) -> int:
@@ -192,7 +249,7 @@ def run_simulate(options: argparse.Namespace) -> int:
         Report("kquota enforce simulate", columns, rows, shown, footer=footer, envelope=envelope),
         options.output,
     )
-    return 1 if summary.broken else 0
+    return ERROR if summary.broken else DONE
 
 
 def plan_entries(settings: Settings, plan_id: str | None) -> list[LogEntry]:
@@ -222,11 +279,13 @@ def show_steps(command: str, entries: Sequence[LogEntry], form: Format) -> None:
 
 
 def exit_code_of(rows: Iterable[LogEntry]) -> int:
-    """3 if a guard refused any, else 1 if the cluster did, else 0."""
+    """What became of rows: refused by a guard, else failed in the cluster, else done if there are any."""
     events = {row.event for row in rows}
     if Event.REFUSED in events:
-        return 3
-    return 1 if Event.FAILED in events else 0
+        return REFUSED
+    if Event.FAILED in events:
+        return ERROR
+    return DONE if events else NOTHING
 
 
 def acted(command: str, rows: Sequence[LogEntry], form: Format, said: str) -> int:
@@ -245,7 +304,7 @@ def only_shown(what: str, command: str, entries: Sequence[LogEntry], form: Forma
     """Show what --yes would act on; the exit code."""
     show_steps(command, entries, form)
     say(f"\nnothing was {what}: --yes does it", sys.stdout if form == "table" else sys.stderr)
-    return 0
+    return REFUSED if any(entry.event is Event.REFUSED for entry in entries) else NOTHING
 
 
 def _is_of(entry: LogEntry, plan_id: str) -> bool:

@@ -1,6 +1,6 @@
 """`kquota quotas`: lifts the brokers' quotas, and puts back exactly what was there (KIP-13's tooling).
 
-Nothing is sent to the cluster without --yes. Exit codes: 0 done or shown, 1 an error, or a quota that is not as asked.
+Nothing is sent to the cluster without --yes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kquota_spark.cli.enforce.freeze import login_name, reason_of
-from kquota_spark.cli.enforce.plan_page import value_text
+from kquota_spark.cli.enforce.ticket import add_ticket_option
+from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING
 from kquota_spark.cli.options import (
     add_form_option,
     add_settings_options,
@@ -37,7 +38,7 @@ from kquota_spark.enforce.lifting import (
 )
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
-from kquota_spark.formats.text.person_units import iso_time
+from kquota_spark.formats.text.person_units import iso_time, quota_text
 from kquota_spark.model.quotas.entities import DEFAULT, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.process.clock import now_ms
@@ -46,7 +47,18 @@ if TYPE_CHECKING:
     from kquota_spark.enforcement.assembly import Edges
 
 _COLUMNS = ("entity", "key", "before", "after", "status", "detail")
-_STATUS_COLUMNS = ("entity", "key", "value", "since", "actor", "reason", "is_in_doubt", "plan_id", "step")
+_STATUS_COLUMNS = (
+    "entity",
+    "key",
+    "value",
+    "since",
+    "actor",
+    "reason",
+    "is_in_doubt",
+    "plan_id",
+    "step",
+    "ticket",
+)
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,6 +68,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     about = "remove quotas, of the whole cluster or of some entities"
     disable = _add(commands, "disable", about, run_disable)
     disable.add_argument("--reason", metavar="TEXT", help="why; goes into enforcement_log, needed with --yes")
+    add_ticket_option(disable)
     enable = _add(commands, "enable", "put back what disable has removed, to the byte", run_enable)
     for acting in (disable, enable):
         add_yes_option(acting)
@@ -101,7 +114,7 @@ def run_disable(options: argparse.Namespace) -> int:
         plan_id, step = f"disable-{now_ms()}", 1
         done: list[Line] = []
         for batch in in_batches(meant):
-            done += lifter.lift(batch, StepId(plan_id, step), reason, now_ms())
+            done += lifter.lift(batch, StepId(plan_id, step), reason, now_ms(), options.ticket)
             step += len(batch)
             _progress("lifted", len(done), len(meant))
         goes_on = "\nour own enforcement continues and may set quotas: kquota freeze stops it"
@@ -149,10 +162,11 @@ def run_status(options: argparse.Namespace) -> int:
     shown = (
         Shown("since", lambda row: iso_time(row["since"] // 1_000 * 1_000), is_text=True, keep=20),
         Shown("entity", lambda row: row["entity"], is_text=True, keep=20),
-        Shown("was", lambda row: value_text(QuotaKey(row["key"]), row["value"])),
+        Shown("was", lambda row: quota_text(QuotaKey(row["key"]), row["value"])),
         Shown("key", lambda row: row["key"], is_text=True),
         Shown("by", lambda row: row["actor"], is_text=True),
         Shown("reason", lambda row: row["reason"], is_text=True, rank=2),
+        Shown("ticket", lambda row: row["ticket"] or "-", is_text=True, rank=1),
         Shown("", lambda row: "in doubt" if row["is_in_doubt"] else "", is_text=True),
     )
     footer = f"{counted(len(rows), 'quota')} lifted; kquota quotas enable puts them back"
@@ -245,8 +259,8 @@ def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
     shown = (
         Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
         Shown("key", lambda row: row["key"], is_text=True, keep=18),
-        Shown("before", lambda row: value_text(QuotaKey(row["key"]), row["before"])),
-        Shown("after", lambda row: value_text(QuotaKey(row["key"]), row["after"])),
+        Shown("before", lambda row: quota_text(QuotaKey(row["key"]), row["before"])),
+        Shown("after", lambda row: quota_text(QuotaKey(row["key"]), row["after"])),
         Shown("", _status_text, is_text=True, keep=12),
     )
     bad = {fate.value for fate in Fate if fate.is_bad}
@@ -257,7 +271,9 @@ def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
     show(report, form)
     if form != "table":
         print(said, file=sys.stderr)
-    return 1 if any(line.fate.is_bad for line in lines) else 0
+    if any(line.fate.is_bad for line in lines):
+        return ERROR
+    return DONE if any(line.fate in (Fate.LIFTED, Fate.RESTORED) for line in lines) else NOTHING
 
 
 def _row(line: Line) -> Row:
@@ -287,4 +303,5 @@ def _status_row(lift: Lift) -> Row:
         "is_in_doubt": lift.is_in_doubt,
         "plan_id": entry.step_id.plan_id,
         "step": entry.step_id.step,
+        "ticket": entry.ticket,
     }

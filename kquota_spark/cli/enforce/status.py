@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from kquota_spark.cli.enforce.freeze import frozen_text, reading_text
-from kquota_spark.cli.enforce.plan_page import change_text, steps_report
+from kquota_spark.cli.enforce.plan_page import change_text, people_text, steps_report
 from kquota_spark.cli.options import add_output_options, add_settings_options, counted, limit_of, settings_of
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import show
 from kquota_spark.config.settings import Settings
-from kquota_spark.enforce.changes import Event, LogEntry
+from kquota_spark.enforce.changes import Event, LogEntry, Mode
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.policies.policy import Policies
 from kquota_spark.enforce.ports import Frozen, Holder
@@ -53,7 +53,7 @@ def run_status(options: argparse.Namespace) -> int:
         _print_switches(policies, frozen, page)
         page.paragraph("", reading_text(switch, time_ms))
         for title, entries in sections.items():
-            _print_steps(title, entries, time_ms, page)
+            _print_steps(title, entries, policies, time_ms, page)
         # Last, because the cluster may let us wait.
         sys.stdout.flush()
         _print_holder(*_holder(settings), time_ms, page)
@@ -131,7 +131,9 @@ def _print_holder(holder: Holder | None, problem: str, time_ms: int, page: Page)
     page.paragraph("enforcer", f"{terminal_text(holder.name)}, {'at work now' if holder.is_holding else ago}")
 
 
-def _print_steps(title: str, entries: Sequence[LogEntry], time_ms: int, page: Page) -> None:
+def _print_steps(
+    title: str, entries: Sequence[LogEntry], policies: Policies, time_ms: int, page: Page
+) -> None:
     page.line()
     page.line(f"{title}: {counted(len(entries), 'change') if entries else 'none'}", Tone.TITLE)
     for entry in entries:
@@ -139,14 +141,14 @@ def _print_steps(title: str, entries: Sequence[LogEntry], time_ms: int, page: Pa
         change = f"{proposal.quota.entity} {proposal.quota.key.value} {change_text(entry)}"
         tone = Tone.BAD if entry.event in (Event.REFUSED, Event.FAILED) else None
         page.paragraph("", terminal_text(change), tone, indent=2)
-        page.paragraph("", terminal_text("; ".join(_about(entry, time_ms))), indent=6)
+        page.paragraph("", terminal_text("; ".join(_about(entry, policies, time_ms))), indent=6)
 
 
-def _about(entry: LogEntry, time_ms: int) -> list[str]:
-    proposal = entry.proposal
-    parts = [
-        f"{proposal.policy}, plan {entry.step_id.plan_id} step {entry.step_id.step}, {entry.mode.name.lower()}"
-    ]
+def _about(entry: LogEntry, policies: Policies, time_ms: int) -> list[str]:
+    proposal, plan_id = entry.proposal, entry.step_id.plan_id
+    parts = [f"{proposal.policy}, plan {plan_id} step {entry.step_id.step}, {entry.mode.name.lower()}"]
+    if people := people_text(entry):
+        parts.append(people)
     if entry.event is Event.REFUSED:
         return [*parts, f"{iso_time(entry.at_ms)} {entry.guard}: {entry.detail}"]
     if proposal.expires_at_ms is None:
@@ -155,6 +157,9 @@ def _about(entry: LogEntry, time_ms: int) -> list[str]:
         parts.append(f"its time was over at {utc_text(proposal.expires_at_ms)}: is jobs/enforce.py running?")
     else:
         parts.append(f"until {utc_text(proposal.expires_at_ms)}")
+    if entry.event is Event.PLANNED and entry.mode is not Mode.ENFORCE:
+        may_only_observe = policies.mode_of(proposal.policy) < Mode.APPROVE
+        parts.append("written down only" if may_only_observe else f"kquota enforce approve {plan_id} --yes")
     if entry.event not in (Event.APPLIED, Event.PLANNED):
         by = f" by {entry.actor}: {entry.detail}" if entry.detail else ""
         parts.append(f"{entry.event.value}{by}")

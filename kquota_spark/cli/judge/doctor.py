@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from operator import itemgetter
 
+from kquota_spark.cli.exit_codes import DONE, FOUND
 from kquota_spark.cli.options import (
     DEFAULT_CONFIG,
     add_form_option,
@@ -21,7 +22,6 @@ from kquota_spark.process.check import Check, Status, fail, ok, warn
 from kquota_spark.process.clock import now_ms
 
 _COLUMNS = ("status", "what", "evidence", "advice")
-_FINDINGS = 2
 _COLOURS = {Status.FAIL.value: Colour.RED, Status.WARN.value: Colour.YELLOW}
 
 
@@ -39,7 +39,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Run the checks; 0, or 2 if one failed."""
+    """Run the checks; `FOUND` if one failed."""
     command = "kquota doctor"
     if options.before:
         command += " --before"
@@ -53,7 +53,7 @@ def run_doctor(options: argparse.Namespace) -> int:
     )
     found = (asdict(check) | {"status": check.status.value} for check in checks)
     rows = show_as_found(report, found, options.output)
-    return _FINDINGS if any(row["status"] == Status.FAIL.value for row in rows) else 0
+    return FOUND if any(row["status"] == Status.FAIL.value for row in rows) else DONE
 
 
 def _before(options: argparse.Namespace) -> Iterator[Check]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota_spark.cli.exit_codes import DONE, ERROR
 from kquota_spark.cli.options import add_settings_options, settings_of, whole_number
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Report, json_report
@@ -190,7 +191,7 @@ def _write_folder(made: Made, folder: Path, tenant: str | None, *, has_tenants: 
     if sys.stderr.isatty():
         print("\r", end="", file=sys.stderr)
     say(f"{terminal_text(str(folder / 'tenants'))}: pages of {len(users) - failed:,} users")
-    return 1 if failed else 0
+    return ERROR if failed else DONE
 
 
 def _write(made: Made, report: AuditReport, path: Path, *, is_silent: bool = False) -> None:

@@ -27,8 +27,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `alter`."""
     parser = subparsers.add_parser(
         "alter",
-        description="{about}. Values are checked before anything is sent, and shown before and after. Exit codes: "
-        "0 done, 1 an error or refused by the cluster, 2 a usage error.",
+        description="{about}. Values are checked before anything is sent, and shown before and after.",
     )
     add_entity_options(parser, is_filter=False)
     values = parser.add_argument_group("values", "in Kafka's units: bytes/s, percent of a thread, 1/s")

@@ -30,10 +30,7 @@ _SENTENCES = "kafka-configs"
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `describe`."""
-    parser = subparsers.add_parser(
-        "describe",
-        description="{about}. Exit codes: 0 done, also if nothing matches, 1 an error, 2 a usage error.",
-    )
+    parser = subparsers.add_parser("describe")
     add_entity_options(parser, is_filter=True)
     add_cluster_options(parser)
     add_output_options(parser, (*FORMATS, _SENTENCES))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, named_clusters
+from kquota_spark.cli.exit_codes import DONE, FOUND
 from kquota_spark.cli.options import (
     add_output_options,
     counted,
@@ -53,9 +54,7 @@ _LEGEND = (
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `diff`."""
-    parser = subparsers.add_parser(
-        "diff", description=f"{_ABOUT}. Exit codes: 0 no difference, 1 an error, 2 a difference."
-    )
+    parser = subparsers.add_parser("diff", description=f"{_ABOUT}.")
     parser.add_argument(
         "sides", nargs="+", metavar="FILE", help="a file of quotas in any format, or a saved context; two of them: "
         "before and after",
@@ -92,7 +91,7 @@ class _Found(NamedTuple):
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Show what differs; 2 if anything does.
+    """Show what differs; `FOUND` if anything does.
 
     Raises:
         UserError: a side cannot be read.
@@ -103,7 +102,7 @@ def run_diff(options: argparse.Namespace) -> int:
     else:
         rows = [*map(_edit_row, found.edits), *map(_change_row, found.changes)][: limit_of(options)]
         show(Report("kquota diff", _COLUMNS, rows, (), envelope=_envelope(found)), options.output)
-    return 2 if found.edits or found.changes else 0
+    return FOUND if found.edits or found.changes else DONE
 
 
 def _found(options: argparse.Namespace) -> _Found:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options
+from kquota_spark.cli.exit_codes import DONE, ERROR, FOUND
 from kquota_spark.cli.options import Since, add_output_options, counted, limit_of, settings_of
 from kquota_spark.cli.quotas.diff import add_tables_options
 from kquota_spark.cli.quotas.quota_edits import exact_text
@@ -36,11 +37,7 @@ _WITHOUT_HISTORY = "since when, and who: not recorded (kquota watch writes quota
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `drift`."""
-    parser = subparsers.add_parser(
-        "drift",
-        description="{about}. Exit codes: 0 as declared, 1 an error, or tables that do not know the quotas of now, "
-        "2 drift.",
-    )
+    parser = subparsers.add_parser("drift")
     parser.add_argument("file", metavar="FILE", help="what is declared: a file of quotas in any format")
     parser.add_argument(
         "--quiet", action="store_true", help="print nothing, for cron and CI: see the exit code"
@@ -52,7 +49,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_drift(options: argparse.Namespace) -> int:
-    """Show what drifted; 2 if anything did, 1 if that cannot be told.
+    """Show what drifted; `FOUND` if anything did, `ERROR` if that cannot be told.
 
     Raises:
         UserError: the file or the cluster cannot be read.
@@ -66,8 +63,8 @@ def run_drift(options: argparse.Namespace) -> int:
         _show(declared, there, found, options.output, limit_of(options))
     if there.is_stale:
         say(f"kquota: {terminal_text(_stale_text(there, options.at))}", sys.stderr)
-        return 1
-    return 2 if edits else 0
+        return ERROR
+    return FOUND if edits else DONE
 
 
 def _show(declared: Side, there: Side, found: DriftFound, form: Format, limit: int | None) -> None:

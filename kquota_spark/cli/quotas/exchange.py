@@ -41,8 +41,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 def _add_import(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "import",
-        description="{about}. What the file does not name stays. Exit codes: 0 done, 1 an error, or an entity was "
-        "refused or failed, 2 a usage error.",
+        description="{about}. What the file does not name stays.",
     )
     parser.add_argument("file", metavar="FILE", help="the file; - is standard input")
     parser.add_argument(
@@ -59,10 +58,7 @@ def _add_import(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "export",
-        description="{about}. Exit codes: 0 done, 1 an error, or quotas that the format cannot say, 2 a usage error.",
-    )
+    parser = subparsers.add_parser("export")
     parser.add_argument(
         "--format",
         choices=NAMES,

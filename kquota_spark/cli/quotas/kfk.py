@@ -1,7 +1,4 @@
-"""`kquota kfk`: the command line and the JSON of kfk-quotas, so that what was written for it goes on working.
-
-Exit codes: 0 done, 1 an error or something that the cluster refused, 2 wrong usage.
-"""
+"""`kquota kfk`: the command line and the JSON of kfk-quotas, so that what was written for it goes on working."""
 
 from __future__ import annotations
 

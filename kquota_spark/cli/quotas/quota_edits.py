@@ -16,6 +16,7 @@ from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
+from kquota_spark.cli.exit_codes import DONE, ERROR, NOTHING, USAGE
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show, table_report
@@ -115,7 +116,7 @@ def carry_out(
             say(table_report(report).rstrip("\n"), sys.stderr)
         if not _is_agreed(f"Change {entities_text(len(planned))} of {origin}?"):
             say("nothing was changed", sys.stderr)
-            return 1
+            return NOTHING
     results = apply_edits(cluster, edits, validate_only=choices.is_dry_run)
     show(edits_report(command, origin, results, notes, unchanged), form)
     return exit_code(results)
@@ -133,7 +134,7 @@ def _is_agreed(question: str) -> bool:
     """Whether the person agrees; exits with 2, as for wrong usage, where there is nobody to ask."""
     if not sys.stdin.isatty():
         say("kquota: there is no terminal to ask on, and nothing was changed: --yes does it", sys.stderr)
-        raise SystemExit(2)
+        raise SystemExit(USAGE)
     sys.stdout.flush()
     sys.stderr.write(f"{terminal_text(question)} [y/N] ")
     sys.stderr.flush()
@@ -179,8 +180,8 @@ def apply_edits(
 
 
 def exit_code(results: Iterable[EntityResult]) -> int:
-    """0 if all is done, or would be; 1 if an entity was refused or failed."""
-    return 0 if all(result.status.is_done for result in results) else 1
+    """`DONE` if all is done, or would be; `ERROR` if an entity was refused or failed."""
+    return DONE if all(result.status.is_done for result in results) else ERROR
 
 
 def _by_entity(edits: Iterable[QuotaEdit]) -> Iterator[tuple[AnyEntity, tuple[QuotaEdit, ...]]]:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota_spark.cli.exit_codes import DONE, ERROR
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.embedded import detached
@@ -27,7 +28,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     up.set_defaults(run=run_up)
     down = commands.add_parser("down", help="stop it; its topics and logs stay in the directory")
     down.set_defaults(run=run_down)
-    status = commands.add_parser("status", help="say what runs; exit code 1 if not all of it does")
+    status = commands.add_parser("status", help="say what runs")
     add_form_option(status, ("table", "json", "yaml"))
     status.set_defaults(run=run_status)
     kept = f"where it is kept (default {_DIRECTORY})"
@@ -64,7 +65,7 @@ def run_status(options: argparse.Namespace) -> int:
             _print_addresses(cluster)
             for name, runs in running.items():
                 print(f"{name:<18}{'runs' if runs else 'does not run'}, pid {cluster.pids[name].pid}")
-    return 0 if state == "up" else 1
+    return DONE if state == "up" else ERROR
 
 
 def _facts(cluster: Cluster, running: dict[str, bool]) -> dict[str, object]:

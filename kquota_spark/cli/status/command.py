@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from kquota_spark.cli.exit_codes import DONE, FOUND
 from kquota_spark.cli.options import SettingsPlace, add_form_option, add_settings_options, settings_of
 from kquota_spark.cli.status.part import Part, State
 from kquota_spark.cli.text.page import Page, Tone
@@ -15,7 +16,6 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import person_ms
 from kquota_spark.process.clock import now_ms
 
-_NOT_WELL = 2
 _COLUMNS = ("part", "state", "figure", "as_of", "age_ms", "next")
 _TONES = {State.WARN: Tone.BAD, State.FAIL: Tone.OVER, State.OFF: Tone.FAINT}
 _HEAD = 27
@@ -31,17 +31,14 @@ _SHOWN = (
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `status`."""
-    parser = subparsers.add_parser(
-        "status",
-        description="{about}. Exit codes: 0 all is well, 2 something is not, 1 an error.",
-    )
+    parser = subparsers.add_parser("status")
     add_settings_options(parser)
     add_form_option(parser)
     parser.set_defaults(run=run_status)
 
 
 def run_status(options: argparse.Namespace) -> int:
-    """Show all parts; 0, or 2 if one is not well.
+    """Show all parts; `FOUND` if one is not well.
 
     Raises:
         UserError: the settings cannot be read.
@@ -52,7 +49,7 @@ def run_status(options: argparse.Namespace) -> int:
         _print(parts, time_ms)
     else:
         show(status_report(parts, time_ms), options.output)
-    return 0 if all(part.state.is_well for part in parts) else _NOT_WELL
+    return DONE if all(part.state.is_well for part in parts) else FOUND
 
 
 def all_parts(settings: Settings, place: SettingsPlace, time_ms: int) -> Iterator[Part]:

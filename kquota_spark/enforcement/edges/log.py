@@ -39,7 +39,10 @@ _PROPOSAL = (
     "entity", "key", "value_before", "value_after", "policy", "reason", "expires_at", "evidence",
     "would_have", "is_penalty",
 )  # fmt: skip
-_STEP = ("plan_id", "step", "event", "at", "mode", "actor", "guard", "fencing", "note", "detail")
+_STEP = (
+    "plan_id", "step", "event", "at", "mode", "actor", "guard", "fencing", "note", "detail", "author",
+    "approver", "ticket",
+)  # fmt: skip
 
 
 class EnforcementLog:
@@ -147,6 +150,9 @@ class EnforcementLog:
             "fencing": entry.fencing,
             "note": entry.note,
             "detail": entry.detail,
+            "author": entry.author,
+            "approver": entry.approver,
+            "ticket": entry.ticket,
         }
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaType
+from kquota_spark.model.quotas.quota_types import BANDWIDTH, QuotaKey, QuotaType
 
+_TYPES = {kind.key: kind.value for kind in QuotaType}
 _RATE_UNITS = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s")
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
 _SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
@@ -105,6 +106,20 @@ def rate_text(quota_type: str, rate: float | None) -> str:
     if rate is None or quota_type in BANDWIDTH:
         return person_rate(rate)
     return f"{rate:,.4g} %" if quota_type == QuotaType.REQUEST else f"{rate:,.4g}/s"
+
+
+def quota_text(key: QuotaKey, value: float | None) -> str:
+    """`300 kB/s`, in the unit of the key, per broker; `not set` without a value."""
+    return "not set" if value is None else rate_text(_TYPES[key], value)
+
+
+def quota_texts(key: QuotaKey, *values: float | None) -> list[str]:
+    """`quota_text` of values that one sentence compares; exact where rounding would make two of them look equal."""
+    texts = [quota_text(key, value) for value in values]
+    if len(set(texts)) == len(set(values)):
+        return texts
+    unit = " B/s" if _TYPES[key] in BANDWIDTH else " %" if _TYPES[key] == QuotaType.REQUEST else "/s"
+    return ["not set" if value is None else f"{value:,.17g}{unit}" for value in values]
 
 
 def amount_text(quota_type: str, amount: int) -> str:

@@ -199,7 +199,7 @@ def test_the_running_job_ends_an_override_in_time_though_nothing_is_decided(
         more = ["--for", "5s", "--reason", "test", "--yes", "--config", str(config)]
         assert kquota([*override, *more]) == 0
         assert wait_for(
-            lambda: has_said(" restored: clients/else producer_byte_rate not set -> 70.0 kB/s"), within_s=60
+            lambda: has_said(" restored: clients/else producer_byte_rate 70.0 kB/s -> not set"), within_s=60
         )
         with connected(cluster.zookeeper_connect) as client:
             assert client.exists("/config/clients/else") is None

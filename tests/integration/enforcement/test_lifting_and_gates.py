@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from kquota_spark.cli.exit_codes import NOTHING
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
@@ -80,7 +81,7 @@ def test_lifted_quotas_throttle_nobody_and_come_back_to_the_byte(
         until_brokers_act(cluster)
         assert throttle_ms(cluster, "pressing") > 0
         disable = ["quotas", "disable", "--config", str(config)]
-        assert main(disable) == 0
+        assert main(disable) == NOTHING
         assert config_tree(client) == before
         assert capsys.readouterr().out.endswith("nothing was changed: --yes does it\n")
         assert main([*disable, "--yes", "--reason", "incident 7"]) == 0

@@ -70,6 +70,7 @@ class World:
         self.target: QuotaTarget = self.cluster
         self.log_port: Ledger = self.ledger
         self.mode = Mode.ENFORCE
+        self.needs_second_person = False
         for quota in (ALICE, BOB):
             self.set(quota, 4e6)
 
@@ -91,6 +92,7 @@ class World:
             exempt=self.exempt,
             mode_of=lambda _: self.mode,
             actor=name,
+            needs_second_person=self.needs_second_person,
         )
 
     def enforce(

@@ -59,6 +59,13 @@ class InMemoryCluster:
         """Write the policy file."""
         self.policy_file.write_text(POLICY.format(mode=mode), encoding="utf-8")
 
+    def require_second_person(self) -> None:
+        """Have `enforcement.approval` ask for one."""
+        text = self.config.read_text(encoding="utf-8")
+        self.config.write_text(
+            text.replace("{policy_file", "{approval: second_person, policy_file"), encoding="utf-8"
+        )
+
     @contextmanager
     def edges(self, settings: Settings) -> Iterator[Edges]:
         """As `enforcement.assembly.enforcement_edges`; log and switch are the real ones."""

@@ -7,6 +7,7 @@ import io
 import json
 from typing import Any
 
+from kquota_spark.cli.exit_codes import codes_of
 from kquota_spark.cli.main import main
 from kquota_spark.formats.text.escape import width
 
@@ -15,6 +16,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         code = main(list(arguments))
+    assert code in codes_of(arguments), "of the one table of exit codes"
     return code, out.getvalue(), err.getvalue()
 
 

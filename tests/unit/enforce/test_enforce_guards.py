@@ -20,6 +20,7 @@ from tests.support.enforcement.enforced_world import (
     ALICE,
     BOB,
     DAY_MS,
+    HOUR_MS,
     NOW_MS,
     SETTINGS,
     World,
@@ -111,7 +112,7 @@ def test_stale_an_approved_plan_is_sent_within_a_day() -> None:
         world = World()
         world.mode = Mode.APPROVE
         plan = world.enforcer().plan([proposal()], situation(), NOW_MS)
-        world.enforcer().approve(plan.plan_id, "ann", NOW_MS + age_ms)
+        world.enforcer().approve(plan.plan_id, "ann", NOW_MS)
         found = world.enforcer().apply(plan.plan_id, situation(NOW_MS + age_ms), NOW_MS + age_ms)
         assert events(found) == expected
 
@@ -172,6 +173,61 @@ def test_owner_what_was_edited_after_the_evidence_is_not_touched(edited_ms: int,
     # The evidence ends ten seconds ago. The edit may have set the very value that was there before.
     known = situation(edited_at_ms={ALICE: NOW_MS + edited_ms})
     assert events(World().enforce(proposal(), known=known)) == expected
+
+
+def test_owner_an_own_change_of_5_s_ago_is_no_edit_by_somebody_else() -> None:
+    world = World()
+    world.enforce(proposal(3e6))
+    later_ms = NOW_MS + 5_000
+    own = situation(later_ms, edited_at_ms={ALICE: NOW_MS + 1_000})
+    (row,) = world.enforce(proposal(2e6, 3e6, now_ms=later_ms), now_ms=later_ms, known=own)
+    assert (row.guard, row.detail) == (
+        "hold",
+        "enforcement itself changed it 5.00 s ago, and hold_time is 1 h",
+    )
+
+
+@pytest.mark.parametrize(("after_ms", "value"), [(120_001, 3e6), (-5_001, 3e6), (1_000, 3.5e6)])
+def test_owner_an_edit_at_another_time_or_to_another_value_is_somebody_elses(
+    after_ms: int, value: float
+) -> None:
+    world = World()
+    world.enforce(proposal(3e6))
+    world.set(ALICE, value)
+    later_ms = NOW_MS + 2 * HOUR_MS
+    wanted = replace(proposal(2e6, value), evidence=evidence(NOW_MS - 10_000))
+    known = situation(later_ms, edited_at_ms={ALICE: NOW_MS + after_ms})
+    assert events(world.enforce(wanted, now_ms=later_ms, known=known)) == ["refused by owner"]
+
+
+def test_guards_print_rates_as_people_write_them() -> None:
+    world = World()
+    world.set(ALICE, 1_048_576.0)
+    (row,) = world.enforce(proposal(9e6, 1_048_576.0))
+    assert (row.guard, row.detail) == ("bounds", "9.0 MB/s is not between 1.0 MB/s and 8.0 MB/s")
+    (row,) = world.enforce(proposal(3e6, 1_048_576.0))
+    assert (row.guard, row.detail) == ("step", "from 1.0 MB/s to 3.0 MB/s is more than 50 %")
+    (row,) = world.enforce(proposal(1e6, 4e6))
+    said = "it is 1.0 MB/s in the cluster, and was 4.0 MB/s when this was decided"
+    assert (row.guard, row.detail) == ("changed", said)
+
+
+def test_guards_tell_rates_apart_that_round_to_the_same() -> None:
+    world = World()
+    (row,) = world.enforce(proposal(3e6, 4_000_001.0))
+    said = "it is 4,000,000 B/s in the cluster, and was 4,000,001 B/s when this was decided"
+    assert (row.guard, row.detail) == ("changed", said)
+
+
+def test_mode_what_its_author_approved_is_not_sent_where_a_second_person_is_asked_for() -> None:
+    world = World()
+    world.mode = Mode.APPROVE
+    plan = world.enforcer().plan([proposal()], situation(), NOW_MS)
+    world.enforcer().approve(plan.plan_id, "enforcer", NOW_MS)
+    world.needs_second_person = True
+    (row,) = world.enforcer().apply(plan.plan_id, situation(), NOW_MS)
+    said = "enforcer planned and approved it: a second person has to approve it"
+    assert (row.guard, row.detail, world.value()) == ("mode", said, 4e6)
 
 
 def test_changed_another_value_than_the_decision_was_based_on_stays() -> None:

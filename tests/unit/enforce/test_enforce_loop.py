@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kquota_spark.enforce.changes import Event, Mode
+from kquota_spark.enforce.changes import OVERRIDE, Event, Mode
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.enforce.simulation.troubled_ports import TroubledLedger
 from kquota_spark.errors import UserError
@@ -73,8 +73,67 @@ def test_a_newer_plan_takes_the_place_of_one_that_waits() -> None:
     new = world.enforcer().plan([proposal(3.5e6)], situation(), NOW_MS)
     closed = world.ledger.entries()[1]
     assert (closed.step_id.plan_id, closed.event) == (old.plan_id, Event.SUPERSEDED)
-    assert closed.detail == f"planned anew as {new.plan_id}"
+    assert (closed.actor, closed.detail) == ("enforcer", f"replaced by plan {new.plan_id} of the same author")
     assert world.enforcer().approve(old.plan_id, "ann", NOW_MS) == []
+
+
+def test_a_plan_that_somebody_else_replaces_names_them() -> None:
+    world = World()
+    world.mode = Mode.APPROVE
+    old = world.enforcer("ann").plan([proposal(3e6)], situation(), NOW_MS)
+    world.leases.holder = None
+    new = world.enforcer("bill").plan([proposal(3.5e6)], situation(), NOW_MS)
+    closed = world.ledger.entries()[1]
+    assert (closed.step_id.plan_id, closed.actor) == (old.plan_id, "bill")
+    assert (closed.author, closed.detail) == ("ann", f"replaced by plan {new.plan_id} of bill")
+
+
+@pytest.mark.parametrize(
+    ("lasts_ms", "waited_ms", "why"),
+    [
+        (None, DAY_MS + 1, "nobody approved it within 24 h"),
+        (HOUR_MS, HOUR_MS, "nobody approved it before its time was over"),
+    ],
+)
+def test_a_change_that_nobody_approved_in_time_is_closed_once(
+    lasts_ms: int | None, waited_ms: int, why: str
+) -> None:
+    world = World()
+    world.mode = Mode.APPROVE
+    crashed = replace(proposal(lasts_ms=lasts_ms), policy=OVERRIDE)
+    plan = world.enforcer("ann").plan([crashed], situation(), NOW_MS)
+    assert world.enforce(now_ms=NOW_MS + waited_ms - 1) == []
+    (row,) = world.enforce(now_ms=NOW_MS + waited_ms)
+    assert (row.event, row.guard, row.detail) == (Event.REFUSED, "stale", why)
+    assert world.enforce(now_ms=NOW_MS + waited_ms + 1) == []
+    assert world.enforcer().approve(plan.plan_id, "bill", NOW_MS + waited_ms) == []
+
+
+def test_the_mode_of_now_decides_whether_a_plan_can_be_approved() -> None:
+    world = World()
+    world.mode = Mode.OBSERVE
+    plan = world.enforcer().plan([proposal()], situation(), NOW_MS)
+    assert world.enforcer().approve(plan.plan_id, "ann", NOW_MS) == []
+    world.mode = Mode.APPROVE
+    (approved,) = world.enforcer().approve(plan.plan_id, "ann", NOW_MS, "CHG-1")
+    assert (approved.author, approved.approver, approved.ticket) == ("enforcer", "ann", "CHG-1")
+    rows = world.enforcer().apply(plan.plan_id, situation(), NOW_MS)
+    assert [(row.event, row.approver, row.ticket) for row in rows] == [
+        (Event.SENDING, "ann", "CHG-1"),
+        (Event.APPLIED, "ann", "CHG-1"),
+    ]
+
+
+def test_nobody_approves_their_own_plan_where_a_second_person_is_asked_for() -> None:
+    world = World()
+    world.mode, world.needs_second_person = Mode.APPROVE, True
+    plan = world.enforcer("ann").plan([proposal()], situation(), NOW_MS)
+    said = (
+        f"^{plan.plan_id} is not approved: ann planned it, and enforcement.approval asks for a second person$"
+    )
+    with pytest.raises(UserError, match=said):
+        world.enforcer().approve(plan.plan_id, "ann", NOW_MS)
+    assert events(world.enforcer().approve(plan.plan_id, "bill", NOW_MS)) == ["approved"]
 
 
 def test_nothing_is_sent_before_somebody_approves_it() -> None:

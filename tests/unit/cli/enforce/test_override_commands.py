@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.exit_codes import NOTHING
 from kquota_spark.cli.main import main
+from kquota_spark.config.loader import load_settings
+from kquota_spark.enforce.changes import LogEntry
+from kquota_spark.enforcement.edges.log import EnforcementLog
 from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import as_json, run, shown
 
@@ -19,13 +23,17 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InMemoryCluster:
     return InMemoryCluster(tmp_path, monkeypatch, "approve")
 
 
+def log_of(cluster: InMemoryCluster) -> list[LogEntry]:
+    return EnforcementLog(load_settings(cluster.config)).entries()
+
+
 def kquota(cluster: InMemoryCluster, *arguments: str) -> tuple[int, str, str]:
     return run(*arguments, "--config", str(cluster.config))
 
 
 def test_an_override_is_shown_first_and_writes_nothing(cluster: InMemoryCluster) -> None:
     code, out, err = kquota(cluster, "override", "set", "--user", "alice", *SET)
-    assert (code, err) == (0, "")
+    assert (code, err) == (NOTHING, "")
     assert "~ users/alice\n      change     producer_byte_rate 1.0 MB/s -> 600 kB/s (-40 %)\n" in out
     assert "why        override: backfill\n      until      2026-11-21 07:42:01 UTC\n" in out
     assert out.endswith("\nnothing was sent: --yes does it\n")
@@ -44,10 +52,28 @@ def test_an_override_is_set_listed_and_expires_by_hand_to_what_was_there(cluster
         "users/alice", "eve", "override", 120, 120
     )  # fmt: skip
     plan = row["plan_id"]
-    assert f"plan {plan}" in shown("override", "list", "--config", str(cluster.config))
-    assert kquota(cluster, "override", "expire", plan)[1].endswith("nothing was put back: --yes does it\n")
+    assert (
+        shown("override", "list", "--config", str(cluster.config))
+        == f"""\
+plan        entity       key                      now  until (UTC)     by   approver  ticket
+{plan}  users/alice  producer_byte_rate  600 kB/s  11-21 07:42:01  eve  eve       -
+kquota override expire PLAN puts back what was there before
+not shown: before, reason (a wider terminal shows more, --output csv everything)
+"""
+    )
+    assert kquota(cluster, "override", "expire", plan)[:2] == (
+        NOTHING,
+        (
+            "would put back: users/alice producer_byte_rate 600 kB/s -> 1.0 MB/s (+66.7 %) (step 1)\n\n"
+            "nothing was put back: --yes does it\n"
+        ),
+    )
     assert kquota(cluster, "override", "expire", plan, "--yes")[0] == 0
     assert cluster.of_alice == "1000000"
+    assert kquota(cluster, "override", "expire", plan, "--yes")[:2] == (
+        NOTHING,
+        "nothing of it is in force\n",
+    )
     assert kquota(cluster, "override", "list")[1] == "no override is in force\n"
 
 
@@ -65,16 +91,76 @@ def test_guards_hold_for_persons_too_and_exit_with_3_also_when_only_shown(cluste
     for yes in ((), ("--yes",)):
         code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *above, *yes)
         assert code == 3
-        assert "9e+06 is not between 100000 and 4e+06" in out
+        assert "9.0 MB/s is not between 100 kB/s and 4.0 MB/s" in out
     assert cluster.of_alice == "1000000"
 
 
 def test_in_observe_mode_a_person_sends_nothing_either(cluster: InMemoryCluster) -> None:
     cluster.set_mode("observe")
     code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")
-    assert code == 0
-    assert out.endswith(f"mode observe in {cluster.policy_file}: nothing was sent\n")
+    [row] = as_json("enforce", "show", "--config", str(cluster.config))["rows"]
+    said = f"nothing was sent: mode observe in {cluster.policy_file}; after mode: approve there, run "
+    assert code == NOTHING
+    assert out.endswith(f"{said}kquota enforce approve {row['plan_id']} --yes\n")
     assert cluster.of_alice == "1000000"
+
+
+def test_an_override_lasts_a_week_at_most_or_as_the_policy_file_says(cluster: InMemoryCluster) -> None:
+    where = f"(guards.longest_override in {cluster.policy_file})"
+    for end, lasts in (("--for=500d", "12,000 h"), ("--until=2026-11-28T05:42:02Z", "168 h")):
+        code, out, err = kquota(
+            cluster, "override", "set", "--user", "alice", *SET[:4], *SET[6:], end, "--yes"
+        )
+        said = f"an override may last 168 h at most {where}, and this one would last {lasts}"
+        assert (code, out, err) == (1, "", f"kquota: {said}\n")
+    text = cluster.policy_file.read_text(encoding="utf-8")
+    cluster.policy_file.write_text(
+        text.replace("guards:", "guards:\n  longest_override: 1 h"), encoding="utf-8"
+    )
+    assert "at most 1 h" not in kquota(cluster, "override", "set", "--user", "alice", *SET)[2]
+    assert kquota(cluster, "override", "set", "--user", "alice", *SET)[2] == (
+        f"kquota: an override may last 1 h at most {where}, and this one would last 2 h\n"
+    )
+    assert not (cluster.root / "tables" / "enforcement_log").exists()
+
+
+def test_a_second_person_approves_an_override_also_in_mode_enforce(
+    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.require_second_person()
+    cluster.set_mode("enforce")
+    code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *SET, "--ticket", "INC-4", "--yes")
+    [row] = as_json("enforce", "show", "--config", str(cluster.config))["rows"]
+    approve = ("enforce", "approve", row["plan_id"], "--yes")
+    said = "nothing was sent: enforcement.approval asks for a second person, who runs "
+    assert code == NOTHING
+    assert out.endswith(f"{said}kquota {' '.join(approve)}\n")
+    assert kquota(cluster, *approve)[0] == 1
+    assert cluster.of_alice == "1000000"
+    monkeypatch.setattr("kquota_spark.cli.enforce.freeze.getpass.getuser", lambda: "bob")
+    assert kquota(cluster, *approve)[0] == 0
+    assert kquota(cluster, "enforce", "apply", row["plan_id"], "--yes")[0] == 0
+    assert cluster.of_alice == "600000.0"
+    [line] = as_json("override", "list", "--config", str(cluster.config))["rows"]
+    assert (line["author"], line["approver"], line["ticket"]) == ("eve", "bob", "INC-4")
+
+
+def test_an_override_again_with_another_end_takes_the_place_of_ones_own_that_waits(
+    cluster: InMemoryCluster,
+) -> None:
+    cluster.require_second_person()
+    for length in ("2h", "3h"):
+        assert (
+            kquota(cluster, "override", "set", "--user", "alice", *SET[:5], length, *SET[6:], "--yes")[0]
+            == NOTHING
+        )
+    config = ("--config", str(cluster.config))
+    first, second = dict.fromkeys(entry.step_id.plan_id for entry in log_of(cluster))
+    text = shown("enforce", "show", first, *config)
+    assert f"      now        superseded; replaced by plan {second} of the same author\n" in text
+    assert "somebody else" not in text
+    [row] = as_json("enforce", "show", second, *config)["rows"]
+    assert row["expires_at"] == "2026-11-21T08:42:01Z"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.exit_codes import NOTHING
 from kquota_spark.cli.main import main
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota
@@ -80,7 +81,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 
 def test_without_yes_it_only_shows(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run(capsys, "disable")
-    assert (code, cluster.nodes, cluster.ledger.entries()) == (0, NODES, [])
+    assert (code, cluster.nodes, cluster.ledger.entries()) == (NOTHING, NODES, [])
     assert out.splitlines() == [
         "entity             key                   before    after",
         "clients/<default>  consumer_byte_rate  2.5 MB/s  not set  lift",
@@ -95,20 +96,20 @@ def test_off_and_on_again(cluster: Cluster, capsys: pytest.CaptureFixture[str]) 
     assert (code, out.count("lifted\n")) == (0, 3)
     assert "3 quotas lifted; kquota quotas enable puts them back\nour own enforcement continues" in out
     code, out = run(capsys, "enable")
-    assert (code, out.count("  restore\n")) == (0, 3)
+    assert (code, out.count("  restore\n")) == (NOTHING, 3)
     assert cluster.nodes == {"users/alice": {}, "clients/<default>": {}}
     code, out = run(capsys, "enable", "--yes")
     assert (code, cluster.nodes) == (0, NODES)
     assert out.endswith("3 quotas put back as before\n")
-    assert run(capsys, "enable", "--yes") == (0, "nothing is lifted\n")
+    assert run(capsys, "enable", "--yes") == (NOTHING, "nothing is lifted\n")
 
 
 def test_a_second_time_there_is_nothing_to_do(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.switch.freeze(Frozen(1, "ann", "r"))
     assert "our own enforcement" not in run(capsys, "disable", *YES)[1]
     rows = len(cluster.ledger.entries())
-    assert run(capsys, "disable", *YES) == (0, "nothing to lift\n")
-    assert run(capsys, "disable") == (0, "nothing to lift\n")
+    assert run(capsys, "disable", *YES) == (NOTHING, "nothing to lift\n")
+    assert run(capsys, "disable") == (NOTHING, "nothing to lift\n")
     assert len(cluster.ledger.entries()) == rows
 
 
@@ -118,7 +119,7 @@ def test_what_was_set_meanwhile_stays_and_is_told(
     run(capsys, "disable", *YES)
     cluster.nodes["users/alice"]["producer_byte_rate"] = "42"
     code, out = run(capsys, "disable", *YES)
-    assert (code, "set again since it was lifted: stays" in out) == (0, True)
+    assert (code, "set again since it was lifted: stays" in out) == (NOTHING, True)
     code, out = run(capsys, "enable", "--output", "json")
     assert (code, len(json.loads(out)["rows"])) == (1, 3)
     code, out = run(capsys, "enable", "--yes", "--output", "json")
@@ -160,7 +161,7 @@ def test_enable_names_whom_it_skipped_and_counts_who_is_left(
 def test_whose_quotas_are_meant(
     cluster: Cluster, capsys: pytest.CaptureFixture[str], whose: list[str], lifted: int
 ) -> None:
-    assert run(capsys, "disable", *whose, *YES)[0] == 0
+    assert run(capsys, "disable", *whose, *YES)[0] == (0 if lifted else NOTHING)
     assert sum(map(len, NODES.values())) - sum(map(len, cluster.nodes.values())) == lifted
     status = json.loads(run(capsys, "status", *whose, "--output", "json")[1])["rows"]
     assert [(row["actor"], row["reason"], row["is_in_doubt"]) for row in status] == [
