@@ -33,6 +33,7 @@ OWN = {
     "kfk": {ERROR: _REFUSED_THERE},
     "export": {ERROR: "an error, or the format cannot say some quotas"},
     "report": {ERROR: "an error, or a page could not be made"},
+    "notify": {ERROR: "an error, or a message did not arrive"},
     "top": {129: "its terminal went away"},
     "enforce approve": {NOTHING: _NOTHING},
     "enforce apply": _SENDING,

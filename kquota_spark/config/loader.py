@@ -26,6 +26,7 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from kquota_spark.bounded_yaml import BoundedLoader
+from kquota_spark.config.client_properties import unknown_properties
 from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables
 from kquota_spark.config.substitution import (
     Later,
@@ -238,6 +239,8 @@ def _read_generic(wanted: Any, value: Any, where: str, problems: list[str]) -> A
             f"{where}: {_shown(value, where)}, expected a mapping of names to {_PLURALS.get(inner, 'mappings')}"
         )
         return {}
+    if where.rpartition(".")[2] == "options":
+        problems.extend(f"{where}.{problem}" for problem in unknown_properties(map(str, value)))
     if inner is not str:
         return {str(k): _read(inner, v, f"{where}.{k}", problems) for k, v in value.items()}
     return {str(k): str(_read(str, _scalar(v), f"{where}.{k}", problems)) for k, v in value.items()}

@@ -112,7 +112,8 @@ class Enforcer:
         steps = [
             step
             for step in _steps(journal, plan_id)
-            if step.needs_approval
+            if step.is_open
+            and step.approved is None
             and self._mode_of(step.proposal.policy) >= Mode.APPROVE
             and step.overdue(now_ms, self._settings.approve_within) is None
         ]

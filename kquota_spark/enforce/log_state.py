@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from kquota_spark.enforce.changes import Event, LogEntry, Proposal, Quota, StepId
+from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, Quota, StepId
 from kquota_spark.enforce.ports import Ledger
 from kquota_spark.formats.text.person_units import person_span
 
@@ -47,8 +47,8 @@ class Step:
 
     @property
     def needs_approval(self) -> bool:
-        """Open, and nobody has approved it."""
-        return self.is_open and self.approved is None
+        """Open, nobody has approved it, and it was planned in a mode that asks for that."""
+        return self.is_open and self.approved is None and self.planned.mode >= Mode.APPROVE
 
     @property
     def is_approved_by_author(self) -> bool:

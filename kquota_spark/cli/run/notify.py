@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from kquota_spark.cli.exit_codes import DONE, ERROR
 from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.formats.text.escape import terminal_text
@@ -25,7 +26,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     how.add_argument(
         "--once",
         action="store_true",
-        help="read once, send what waits, then end; 1 if something did not arrive",
+        help="read once, send what waits, then end",
     )
     how.add_argument(
         "--dry-run", action="store_true", help="print what --once would send; nothing is sent or written"
@@ -82,7 +83,7 @@ def _run(settings: Settings, *, is_once: bool) -> int:
         if is_once:
             is_well = notifier.turn(now_ms(), is_waiting=False)
             notifier.close()
-            return 0 if is_well else 1
+            return DONE if is_well else ERROR
         stop = StopRequest(_say)
         _say(f"routes: {', '.join(settings.notifications.routes)}; stop with Ctrl-C")
         while True:

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 import yaml
 
+from kquota_spark.config.client_properties import client_properties
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import (
     Broker,
@@ -22,6 +23,7 @@ from kquota_spark.config.settings import (
     Tables,
 )
 from kquota_spark.errors import UserError
+from kquota_spark.kafka.client_properties import PYTHON_NAMES
 from tests.support.places import CONF
 
 CONF = CONF / "kquota.yaml"
@@ -145,7 +147,19 @@ MISTAKES = [
     ("kafka: fast", "kafka: 'fast', expected a mapping of keys"),
     ("kafka:", "kafka: nothing, expected a mapping of keys"),
     ("kafka: {options: [a]}", "kafka.options: a list, expected a mapping of names to texts"),
-    ("kafka: {options: {a: [b]}}", "kafka.options.a: a list, expected a text"),
+    ("kafka: {options: {client.id: [b]}}", "kafka.options.client.id: a list, expected a text"),
+    (
+        "kafka: {options: {sasl.pasword: x}}",
+        "kafka.options.sasl.pasword: unknown client property, did you mean sasl.password?",
+    ),
+    (
+        "ship: {options: {a: b}}",
+        "ship.options.a: unknown client property, expected one of Kafka's Java client or of librdkafka",
+    ),
+    (
+        "collect: {jmx: {options: {linger: 5}}}",
+        "collect.jmx.options.linger: unknown client property, did you mean linger.ms?",
+    ),
     ("ship: {files: 1=a.log}", "ship.files: '1=a.log', expected a list"),
     ("ship: {files: [a, 2]}", "ship.files[1]: 2, expected a text"),
     ("- a", "file: a list, expected a mapping of keys"),
@@ -173,11 +187,15 @@ def test_mistakes(tmp_path: Path, text: str | bytes, problem: str) -> None:
     assert problems(tmp_path, text) == [problem]
 
 
+def test_every_property_that_kafka_python_gets_is_known() -> None:
+    assert sorted({*PYTHON_NAMES, "sasl.jaas.config", "ssl.truststore.location"} - client_properties()) == []
+
+
 def test_all_mistakes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KQUOTA_TEST_LINES", "many")
     text = """
 cluster: a
-kafka: {topic: 1, max_lines_per_trigger: "${KQUOTA_TEST_LINES}", options: {x: "${KQUOTA_NOT_SET}"}}
+kafka: {topic: 1, max_lines_per_trigger: "${KQUOTA_TEST_LINES}", options: {acks: "${KQUOTA_NOT_SET}"}}
 quotas: {source: etcd, apply_lag: 95}
 broker: {quota_window_size_seconds: 0, log_time_zone: CEST}
 ship: {files: [1, [2]]}
@@ -224,7 +242,7 @@ def test_every_kind_of_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 tables: ${KQUOTA_TEST_ROOT}/tables${KQUOTA_TEST_ROOT}
 kafka:
   max_lines_per_trigger: 7
-  options: {a: true, b: 5, c: 1.5, d: text, e: false}
+  options: {check.crcs: true, retries: 5, config.providers.a: 1.5, acks: text, log.queue: false}
   topics: [one, two]
   envelope: filebeat
   envelope_fields: {broker: kubernetes.pod_name}
@@ -240,7 +258,9 @@ ship: {files: [1=a.log, 2=b.log], exclude_client_ids: []}
         tables="/data/tables/data",
         kafka=Kafka(
             max_lines_per_trigger=7,
-            options={"a": "true", "b": "5", "c": "1.5", "d": "text", "e": "false"},
+            options={
+                "check.crcs": "true", "retries": "5", "config.providers.a": "1.5", "acks": "text", "log.queue": "false"
+            },
             topics=("one", "two"),
             envelope="filebeat",
             envelope_fields=EnvelopeFields(broker="kubernetes.pod_name"),

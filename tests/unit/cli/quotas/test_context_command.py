@@ -217,9 +217,9 @@ def test_without_an_option_it_is_the_one_that_there_is(home: Path) -> None:
 
 
 def test_the_settings_own_source_is_the_cluster(home: Path) -> None:
-    write_config(home, "quotas: {source: admin}\nkafka: {bootstrap_servers: 'b:1', options: {a: c}}\n")
+    write_config(home, "quotas: {source: admin}\nkafka: {bootstrap_servers: 'b:1', options: {acks: c}}\n")
     found = choice()
-    assert (found.bootstrap_servers, found.properties, found.named) == ("b:1", {"a": "c"}, Named())
+    assert (found.bootstrap_servers, found.properties, found.named) == ("b:1", {"acks": "c"}, Named())
     write_config(home, "quotas: {source: file, file: q.yaml}\n")
     assert refused() == (
         "quotas.source: a file is no cluster: name one by --bootstrap-server, --zookeeper or --context"
