@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kquota_spark.embedded.cluster import Cluster, start_cluster
-from kquota_spark.embedded.servers import Server
+from kquota_spark.embedded.servers import ZOOKEEPER, Server
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.errors import UserError
 from kquota_spark.process import processes
@@ -24,16 +24,17 @@ from kquota_spark.process.replaced_file import write_whole
 STATE_FILE = "cluster.json"
 
 
-def up(
-    directory: Path, brokers: int | None = None, *, settings: BrokerSettings | None = None
-) -> tuple[Cluster, bool]:
+def up(directory: Path, brokers: int | None = None, *, is_kraft: bool = False) -> tuple[Cluster, bool]:
     """Start a cluster, or what has died of it; the second value says whether anything had to be started.
 
-    Without a number of brokers they are as many as are there already, at least one.
+    Without a number of brokers they are as many as are there already, at least one. A directory keeps its kind.
 
     Raises:
-        UserError: it is up with another number of brokers, or a server does not start.
+        UserError: it is up with another number of brokers, it is of the other kind, or a server does not start.
     """
+    settings = BrokerSettings(kraft=_is_kraft(directory, is_asked=is_kraft))
+    if settings.kraft and brokers not in (None, 1):
+        raise UserError("a KRaft cluster here is one node: leave the number of brokers out")
     # The watchdog guards the start only: if this process is killed before the state file tells of the
     # servers, nobody would know of them.
     with _only_one(directory), processes.watchdog() as group:
@@ -55,6 +56,15 @@ def up(
                 _write(cluster)
         _write(cluster)
         return cluster, True
+
+
+def _is_kraft(directory: Path, *, is_asked: bool) -> bool:
+    """The kind of the cluster that the directory holds; of a new one what is asked for."""
+    if (directory / ZOOKEEPER).exists():
+        if is_asked:
+            raise UserError(f"{directory} holds a cluster with ZooKeeper: name another directory with --dir")
+        return False
+    return is_asked or (directory / "broker-1").exists()
 
 
 def down(directory: Path) -> bool:

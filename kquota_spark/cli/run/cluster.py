@@ -1,4 +1,4 @@
-"""`kquota cluster`: a real ZooKeeper and Kafka on this machine, to try the audit on."""
+"""`kquota cluster`: a real Kafka on this machine, with ZooKeeper or KRaft, to try the audit on."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kquota_spark.cli.exit_codes import DONE, ERROR
 from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.text.render import print_answer
 from kquota_spark.embedded import detached
+from kquota_spark.embedded.setup.jars import ensure_jars
 
 if TYPE_CHECKING:
     from kquota_spark.embedded.cluster import Cluster
@@ -25,6 +26,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start it, and leave it running")
     up.add_argument("--brokers", type=_broker_count, metavar="N", help="how many (default 1, or as before)")
+    up.add_argument("--kraft", action="store_true", help="one KRaft node instead of ZooKeeper and brokers")
     up.set_defaults(run=run_up)
     down = commands.add_parser("down", help="stop it; its topics and logs stay in the directory")
     down.set_defaults(run=run_down)
@@ -38,8 +40,9 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
 
 def run_up(options: argparse.Namespace) -> int:
     """Start the cluster, or say that it is up."""
+    ensure_jars()
     print(f"cluster in {options.dir}: a start takes some seconds", file=sys.stderr, flush=True)
-    cluster, started = detached.up(options.dir, options.brokers)
+    cluster, started = detached.up(options.dir, options.brokers, is_kraft=options.kraft)
     print("up" if started else "already up")
     _print_addresses(cluster)
     return 0
@@ -72,7 +75,7 @@ def _facts(cluster: Cluster, running: dict[str, bool]) -> dict[str, object]:
     """What the json form says; never the users, who have passwords."""
     return {
         "bootstrap_servers": cluster.bootstrap_servers,
-        "zookeeper_connect": cluster.zookeeper_connect,
+        **({"zookeeper_connect": cluster.zookeeper_connect} if cluster.has_zookeeper else {}),
         "directory": str(cluster.directory),
         "servers": [
             {"name": name, "pid": cluster.pids[name].pid, "is_running": runs}
@@ -87,7 +90,8 @@ def _facts(cluster: Cluster, running: dict[str, bool]) -> dict[str, object]:
 
 def _print_addresses(cluster: Cluster) -> None:
     print(f"bootstrap.servers {cluster.bootstrap_servers}")
-    print(f"zookeeper.connect {cluster.zookeeper_connect}")
+    if cluster.has_zookeeper:
+        print(f"zookeeper.connect {cluster.zookeeper_connect}")
     for broker in cluster.brokers:
         print(f"request log       {broker.request_log}")
 

@@ -31,6 +31,8 @@ def test_detached_up_repair_down_and_topics_that_stay(
         assert again == detached.read_cluster(tmp_path)
         with pytest.raises(UserError, match="a cluster of 1 brokers is up"):
             detached.up(tmp_path, 2)
+        with pytest.raises(UserError, match="holds a cluster with ZooKeeper: name another directory"):
+            detached.up(tmp_path, is_kraft=True)
         kill(cluster, 1)
         assert status(tmp_path, capsys) == (1, "degraded")
         repaired, started = detached.up(tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from kquota_spark.cli.main import main as kquota
 from kquota_spark.embedded import detached
 from kquota_spark.embedded.admin import alter_quota, create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
@@ -75,13 +76,21 @@ def test_it_has_its_topics_after_a_crash(cluster: Cluster) -> None:
     assert "orders" in AdminClient({**cluster.client_settings()}).list_topics(timeout=60).topics
 
 
-def test_detached_it_comes_back_with_its_data(tmp_path: Path) -> None:
-    settings = BrokerSettings(kraft=True)
+def test_detached_it_comes_back_as_what_it_was_with_its_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     try:
-        first, _ = detached.up(tmp_path, settings=settings)
+        assert kquota(["cluster", "up", "--kraft", "--dir", str(tmp_path)]) == 0
+        first = detached.read_cluster(tmp_path)
+        assert first is not None
+        assert capsys.readouterr().out == (
+            f"up\nbootstrap.servers {first.bootstrap_servers}\nrequest log       {first.brokers[0].request_log}\n"
+        )
         create_topics(first, {"orders": 1})
+        assert kquota(["cluster", "status", "--output", "yaml", "--dir", str(tmp_path)]) == 0
+        assert "zookeeper" not in capsys.readouterr().out
         assert detached.down(tmp_path)
-        again, _ = detached.up(tmp_path, settings=settings)
+        again, _ = detached.up(tmp_path)
         assert "orders" in AdminClient({**again.client_settings()}).list_topics(timeout=60).topics
         assert (again.servers[0].directory / "data" / "meta.properties").is_file()
     finally:
