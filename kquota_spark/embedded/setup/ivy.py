@@ -1,4 +1,4 @@
-"""One run of Ivy: progress while it downloads, its own reason when it fails."""
+"""Runs of Ivy: progress while they download, the reason of Ivy itself when one fails."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from kquota_spark.errors import UserError
 from kquota_spark.process.processes import watchdog
 
-_REPORT_EVERY_S = 5.0
+_POLL_S, _REPORT_EVERY_S = 0.1, 5.0
 # Ivy waits for a silent server without end. The largest jar takes seconds: this much silence is a dead line.
 _STALLED_AFTER_S = 180.0
 
@@ -25,7 +25,9 @@ def retrieve(
 ) -> None:
     """Resolve `ivy_xml` and copy each configuration's jars to `into/<conf>/`, with the Ivy of a class path's directory.
 
-    An interrupted download is resumed from `downloads`, Ivy's own cache.
+    Ivy asks for one file after the other, and most of the time is spent on waiting for the registry. So each
+    configuration has an Ivy of its own, all at the same time. An interrupted download is resumed from `downloads`,
+    their caches.
 
     Raises:
         UserError: with the reason that Ivy gave.
@@ -35,40 +37,55 @@ def retrieve(
     settings = os.environ.get("KQUOTA_IVY_SETTINGS")
     if settings:
         command += ["-settings", settings]
-    pattern = f"{into}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
-    command += ["-cache", str(downloads), "-retrieve", pattern, "-confs", *confs]
-    lines: list[str] = []
+    command += ["-retrieve", f"{into}/[conf]/[artifact]-[revision](-[classifier]).[ext]"]
     # Killed or not, we leave no Ivy that goes on writing where the next one reads.
-    with (
-        watchdog() as group,
-        subprocess.Popen(
-            command,
-            process_group=group,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process,
-    ):
+    with watchdog() as group, contextlib.ExitStack() as stack:
+        runs = [
+            stack.enter_context(_running([*command, "-cache", str(downloads / conf), "-confs", conf], group))
+            for conf in confs
+        ]
+        stalled = _wait(runs, downloads)
+        # Before the others are ended too, without a reason of their own.
+        failed = next((run for run in runs if run.process.poll()), None)
+    if failed is not None:
+        raise UserError(_failure(reason(failed.lines)))
+    if stalled:
+        raise UserError(_failure(f"nothing came for {_STALLED_AFTER_S:.0f} s"))
+
+
+class _Run(NamedTuple):
+    """One Ivy, and what it has said."""
+
+    process: subprocess.Popen[str]
+    lines: list[str]
+
+
+@contextlib.contextmanager
+def _running(command: list[str], group: int) -> Iterator[_Run]:
+    with subprocess.Popen(
+        command,
+        process_group=group,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
         assert process.stdout is not None
+        lines: list[str] = []
         reader = threading.Thread(target=_collect, args=(process.stdout, lines), daemon=True)
         reader.start()
         try:
-            stalled = _wait(process, lines, downloads)
+            yield _Run(process, lines)
         finally:
             process.kill()
             reader.join(timeout=10)
-    if stalled:
-        raise UserError(_failure(f"nothing came for {_STALLED_AFTER_S:.0f} s"))
-    if process.returncode != 0:
-        raise UserError(_failure(reason(lines)))
 
 
 def _failure(why: str) -> str:
     return (
         f"the jars could not be fetched: {why}: check the network, or name a mirror's ivysettings.xml in "
-        "KQUOTA_IVY_SETTINGS, and run make setup"
+        "KQUOTA_IVY_SETTINGS, and run it again"
     )
 
 
@@ -77,28 +94,32 @@ def _collect(stream: IO[str], lines: list[str]) -> None:
         lines.append(line.strip())
 
 
-def _wait(process: subprocess.Popen[str], lines: list[str], downloads: Path) -> bool:
-    """Wait for the end and report on the way; true if nothing came any more."""
+def _wait(runs: Sequence[_Run], downloads: Path) -> bool:
+    """Wait until all have ended or one has failed, and report on the way; true if nothing came any more."""
     print("jars: fetching them, once (tens of MB, up to two minutes)", file=sys.stderr, flush=True)
-    started = moved = time.monotonic()
+    started = moved = reported = time.monotonic()
     seen = -1
-    while True:
-        try:
-            process.wait(timeout=_REPORT_EVERY_S)
-        except subprocess.TimeoutExpired:
-            now = time.monotonic()
-            found = sum(line.startswith("found ") for line in lines)
-            fetched = sum(line.startswith("[SUCCESSFUL ]") for line in lines)
-            print(
-                f"jars: {now - started:3.0f} s, {found} found, {fetched} fetched", file=sys.stderr, flush=True
-            )
-            amount = _bytes_under(downloads)
-            if amount != seen:
-                seen, moved = amount, now
-            elif now - moved > _STALLED_AFTER_S:
-                return True
-        else:
-            return False
+    while not _are_over(runs):
+        time.sleep(_POLL_S)
+        now = time.monotonic()
+        if now - reported < _REPORT_EVERY_S:
+            continue
+        reported = now
+        lines = [line for run in runs for line in run.lines]
+        found = sum(line.startswith("found ") for line in lines)
+        fetched = sum(line.startswith("[SUCCESSFUL ]") for line in lines)
+        print(f"jars: {now - started:3.0f} s, {found} found, {fetched} fetched", file=sys.stderr, flush=True)
+        amount = _bytes_under(downloads)
+        if amount != seen:
+            seen, moved = amount, now
+        elif now - moved > _STALLED_AFTER_S:
+            return True
+    return False
+
+
+def _are_over(runs: Sequence[_Run]) -> bool:
+    codes = [run.process.poll() for run in runs]
+    return None not in codes or any(codes)
 
 
 def _bytes_under(directory: Path) -> int:
