@@ -1,4 +1,4 @@
-"""What the tests drive besides Python and Java: a browser, promtool, two shells and a second broker.
+"""What the tests drive besides Python and Java: a browser, promtool, two shells and two more versions of Kafka.
 
 `make test` looks for them first.
 On Debian and its kin root gets what is missing from the system's own packages; everybody else gets one line that says
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kquota_spark.embedded.setup.jars import ensure_jars
 from kquota_spark.errors import UserError
-from tests.support.places import ROOT
+from tests.support.places import CONF
 from tests.support.programs.promtool import cached_promtool, promtool
 
 
@@ -29,7 +29,7 @@ class Tool(NamedTuple):
 CHROMIUM = Tool(
     ("chromium", "chromium-browser", "google-chrome", "chrome"), ("chromium", "fonts-dejavu-core")
 )
-NEWEST_KAFKA = ROOT / "conf" / "ivy-kafka-4.3.0.xml"
+OLDEST_KAFKA, NEWEST_KAFKA = CONF / "ivy-kafka-3.7.2.xml", CONF / "ivy-kafka-4.3.0.xml"
 TOOLS = (CHROMIUM, Tool(("zsh",), ("zsh",)), Tool(("fish",), ("fish",)))
 
 
@@ -63,7 +63,8 @@ def main() -> int:
         return 1
     try:
         promtool()
-        ensure_jars(NEWEST_KAFKA)
+        for declaration in (OLDEST_KAFKA, NEWEST_KAFKA):
+            ensure_jars(declaration)
     except (RuntimeError, UserError) as error:
         print(f"kquota: {error}", file=sys.stderr)
         return 1

@@ -58,6 +58,7 @@ _ABOUTS = {
         "whatif": "which throttles other quotas would have given to the traffic in the tables",
     },
     "run": {
+        "audit": "the audit job, in a Spark on this machine",
         "ship": "ship request logs into Kafka",
         "collect": "collect metrics of brokers into Kafka",
         "watch": "follow the quotas into quota_changes and quota_rules (the audit job does that itself)",
@@ -77,7 +78,8 @@ _ABOUTS = {
         "quotas": "disable and enable the brokers' quotas: lift them, and put back exactly what was there",
     },
     "cluster": {
-        "cluster": "run a real ZooKeeper and Kafka on this machine",
+        "cluster": "run a real Kafka on this machine, with ZooKeeper or KRaft",
+        "demo": "a real Kafka, clients over their quotas, and the audit of them, in three minutes",
     },
 }
 _ELSEWHERE = {
@@ -95,6 +97,7 @@ _ELSEWHERE = {
     "enforce.plans": ("enforce",),
     "enforce.freeze": ("unfreeze",),
     "run.cluster": ("cluster",),
+    "run.demo": ("demo",),
 }
 """Modules that are not the heading's room and the command's name."""
 _MODULES = {name: module for module, names in _ELSEWHERE.items() for name in names}

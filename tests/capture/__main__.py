@@ -24,14 +24,18 @@ from kquota_spark.embedded.setup.jars import ensure_jars
 from kquota_spark.model.quotas.entities import Default, Entity, Name
 from tests.capture.plan import EDIT, EDIT_AFTER_S, QUOTAS, TOPICS, USERS, Quota, clients, history
 from tests.support.clusters.zookeeper_edits import set_quota
+from tests.support.places import CONF
 
 
 class Version(NamedTuple):
-    ivy_xml: str
+    ivy_xml: Path
     kraft: bool
 
 
-VERSIONS = {"3.7.2": Version("ivy-3.7.xml", False), "4.1.1": Version("ivy-4.1.xml", True)}
+VERSIONS = {
+    "3.7.2": Version(CONF / "ivy-kafka-3.7.2.xml", False),
+    "4.1.1": Version(Path(__file__).with_name("ivy-4.1.xml"), True),
+}
 _HEAD = (
     "# null = that part is not in the entity; '<default>' = the default entity. "
     "from_ms/to_ms: epoch ms ({}); to_ms null = until the end\n"
@@ -45,7 +49,7 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     options = parser.parse_args()
     version: Version = VERSIONS[options.version]
-    jars = ensure_jars(Path(__file__).with_name(version.ivy_xml))
+    jars = ensure_jars(version.ivy_xml)
     settings = BrokerSettings(users=USERS, kraft=version.kraft, request_log_bytes=_NEVER_ROLLED)
     with tempfile.TemporaryDirectory(prefix="kquota-capture-") as directory:
         with embedded_cluster(Path(directory), settings=settings, jars=jars) as cluster:

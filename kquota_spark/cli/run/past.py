@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from kquota_spark.cli.options import (
     time_argument,
 )
 from kquota_spark.cli.text.render import Report, Row, Shown, show
+from kquota_spark.embedded.setup.spark import prepare_spark
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
@@ -121,13 +121,11 @@ def run_restate(options: argparse.Namespace) -> int:
     Raises:
         UserError: the stretch is not closed, Spark is not there, a table cannot be read or written.
     """
-    if find_spec("pyspark") is None:
-        raise UserError(
-            "restate needs Spark: pip install 'kquota-spark[spark]', or spark-submit jobs/restate.py"
-        )
+    settings = settings_of(options)
+    prepare_spark("restate")
     from kquota_spark.audit.past.restate import run_restate as run
 
-    done = run(settings_of(options), options.start.time_ms, options.end.time_ms)
+    done = run(settings, options.start.time_ms, options.end.time_ms)
     print(
         f"restated {utc_text(done.from_ms)} to {utc_text(done.to_ms)}: {done.usage_rows:,} rows of usage; "
         f"{done.decision_rows:,} of decisions, through {utc_text(done.decisions_to_ms)}"

@@ -1,9 +1,10 @@
 """`make demo`: a real Kafka, real clients over their quotas, and the audit of them, side by side.
 
-ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own; the audit is
-started by spark-submit, as a user would. DEMO_SECONDS is the length of the load. With SOURCE=jmx the audit gets no
+ZooKeeper and Kafka, the shipper and the audit are the real ones, each a process of its own, started by the commands
+that a user has. DEMO_SECONDS is the length of the load. With SOURCE=jmx the audit gets no
 request log, but what the broker's Jolokia agent says. KIND=kraft takes a KRaft node, whose quotas are watched through
-the Admin API. KAFKA=4.3.0 takes such a node of that version, and a share consumer joins the load. ENFORCE=1 lets a
+the Admin API. KAFKA takes another version: 3.7.2, whose brokers measure rates the older way, or
+4.3.0, which is a KRaft node, and a share consumer joins the load. ENFORCE=1 lets a
 penalty be applied in mid-run, and end.
 """
 
@@ -22,8 +23,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from kquota_spark.checkpoints.checkpoints import JMX, LOG
-from kquota_spark.checkpoints.driver_lock import driver_pid
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.embedded.admin import create_topics
@@ -34,8 +33,9 @@ from kquota_spark.embedded.demo.enforcement import shown
 from kquota_spark.embedded.demo.load import ClientPlan, run_load
 from kquota_spark.embedded.demo.summary import LiveTable, is_all_judged, summarise
 from kquota_spark.embedded.settings import BrokerSettings
-from kquota_spark.embedded.setup.jars import ensure_jars
+from kquota_spark.embedded.setup.jars import CONF, IVY_XML, ensure_jars
 from kquota_spark.embedded.setup.java import find_java
+from kquota_spark.embedded.setup.spark import prepare_spark
 from kquota_spark.errors import UserError
 from kquota_spark.process.clock import time_of_day
 from kquota_spark.quotas.watch import Watcher
@@ -43,8 +43,20 @@ from kquota_spark.quotas.watch import Watcher
 DIRECTORY = Path(".kquota/demo")
 _JUDGED_WITHIN_S = 300.0
 _STOP_S = 60.0
-_DEFAULT_KAFKA, SHARING_KAFKA = "3.9.1", "4.3.0"
-SHARING_JARS = Path(f"conf/ivy-kafka-{SHARING_KAFKA}.xml")
+# For minutes of little data beside a broker on the same cores, the optimising compiler costs more than it gives: with
+# the first tier alone the first decision comes in half the time. The same goes for generated code, which has to be
+# compiled first.
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xss4m"
+_SUBMIT = (
+    f"--driver-memory 2g --conf 'spark.driver.extraJavaOptions={_JAVA}' "
+    "--conf spark.sql.codegen.wholeStage=false pyspark-shell"
+)
+_KAFKAS = {
+    "3.9.1": IVY_XML,
+    "3.7.2": CONF / "ivy-kafka-3.7.2.xml",
+    "4.3.0": CONF / "ivy-kafka-4.3.0.xml",
+}
+"""The declaration of the jars by version, the default first."""
 FEEDERS = {"log": "ship", "jmx": "collect jmx"}
 """The command that brings what the audit reads, by SOURCE."""
 _CONFIG = """\
@@ -78,12 +90,12 @@ class Chosen(NamedTuple):
     is_enforced: bool
 
 
-def main() -> int:
-    """Run the demo."""
+def main(environment: Mapping[str, str] = os.environ) -> int:
+    """Run the demo that these variables ask for."""
     # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:
-        _run(_chosen(os.environ))
+        _run(_chosen(environment))
     except UserError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -101,9 +113,9 @@ def _chosen(environment: Mapping[str, str]) -> Chosen:
     except ValueError:
         raise UserError("DEMO_SECONDS: expected a number of seconds from 10 to 3600") from None
     source = _one_of(environment, "SOURCE", *FEEDERS)
-    kafka = _one_of(environment, "KAFKA", _DEFAULT_KAFKA, SHARING_KAFKA)
+    kafka = _one_of(environment, "KAFKA", *_KAFKAS)
     # From 4.0 on Kafka has no ZooKeeper.
-    kinds = ("zookeeper", "kraft") if kafka == _DEFAULT_KAFKA else ("kraft",)
+    kinds = ("zookeeper", "kraft") if kafka.startswith("3.") else ("kraft",)
     is_kraft = _one_of(environment, "KIND", *kinds) == "kraft"
     is_enforced = environment.get("ENFORCE", "") not in ("", "0")
     if is_enforced:
@@ -121,11 +133,12 @@ def _one_of(environment: Mapping[str, str], name: str, *values: str) -> str:
 
 def _run(chosen: Chosen) -> None:
     seconds, source = chosen.seconds, chosen.source
-    has_share_groups = chosen.kafka == SHARING_KAFKA
+    has_share_groups = chosen.kafka.startswith("4.")
     find_java()  # without it the files of the last run stay
+    prepare_spark("demo")
+    jars = ensure_jars(_KAFKAS[chosen.kafka])
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
-    jars = ensure_jars(SHARING_JARS) if has_share_groups else None
     _log_step(f"starting {'a KRaft node of' if chosen.is_kraft else 'ZooKeeper and'} Kafka {chosen.kafka}")
     brokers = BrokerSettings(users=demo_plan.USERS, jolokia=source == "jmx", kraft=chosen.is_kraft)
     with embedded_cluster(DIRECTORY / "cluster", settings=brokers, jars=jars) as cluster:
@@ -141,8 +154,8 @@ def _run(chosen: Chosen) -> None:
             watcher.start()
             watcher.stop()
         feeder = FEEDERS[source]
-        _log_step(f"quotas are set on six levels; starting spark-submit jobs/audit.py (logs in {DIRECTORY})")
-        with _process(_audit(config), "audit.log") as audit:
+        _log_step(f"quotas are set on six levels; starting kquota audit (logs in {DIRECTORY})")
+        with _process(_kquota("audit", config), "audit.log", {"PYSPARK_SUBMIT_ARGS": _SUBMIT}) as audit:
             _log_step("writing what the consumers will read")
             run_load(cluster, demo_plan.history())
             _log_step(f"starting kquota {feeder} and the clients")
@@ -158,7 +171,8 @@ def _run(chosen: Chosen) -> None:
             else:
                 _log_step("the load has ended; the audit works through the last samples")
             _wait_until_judged(settings, audit)
-            _stop_driver(settings, audit)
+            audit.terminate()
+            _require_success(audit, "audit.log")
         plan = shown("enforce", "plan", config=config)
     print(summarise(settings, seconds, config, DIRECTORY / "summary.json"))
     print(plan)
@@ -199,25 +213,12 @@ def _kquota(command: str, config: Path) -> list[str]:
     return [sys.executable, "-m", "kquota_spark.cli.main", *command.split(), "--config", str(config)]
 
 
-def _audit(config: Path) -> list[str]:
-    spark_submit = str(Path(sys.executable).with_name("spark-submit"))
-    # For minutes of little data beside a broker on the same cores, the optimising compiler costs more than it
-    # gives: with the first tier alone the first decision comes in half the time.
-    # The same goes for generated code, which has to be compiled first.
-    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xss4m"
-    options = [f"spark.driver.extraJavaOptions={java}", "spark.sql.codegen.wholeStage=false"]
-    configured = [part for option in options for part in ("--conf", option)]
-    return [spark_submit, "--driver-memory", "2g", *configured, "jobs/audit.py", "--config", str(config)]
-
-
 @contextmanager
-def _process(command: list[str], log: str) -> Iterator[subprocess.Popen[bytes]]:
+def _process(
+    command: list[str], log: str, variables: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is stopped as an operator would, with SIGTERM, when the block is left."""
-    environment = {
-        **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": str(Path("conf").absolute()),
-    }
+    environment = {**os.environ, **(variables or {})}
     with (DIRECTORY / log).open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         try:
@@ -281,10 +282,11 @@ def _require_success(process: subprocess.Popen[bytes], log: str) -> None:
 
 
 def _name(process: subprocess.Popen[bytes]) -> str:
-    for feeder in FEEDERS.values():
-        if set(feeder.split()) <= set(process.args):  # type: ignore[arg-type]
-            return f"kquota {feeder}"
-    return "spark-submit jobs/audit.py"
+    return next(
+        f"kquota {command}"
+        for command in ("audit", *FEEDERS.values())
+        if set(command.split()) <= set(process.args)  # type: ignore[arg-type]
+    )
 
 
 def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
@@ -297,14 +299,6 @@ def _wait_until_judged(settings: Settings, audit: subprocess.Popen[bytes]) -> No
                 f"kquota doctor --config {DIRECTORY}/kquota.yaml shows where they are"
             )
         time.sleep(0.5)
-
-
-def _stop_driver(settings: Settings, audit: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C for the Python driver: a signal to spark-submit itself would cut the JVM off in mid-batch."""
-    pid = driver_pid(settings.checkpoints, LOG if settings.kafka.has_log else JMX)
-    if pid is not None:
-        os.kill(pid, signal.SIGTERM)
-    _require_success(audit, "audit.log")
 
 
 if __name__ == "__main__":

@@ -179,14 +179,16 @@ def summarise(settings: Settings, demo_seconds: float, config: Path, path: Path)
         kept = {"demo_seconds": demo_seconds, "source": "jmx", **found}
         lines, more = _jmx_lines(found), ""
     path.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    own = Path(".venv/bin/kquota")
+    kquota = own if own.exists() else own.name
     lines += [
         "",
         f"tables: {Path(settings.tables).absolute()}",
         "try next:",
-        f"  .venv/bin/kquota top --config {config}",
-        f"  .venv/bin/kquota violations --config {config}",
-        f"  .venv/bin/kquota decisions --config {config} {more}--user alice",
-        f"  .venv/bin/kquota doctor --config {config}",
+        f"  {kquota} top --config {config}",
+        f"  {kquota} violations --config {config}",
+        f"  {kquota} decisions --config {config} {more}--user alice",
+        f"  {kquota} doctor --config {config}",
     ]
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ without it, or with a jar missing or short, is half a cache and is fetched again
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
 import hashlib
@@ -27,7 +28,9 @@ from kquota_spark.embedded.setup.ivy import retrieve
 from kquota_spark.embedded.setup.java import find_java
 from kquota_spark.errors import UserError
 
-_IVY_XML = "ivy.xml"
+CONF = Path(__file__).parents[2] / "conf"
+"""`conf` of the package, which is a link to that of the checkout."""
+IVY_XML = CONF / "ivy.xml"
 _MANIFEST = "manifest.json"
 _ARTIFACT = re.compile(r"(.+?)-\d[\w.\-]*\.jar")
 _CONF = re.compile(rb'<conf name="(spark|broker|agent)"')
@@ -42,18 +45,12 @@ class Jars:
     agent: tuple[Path, ...] = ()
 
 
-def default_ivy_xml() -> Path:
-    """`conf/ivy.xml` of the working directory, else of the checkout that this module is in."""
-    here = Path("conf") / _IVY_XML
-    return here if here.is_file() else Path(__file__).resolve().parents[3] / "conf" / _IVY_XML
-
-
 def cache_dir(ivy_xml: Path) -> Path:
     """Where the jars of this declaration are kept."""
     own = os.environ.get("KQUOTA_JARS")
     if own:
         # One that is called otherwise has a place of its own there: two would replace each other's jars.
-        other = "" if ivy_xml.name == _IVY_XML else ivy_xml.stem
+        other = "" if ivy_xml.name == IVY_XML.name else ivy_xml.stem
         return Path(own).expanduser() / other
     shared = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return shared / "kquota-spark" / f"jars-{_read(ivy_xml).sha256[:12]}"
@@ -65,20 +62,24 @@ def find_jars(ivy_xml: Path | None = None) -> Jars:
     Raises:
         UserError: they were not fetched, or not all of them are there.
     """
-    path = ivy_xml or default_ivy_xml()
+    path = ivy_xml or IVY_XML
     found = _complete(cache_dir(path), _read(path))
     if found is None:
         raise UserError("jars are missing: run make setup")
     return found
 
 
-def ensure_jars(ivy_xml: Path | None = None) -> Jars:
+def ensure_jars(ivy_xml: Path | None = None, ivy: Path | None = None) -> Jars:
     """Return the jars, fetching them first if they are not all there.
+
+    Args:
+        ivy_xml: the declaration; None is the one of Spark and of the default broker.
+        ivy: the directory with Ivy's jar; None is the installed PySpark.
 
     Raises:
         UserError: there is no Java, no PySpark, or Ivy could not fetch them.
     """
-    path = ivy_xml or default_ivy_xml()
+    path = ivy_xml or IVY_XML
     declaration, target = _read(path), cache_dir(path)
     found = _complete(target, declaration)
     if found is not None:
@@ -86,7 +87,7 @@ def ensure_jars(ivy_xml: Path | None = None) -> Jars:
     try:
         with _only_one(target):
             # Another process may have fetched them while this one waited for the lock.
-            return _complete(target, declaration) or _fetch(declaration, target)
+            return _complete(target, declaration) or _fetch(declaration, target, ivy)
     except OSError as error:
         msg = f"the jars cannot be kept in {target}: {error}: set KQUOTA_JARS to a writable directory"
         raise UserError(msg) from error
@@ -131,16 +132,16 @@ def _complete(directory: Path, declaration: _Declaration) -> Jars | None:
     return Jars(**paths)
 
 
-def _fetch(declaration: _Declaration, target: Path) -> Jars:
+def _fetch(declaration: _Declaration, target: Path, ivy: Path | None) -> Jars:
     confs = declaration.confs
     _refuse_foreign(target, confs)
-    java = find_java()
+    java, class_path = find_java(), ivy or pyspark_jars()
     downloads = target.with_name(f".{target.name}.downloads")
     work = target.with_name(f".{target.name}.partial")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     try:
-        retrieve(java.path, pyspark_jars(), declaration.path, confs=confs, into=work, downloads=downloads)
+        retrieve(java.path, class_path, declaration.path, confs=confs, into=work, downloads=downloads)
         _write_manifest(work, declaration)
         _publish(work, target, confs)
     finally:
@@ -189,7 +190,9 @@ def pyspark_jars() -> Path:
     # find_spec of a top-level package does not import it: importing pyspark takes seconds.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise UserError("PySpark is needed to fetch the jars and is not installed: run make setup")
+        raise UserError(
+            "PySpark is needed to fetch the jars and is not installed: pip install 'kquota-spark[spark]'"
+        )
     return Path(next(iter(spec.submodule_search_locations))) / "jars"
 
 
@@ -229,17 +232,22 @@ def _artifact(name: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch the jars of the declaration named on the command line.
-
-    With `--link` the PySpark of this environment gets those of Spark's job, so that a plain `spark-submit` has them.
-    """
-    is_linked = "--link" in arguments
-    ivy_xml = next((Path(name) for name in arguments if name != "--link"), default_ivy_xml())
+    """Fetch the jars of the declaration named on the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m kquota_spark.embedded.setup.jars", description=main.__doc__
+    )
+    parser.add_argument("declaration", nargs="?", type=Path, default=IVY_XML)
+    parser.add_argument(
+        "--link", action="store_true", help="link those of Spark's job into the installed PySpark"
+    )
+    parser.add_argument("--ivy", type=Path, help="directory with Ivy's jar, before PySpark is installed")
+    options = parser.parse_args(arguments)
+    ivy_xml = options.declaration
     try:
-        jars = ensure_jars(ivy_xml)
+        jars = ensure_jars(ivy_xml, options.ivy)
         counts = f"{len(jars.spark)} for Spark, {len(jars.broker)} for the brokers"
         print(f"jars: {counts} in {cache_dir(ivy_xml)}")
-        if is_linked:
+        if options.link:
             link_into_pyspark(jars.spark, pyspark_jars())
     except (UserError, OSError) as error:
         print(f"kquota: {error}", file=sys.stderr)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kquota_spark.embedded.setup.ivy import reason
-from kquota_spark.embedded.setup.jars import cache_dir, default_ivy_xml, ensure_jars, find_jars
+from kquota_spark.embedded.setup.jars import IVY_XML as DECLARATION
+from kquota_spark.embedded.setup.jars import cache_dir, ensure_jars, find_jars
 from kquota_spark.embedded.setup.java import find_java
 from kquota_spark.errors import UserError
 from tests.support.places import ROOT
@@ -203,8 +204,7 @@ def test_the_command_prints_one_line_and_does_not_import_pyspark(ivy_xml: Path) 
     assert bad.stderr.startswith("kquota: no.xml: cannot be read (No such file or directory)")
 
 
-def test_the_declaration_of_the_checkout_is_found_from_another_directory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert default_ivy_xml() == ROOT / "conf" / "ivy.xml"
+def test_the_declarations_of_the_checkout_are_those_of_the_package() -> None:
+    assert DECLARATION.is_relative_to(ROOT / "kquota_spark") and DECLARATION.samefile(
+        ROOT / "conf" / "ivy.xml"
+    )

@@ -1,0 +1,59 @@
+"""`kquota audit`: the job in this process, which starts Spark itself; `spark-submit jobs/audit.py` is the same job."""
+
+from __future__ import annotations
+
+import argparse
+
+from kquota_spark.checkpoints.checkpoints import JMX, LOG
+from kquota_spark.cli.options import add_config_option, settings_of
+from kquota_spark.embedded.setup.spark import prepare_spark
+
+_QUERIES = (LOG, JMX)
+
+
+def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `audit`."""
+    audit = subparsers.add_parser(
+        "audit",
+        description="The audit job in a Spark on this machine, until stopped. The first run fetches the jars of Delta "
+        "and Kafka. On a Spark cluster, spark-submit jobs/audit.py runs the same job.",
+    )
+    add_options(audit)
+    audit.set_defaults(run=run)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the job."""
+    add_config_option(parser)
+    parser.add_argument(
+        "--only", choices=_QUERIES, action="append", help="run only this query; may be repeated"
+    )
+    parser.add_argument("--once", action="store_true", help="work through what is there, then end")
+    parser.add_argument(
+        "--drain", action="store_true", help="--once for input that has ended: close the last seconds too"
+    )
+    parser.add_argument(
+        "--new-lineage",
+        action="store_true",
+        help="queries whose checkpoint is lost continue behind what their tables hold",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the job to its end.
+
+    Raises:
+        UserError: Spark, Java, a server, topic, table or jar is missing, or a query failed.
+    """
+    settings = settings_of(options)
+    prepare_spark("audit")
+    from kquota_spark.audit.job import run_audit
+
+    run_audit(
+        settings,
+        [name for name in _QUERIES if options.only is None or name in options.only],
+        is_once=options.once,
+        is_drained=options.drain,
+        is_new_lineage=options.new_lineage,
+    )
+    return 0

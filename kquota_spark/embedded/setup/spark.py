@@ -1,0 +1,25 @@
+"""The Spark of this environment, for a command that starts it itself."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+from kquota_spark.embedded.setup.jars import CONF, ensure_jars, link_into_pyspark, pyspark_jars
+from kquota_spark.errors import UserError
+
+
+def prepare_spark(command: str) -> None:
+    """Give the installed PySpark its jars, fetched if need be, and the settings that this package brings.
+
+    Under spark-submit, and with a Spark that `SPARK_HOME` names, both are the caller's.
+
+    Raises:
+        UserError: PySpark or Java is missing, or the jars cannot be fetched.
+    """
+    if find_spec("pyspark") is None:
+        raise UserError(f"{command} needs Spark: pip install 'kquota-spark[spark]'")
+    if "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_HOME" in os.environ:
+        return
+    link_into_pyspark(ensure_jars().spark, pyspark_jars())
+    os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
