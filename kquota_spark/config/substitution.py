@@ -46,9 +46,10 @@ class Later:
         Raises:
             UserError: a line for each variable that is missing, and for what is wrong with the value.
         """
-        if self._find is not None:
+        find = self._find  # another thread may be finding it at this moment
+        if find is not None:
             problems: list[str] = []
-            self._value = self._find(problems)
+            self._value = find(problems)
             if problems:
                 raise UserError("\n".join(f"{self.path}: {problem}" for problem in problems))
             self._find = None
