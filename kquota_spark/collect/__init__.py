@@ -1,4 +1,4 @@
 """`kquota collect`: the brokers' MBeans into a topic.
 
-In reading order: collector.
+In reading order: agents, collector.
 """

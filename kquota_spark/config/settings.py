@@ -228,15 +228,17 @@ class Metrics(Section):
 class CollectJmx(Section):
     """The JMX collector, `kquota collect jmx`, and what the job has to know of other collectors."""
 
+    source: Literal["jolokia", "prometheus"] = "jolokia"
+    """What answers at the addresses: Jolokia's agents, or pages of jmx_exporter, as those of MSK Open Monitoring."""
     brokers: dict[str, str] = field(default_factory=dict)
-    """Jolokia's address by broker id, e.g. http://kafka1:8778/jolokia; tells the broker of any collector's message."""
+    """An agent's address by broker id, e.g. http://kafka1:8778/jolokia; tells the broker of any collector's message."""
     types: dict[str, str] = field(default_factory=dict)
     """MBean types by metric name, where Telegraf's name does not tell: produce or fetch."""
     interval: Duration = Duration(5_000)
     client_id: str = "kquota-collect"
     user: str = ""
     password: str = field(default="", repr=False)
-    """Of Jolokia; none if the user is empty."""
+    """Of the agents; none if the user is empty."""
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Further producer properties, e.g. security.protocol, sasl.password."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from kquota_spark.collect.collector import PATTERNS
+from kquota_spark.collect.agents import PATTERNS
 from kquota_spark.config.loader import load_settings
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster

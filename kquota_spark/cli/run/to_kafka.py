@@ -41,9 +41,10 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     commands = collect.add_subparsers(required=True, metavar="WHAT")
     jmx = commands.add_parser(
         "jmx",
-        help="poll the Jolokia agents of the brokers",
-        description="Polls the Jolokia agent of each broker (collect.jmx.brokers) and sends what its quota sensors"
-        " say to the topic kafka.jmx_topic, until stopped. A broker that is away is left out until it is back.",
+        help="poll the Jolokia agents or jmx_exporters of the brokers",
+        description="Polls the Jolokia agent or jmx_exporter of each broker (collect.jmx.source and brokers) and sends"
+        " what its quota sensors say to the topic kafka.jmx_topic, until stopped. A broker that is away is left out"
+        " until it is back.",
     )
     add_config_option(jmx)
     jmx.set_defaults(run=run_collect_jmx)
@@ -88,7 +89,8 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
     Raises:
         UserError: a setting is missing, or the topic cannot be used.
     """
-    from kquota_spark.collect.collector import Collector, agents_of
+    from kquota_spark.collect.agents import agents_of
+    from kquota_spark.collect.collector import Collector
     from kquota_spark.process.graceful_stop import stop_event
     from kquota_spark.ship.topic import KafkaTopic
 
@@ -96,7 +98,7 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
     jmx, kafka = settings.collect.jmx, settings.kafka
     if not kafka.jmx_topic:
         raise UserError("kafka.jmx_topic: empty, expected the topic that samples go to")
-    agents = agents_of(jmx.brokers, jmx.user, jmx.password)
+    agents = agents_of(jmx)
 
     def connect() -> KafkaTopic:
         servers, named = kafka.bootstrap_servers, "collect.jmx.options"

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import pytest
 
 from kquota_spark.cli.main import main as kquota
-from kquota_spark.collect.collector import PATTERNS, Agent, Collector, JolokiaError
+from kquota_spark.collect.agents import PATTERNS, AgentError, JolokiaAgent
+from kquota_spark.collect.collector import Collector
 from kquota_spark.formats.jmx.collectors import messages
 from kquota_spark.formats.jmx.messages import read_jmx_message
 from kquota_spark.formats.jmx.sample import Origin
@@ -44,7 +45,7 @@ class FakeAgent:
         if not self.says:
             self.stop.set()
         if isinstance(said, str):
-            raise JolokiaError(said)
+            raise AgentError(said)
         return said
 
 
@@ -145,22 +146,22 @@ def jolokia() -> Iterator[str]:
 
 
 def test_an_agent_answers_to_its_login(jolokia: str) -> None:
-    assert Agent(1, f"{jolokia}/jolokia", "me", "secret").read(5.0) == [ANSWER]
+    assert JolokiaAgent(1, f"{jolokia}/jolokia", "me", "secret").read(5.0) == [ANSWER]
     for agent, problem in (
         (
-            Agent(1, f"{jolokia}/jolokia", "me", "wrong"),
+            JolokiaAgent(1, f"{jolokia}/jolokia", "me", "wrong"),
             "HTTP status 401, check collect.jmx.user and password",
         ),
         (
-            Agent(1, f"{jolokia}/nowhere", "me", "secret"),
+            JolokiaAgent(1, f"{jolokia}/nowhere", "me", "secret"),
             r"HTTP status 404, is the path right \(/jolokia\)\?",
         ),
-        (Agent(1, f"{jolokia}/html", "me", "secret"), "its answer is not Jolokia's"),
-        (Agent(1, "http://127.0.0.1:1/jolokia"), r"\[Errno 111\] Connection refused"),
+        (JolokiaAgent(1, f"{jolokia}/html", "me", "secret"), "its answer is not Jolokia's"),
+        (JolokiaAgent(1, "http://127.0.0.1:1/jolokia"), r"\[Errno 111\] Connection refused"),
     ):
-        with pytest.raises(JolokiaError, match=problem):
+        with pytest.raises(AgentError, match=problem):
             agent.read(5.0)
-    assert "secret" not in repr(Agent(1, jolokia, "me", "secret"))
+    assert "secret" not in repr(JolokiaAgent(1, jolokia, "me", "secret"))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_an_agent_answers_to_its_login(jolokia: str) -> None:
         ("{}", "kafka.jmx_topic: empty, expected the topic that samples go to"),
         (
             "kafka: {jmx_topic: j}",
-            "collect.jmx.brokers: empty, expected the address of each broker's Jolokia agent",
+            "collect.jmx.brokers: empty, expected the address of each broker's agent",
         ),
         (
             "kafka: {jmx_topic: j}\ncollect: {jmx: {brokers: {one: http://k:1/jolokia}}}",
@@ -232,8 +233,8 @@ def test_a_login_does_not_follow_a_redirect(status: int) -> None:
 
         with HTTPServer(("127.0.0.1", 0), Redirecting) as agent:
             threading.Thread(target=agent.serve_forever, daemon=True).start()
-            with pytest.raises(JolokiaError) as refused:
-                Agent(1, f"http://127.0.0.1:{agent.server_port}/jolokia", "kquota", "canary").read(20)
+            with pytest.raises(AgentError) as refused:
+                JolokiaAgent(1, f"http://127.0.0.1:{agent.server_port}/jolokia", "kquota", "canary").read(20)
             agent.shutdown()
         elsewhere.shutdown()
     assert (
