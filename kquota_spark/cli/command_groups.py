@@ -13,6 +13,13 @@ from kquota_spark.cli.text.page import columns_of
 
 WIDEST = 100
 _INDENT = 15
+_NAMES_AT = 12
+_BEGINNINGS = (
+    "kquota help COMMAND      what a command does, with its options",
+    "kquota help              the pages of the documentation, first of all tutorial",
+    "kquota --help            every command with a line about it",
+    "kquota replay --sample   a first try without Kafka, Spark and Java",
+)
 
 
 class Command(NamedTuple):
@@ -137,6 +144,17 @@ class Commands(_Added):
 def module_of(name: str) -> str | None:
     """The module of a command; None if there is no such command."""
     return next((command.module for command in all_commands() if command.name == name), None)
+
+
+def overview() -> str:
+    """The names of all commands under their headings, and where to begin; it fits a small terminal."""
+    columns = min(WIDEST, columns_of())
+    lines = ["usage: kquota COMMAND ...", ""]
+    for title, commands in GROUPS.items():
+        names = ", ".join(command.name for command in commands)
+        begin = f"  {title}:".ljust(_NAMES_AT)
+        lines += textwrap.wrap(names, columns, initial_indent=begin, subsequent_indent=" " * _NAMES_AT)
+    return "\n".join([*lines, "", *_BEGINNINGS])
 
 
 def listing() -> str:

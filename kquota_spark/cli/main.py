@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kquota_spark import __version__
-from kquota_spark.cli.command_groups import WIDEST, Commands, all_commands, listing, module_of
+from kquota_spark.cli.command_groups import WIDEST, Commands, all_commands, listing, module_of, overview
 from kquota_spark.cli.door import through_the_door
 from kquota_spark.cli.exit_codes import ERROR, STOPPED, USAGE, codes_text, finds_by_2
 from kquota_spark.cli.text.page import columns_of
@@ -36,6 +36,8 @@ class _Parser(argparse.ArgumentParser):
         return f"{super().format_help()}\n{codes}\n"
 
     def error(self, message: str) -> NoReturn:
+        if message.endswith(": COMMAND"):
+            message = f"which command: one of {', '.join(_below(self))}"
         print(f"{self.prog}: {terminal_text(message)}", file=sys.stderr)
         print(f"{self.prog} --help shows the usage", file=sys.stderr)
         sys.exit(USAGE)
@@ -60,6 +62,16 @@ class _Parser(argparse.ArgumentParser):
             if is_command and value in _RENAMED:
                 self.error(f"unknown command {value!r}, it is {_RENAMED[value]} now")
             self.error(f"unknown {what} {value!r}{_hint(str(value), list(map(str, action.choices)))}")
+
+
+def _below(found: argparse.ArgumentParser) -> list[str]:
+    """The commands below a command."""
+    return [
+        name
+        for action in found._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for name in action.choices
+    ]
 
 
 def _hint(given: str, known: Sequence[str]) -> str:
@@ -153,6 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         complete(parser_for)
     words = sys.argv[1:] if arguments is None else arguments
+    if not words:
+        print(overview())
+        return USAGE
     options = _parsed(words)
     code = 0
 

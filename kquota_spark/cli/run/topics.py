@@ -12,6 +12,7 @@ import sys
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kquota_spark.cli.command_groups import all_commands, module_of
 from kquota_spark.cli.text.page import columns_of, encodable, has_colour
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
@@ -31,18 +32,33 @@ _FENCE = re.compile(r"^ *```")
 def add_commands(commands: Any) -> None:
     """Add `help`."""
     parser = commands.add_parser("help")
-    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="name of a page")
+    parser.add_argument(
+        "topic", nargs="*", metavar="TOPIC", help="name of a page, or a command; nothing lists all pages"
+    )
     parser.set_defaults(run=run_help)
 
 
 def run_help(options: argparse.Namespace) -> int:
-    """Show a page, or what pages there are."""
-    if options.topic is None:
+    """Show a page, the help of a command, or what pages there are.
+
+    Raises:
+        UserError: there is no such page and no such command.
+        SystemExit: the help of a command was shown, or it has none of this name below it.
+    """
+    if not options.topic:
         _show(_list_text())
         return 0
-    markdown = topic_markdown(options.topic.removesuffix(".md"))
+    first, *below = options.topic
+    name = first.removesuffix(".md")
+    is_command = module_of(name) is not None
+    if is_command and (below or name not in topics()):
+        from kquota_spark.cli.main import parser_for
+
+        parser_for([name]).parse_args([name, *below, "--help"])
+    markdown = topic_markdown(" ".join((name, *below)))
     columns = min(_MOST_COLUMNS, columns_of())
-    _show(page_text(markdown, columns, has_colour=has_colour(sys.stdout)))
+    end = f"\nThe command of this name: kquota {name} --help\n" if is_command else ""
+    _show(page_text(markdown, columns, has_colour=has_colour(sys.stdout)) + end)
     return 0
 
 
@@ -63,8 +79,11 @@ def topic_markdown(topic: str) -> str:
     """
     known = topics()
     if topic not in known:
-        near = difflib.get_close_matches(topic, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "kquota help lists all"
+        commands = [command.name for command in all_commands()]
+        near = difflib.get_close_matches(topic, [*known, *commands], n=1)
+        hint = (
+            f"did you mean {near[0]}?" if near else "kquota help lists all pages, kquota --help all commands"
+        )
         raise UserError(f"no help on {terminal_text(topic)}: {hint}")
     return files("kquota_spark").joinpath("docs", f"{topic}.md").read_text(encoding="utf-8")
 
@@ -73,7 +92,7 @@ def _list_text() -> str:
     known = topics()
     width = max(map(len, known))
     lines = "".join(f"  {name:<{width}}  {title}\n" for name, title in known.items())
-    return f"kquota help TOPIC\n\n{lines}\nkquota COMMAND --help shows the options of a command\n"
+    return f"kquota help TOPIC\n\n{lines}\nkquota help COMMAND shows the options of a command\n"
 
 
 def _show(text: str) -> None:

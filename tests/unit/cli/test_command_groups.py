@@ -124,8 +124,27 @@ def test_a_typing_error_is_one_line_with_the_word_that_was_meant(
     assert where_help_is == f"{error.partition(':')[0]} --help shows the usage"
 
 
-def test_no_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_shows_all_of_them_under_their_headings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([]) == 2
+    shown, err = capsys.readouterr()
+    assert err == ""
+    lines = shown.splitlines()
+    assert len(lines) < 24 and max(map(len, lines)) <= 80
+    assert "  enforce:  enforce, override, exempt, freeze, unfreeze, quotas" in lines
+    words = shown.replace(",", " ").split()
+    assert [command.name for command in all_commands() if command.name not in words] == []
+
+
+def test_a_missing_command_below_another_is_one_line_with_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main([])
+        main(["quotas"])
     assert ended.value.code == 2
-    assert "the following arguments are required: COMMAND" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines() == [
+        "kquota quotas: which command: one of disable, enable, status",
+        "kquota quotas --help shows the usage",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pty
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.main import main
 from kquota_spark.cli.run.topics import page_text, topic_markdown, topics, with_topics
 from kquota_spark.formats.text.escape import width
 from tests.support.logs.replayed_captures import run
@@ -51,7 +53,26 @@ def test_the_name_of_the_file_is_a_topic_too() -> None:
 
 def test_a_topic_that_is_not_there_is_told_with_the_one_that_was_meant() -> None:
     assert run(["help", "operatin"]) == (1, "", "kquota: no help on operatin: did you mean operating?\n")
-    assert run(["help", "\x1b[31m"])[2] == "kquota: no help on \\x1b[31m: kquota help lists all\n"
+    assert run(["help", "\x1b[31m"])[2] == (
+        "kquota: no help on \\x1b[31m: kquota help lists all pages, kquota --help all commands\n"
+    )
+
+
+def shown_help(*words: str) -> str:
+    """What `kquota help` prints and ends the program by, as --help does."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as ended:
+        main(["help", *words])
+    assert ended.value.code == 0
+    return out.getvalue()
+
+
+def test_a_command_is_a_topic_too_and_so_is_one_below_it() -> None:
+    assert shown_help("findings").startswith("usage: kquota findings ")
+    assert shown_help("enforce", "plan").startswith("usage: kquota enforce plan ")
+    assert shown_help("quotas", "enable").startswith("usage: kquota quotas enable ")
+    code, page, _ = run(["help", "tables"])
+    assert code == 0 and page.endswith("\nThe command of this name: kquota tables --help\n")
+    assert run(["help", "findngs"]) == (1, "", "kquota: no help on findngs: did you mean findings?\n")
 
 
 def test_links_are_topics_paths_and_addresses() -> None:
