@@ -13,8 +13,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.chance import SEED
 
-# A width that this shell exports would be that of every captured output.
-os.environ.pop("COLUMNS", None)
+# Captured outputs are as wide as those of the pages; a width that this shell exports would be theirs.
+os.environ["COLUMNS"] = "100"
 
 pytest_plugins = [
     "tests.support.clusters.shared",

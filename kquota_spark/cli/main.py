@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Collection, Sequence
@@ -18,12 +19,15 @@ from kquota_spark.cli.command_groups import WIDEST, Commands, all_commands, list
 from kquota_spark.cli.door import through_the_door
 from kquota_spark.cli.exit_codes import ERROR, STOPPED, USAGE, codes_text, finds_by_2
 from kquota_spark.cli.text.page import columns_of
+from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 
 _MOST_LISTED = 10
 """Commands, options or values that one line has room for; --help lists them all."""
 _NAMES = ("user", "client_id")
 """Options that name a client, of whatever command."""
+_OF_SETTINGS = re.compile(r"conf/kquota\.yaml|(?:quotas|kafka|ship|collect|enforcement)\.[a-z_]+")
+"""What an error names that a file of settings decides."""
 _RENAMED = {"enforcement": "quotas"}
 """Commands of earlier releases, and what they are called now."""
 
@@ -173,7 +177,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         nonlocal code
-        code = int(options.run(options))
+        try:
+            code = int(options.run(options))
+        except UserError as error:
+            if getattr(options, "has_only_defaults", False) and _OF_SETTINGS.search(str(error)):
+                raise UserError(
+                    f"no conf/kquota.yaml here and no --config, so defaults hold: {error}"
+                ) from error
+            raise
         sys.stdout.flush()  # here, because at the end of Python a reader that went away is a message and a 120
         return code
 

@@ -13,13 +13,12 @@ from typing import NamedTuple
 from kquota_spark.cli.text.render import FORMATS, Report, Row, Shown
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
-from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import broker_text, iso_time, type_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
 from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.agreement.agreement import Span, percent, total
-from kquota_spark.store.reading import Result, Tables, utc_text
+from kquota_spark.store.reading import Result, Tables
 
 DEFAULT_CONFIG = Path("conf") / "kquota.yaml"
 TYPES = ("produce", "fetch", "request", "controller_mutation", "connection")
@@ -77,7 +76,9 @@ def settings_of(options: argparse.Namespace) -> Settings:
     path: Path | None = options.config
     if path is None and DEFAULT_CONFIG.exists():
         path = DEFAULT_CONFIG
-    return settings_from(path, getattr(options, "tables", None))
+    tables = getattr(options, "tables", None)
+    options.has_only_defaults = path is None and tables is None  # an error about a setting says so
+    return settings_from(path, tables)
 
 
 def settings_from(path: Path | None, tables: str | None) -> Settings:
@@ -293,14 +294,6 @@ def limited(tables: Tables, sql: str, values: Sequence[object], limit: int | Non
         return tables.query(sql, values), False
     found = tables.query(f"{sql} limit ?", [*values, limit + 1])
     return Result(found.columns, found.rows[:limit]), len(found.rows) > limit
-
-
-def empty_text(wanted: Filter, noun: str, newest_ms: int | None, table: str) -> str:
-    """Why there are no rows: nothing that matches, or nothing processed yet."""
-    matching = f"no {noun} match {terminal_text(wanted.text)}" if wanted.text else f"no {noun}"
-    if newest_ms is None:
-        return f"{matching}: the table {table} is empty, has the audit processed anything yet?"
-    return f"{matching}; the table {table} reaches {utc_text(newest_ms)}"
 
 
 def footer_text(rows: Sequence[Row], time: str, noun: str, *, has_more: bool) -> str:

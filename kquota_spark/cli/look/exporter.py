@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -112,6 +114,8 @@ def _print_one(exported: ExportedTables) -> None:
     exported.refresh(now_ms())
     at_ms = exported.newest_decision_ms or now_ms()
     exported.looked(at_ms, time.monotonic() - began_s, is_failed=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # that of the format, whatever the locale is
     print(exposition(exported.exposed(at_ms).at(at_ms)), end="")
 
 

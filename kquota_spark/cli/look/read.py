@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kquota_spark.cli.chosen.near_names import empty_text
 from kquota_spark.cli.look import usage
 from kquota_spark.cli.options import (
     add_filter_options,
@@ -17,7 +18,6 @@ from kquota_spark.cli.options import (
     add_since,
     bucket_columns,
     bucket_conditions,
-    empty_text,
     filter_of,
     footer_text,
     legend,
@@ -98,7 +98,7 @@ def run_violations(options: argparse.Namespace) -> int:
         found, has_more = limited(tables, sql, where.values, limit_of(options))
         if not found.rows:
             tables.open("decisions")
-            when_empty = empty_text(wanted, "violations", tables.newest_ms("decisions"), "decisions")
+            when_empty = empty_text(wanted, "violations", tables, "decisions")
         rows = found.dicts()
         shown = _violation_columns(rows, with_day=spans_days(rows, "start_time"))
         report = Report(
@@ -170,7 +170,7 @@ def run_decisions(options: argparse.Namespace) -> int:
     with open_tables(settings_of(options), "decisions", newer_than_ms=wanted.newer_than_ms) as tables:
         found, has_more = limited(tables, sql, where.values, limit_of(options))
         if not found.rows:
-            when_empty = empty_text(wanted, "decisions", tables.newest_ms("decisions"), "decisions")
+            when_empty = empty_text(wanted, "decisions", tables, "decisions")
         rows = found.dicts()
         footer = footer_text(rows, "second", "decision", has_more=has_more)
         report = Report(

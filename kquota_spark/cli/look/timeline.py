@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from kquota_spark.cli.chosen.near_names import meant
 from kquota_spark.cli.options import (
     TIME_FORMS,
     TYPES,
@@ -105,11 +106,14 @@ def run_timeline(options: argparse.Namespace) -> int:
             most_slots=slots_in(page.columns) if options.output == "table" else MOST_SLOTS,
             is_clipped=options.since is None,
         )
+        hint = "" if found is not None else meant(tables, who.user, who.client_id)
     if options.output == "table" and found is not None:
         page.paragraph("", terminal_text(_who_line(found)), indent=2)
         print_chart(found, limit_of(options), page)
     elif options.output == "table":
-        page.paragraph("", terminal_text(_nobody(who, stretch, options.type, options.broker)), indent=0)
+        page.paragraph(
+            "", terminal_text(_nobody(who, stretch, options.type, options.broker) + hint), indent=0
+        )
     else:
         rows = [] if found is None else _rows(found, limit_of(options))
         beside = {} if found is None else _envelope(found)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kquota_spark.cli.chosen.near_names import empty_text
 from kquota_spark.cli.options import (
     Conditions,
     Filter,
@@ -13,7 +14,6 @@ from kquota_spark.cli.options import (
     add_since,
     client_conditions,
     counted,
-    empty_text,
     filter_of,
     footer_text,
     limit_of,
@@ -121,7 +121,7 @@ def _by_second(tables: Tables, wanted: Filter, limit: int | None) -> Report:
         shown=with_cluster(rows, with_source(rows, shown)),
         times=frozenset({"second"}),
         footer=footer_text(rows, "second", "second", has_more=has_more) + _share_note(rows),
-        when_empty=empty_text(wanted, "usage", tables.newest_ms("usage"), "usage"),
+        when_empty="" if rows else empty_text(wanted, "usage", tables, "usage"),
     )
 
 
@@ -151,7 +151,7 @@ def _totals(tables: Tables, wanted: Filter, limit: int | None, *, is_cut: bool) 
         f"{utc_text(from_ms)}, peak: highest second"
         + ("\nthe last day of the table: --since 7d asks for more" if is_cut else "")
         + _share_note(rows),
-        when_empty=empty_text(wanted, "usage", tables.newest_ms("usage"), "usage"),
+        when_empty="" if rows else empty_text(wanted, "usage", tables, "usage"),
     )
 
 

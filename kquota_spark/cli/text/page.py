@@ -43,8 +43,13 @@ def columns_of(stream: TextIO | None = None) -> int:
             columns = 0
         if columns > 0:
             return columns
+    return int(os.environ["COLUMNS"]) if is_width_asked() else PIPE_COLUMNS
+
+
+def is_width_asked() -> bool:
+    """Whether COLUMNS says how wide a text is that goes into a pipe or a file; else tables there are not cut."""
     asked = os.environ.get("COLUMNS", "")
-    return int(asked) if asked.isdecimal() and int(asked) > 0 else PIPE_COLUMNS
+    return asked.isascii() and asked.isdecimal() and int(asked) > 0
 
 
 def encodable(text: str, encoding: str) -> str:

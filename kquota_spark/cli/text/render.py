@@ -16,7 +16,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Literal
 
-from kquota_spark.cli.text.page import PIPE_COLUMNS, Page, columns_of, encodable, folded, has_colour
+from kquota_spark.cli.text.page import (
+    PIPE_COLUMNS,
+    Page,
+    columns_of,
+    encodable,
+    folded,
+    has_colour,
+    is_width_asked,
+)
 from kquota_spark.formats.text.escape import (
     csv_text,
     distinct_cuts,
@@ -94,7 +102,7 @@ def show(report: Report, form: Format) -> None:
     if form == "csv":
         _write(csv_report(report, is_for_terminal=is_terminal))
         return
-    room = columns_of() if report.is_cut or is_terminal else None
+    room = columns_of() if is_terminal or is_width_asked() else None
     table = table_report(report, room, has_colour=has_colour(sys.stdout), encoding=_encoding())
     # Cuts are shown in one column by every terminal; texts with characters that it lacks have none.
     _write(table if Page().has("…") else table.replace("…", "~"))

@@ -1,0 +1,49 @@
+"""Why a table has no rows for what was asked, and which name may have been meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from kquota_spark.cli.options import Filter
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.store.reading import Tables, utc_text
+
+_MOST_NAMES = 20_000
+"""Maximum number of names to compare with: that takes half a second."""
+_NAMES = """
+select {column} from usage where {column} is not null union select {column} from quota_rules where {column} is not null
+"""
+
+
+def empty_text(wanted: Filter, noun: str, tables: Tables, table: str) -> str:
+    """Why there are no rows: nothing that matches, or nothing processed yet."""
+    matching = f"no {noun} match {terminal_text(wanted.text)}" if wanted.text else f"no {noun}"
+    newest_ms = tables.newest_ms(table)
+    if newest_ms is None:
+        return f"{matching}: the table {table} is empty, has the audit processed anything yet?"
+    return f"{matching}; the table {table} reaches {utc_text(newest_ms)}{meant(tables, wanted.user, wanted.client)}"
+
+
+def meant(tables: Tables, user: str | None, client_id: str | None) -> str:
+    """`; did you mean --user alice?` where the tables do not know a name but one like it; else empty."""
+    asked = (("--user", user, '"user"'), ("--client", client_id, "client_id"))
+    hints = []
+    for option, given, column in asked:
+        if given:
+            known = _known(tables, column)
+            hints += [f"{option} {name}" for name in near(given, known) if given not in known]
+    return terminal_text(f"; did you mean {' '.join(hints)}?") if hints else ""
+
+
+def near(given: str, known: Iterable[str]) -> list[str]:
+    """The name that is most like the given one; none if no name is."""
+    same = [name for name in known if name.casefold() == given.casefold()]
+    return same[:1] or get_close_matches(given, known, n=1)
+
+
+def _known(tables: Tables, column: str) -> list[str]:
+    for table in ("usage", "quota_rules"):
+        tables.open_if_there(table)
+    names = tables.query(f"{_NAMES.format(column=column)} order by 1 limit {_MOST_NAMES}").rows
+    return [name for (name,) in names]
