@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.errors import UserError
+from kquota_spark.model.quotas.quota_types import IpQuotaKey, QuotaKey
 
 if TYPE_CHECKING:
     from kquota_spark.enforcement.policies import KnownNames
@@ -104,9 +105,26 @@ def _contexts(_: argparse.Namespace) -> Iterable[str]:
     return load_contexts(contexts_file(os.environ)).contexts
 
 
+def _entities(options: argparse.Namespace) -> Iterator[str]:
+    """What `--name` takes: a type, and the names of that type that are known."""
+    yield from ("user=", "client-id=", "ip=")
+    known = _known(options)
+    yield from (f"user={name}" for name in known.users)
+    yield from (f"client-id={name}" for name in known.client_ids)
+
+
+def _keys(end: str) -> Callable[[argparse.Namespace], Iterable[str]]:
+    return lambda _: [f"{key.value}{end}" for key in (*QuotaKey, *IpQuotaKey)]
+
+
 _NAMES: dict[str, Callable[[argparse.Namespace], Iterable[str]]] = {
     "--user": lambda options: _known(options).users,
     "--client": lambda options: _known(options).client_ids,
+    "--client-id": lambda options: _known(options).client_ids,
+    "--tenant": lambda options: _known(options).users,
+    "--name": _entities,
+    "--add-config": _keys("="),
+    "--delete-config": _keys(""),
     "--context": _contexts,
     "--kafka": _contexts,
 }

@@ -98,6 +98,22 @@ def test_names_that_are_known_are_offered_and_quoted(known: tuple[dict[str, str]
     assert not (directory / "harm").exists()
 
 
+def test_quota_keys_and_entities_are_offered(known: tuple[dict[str, str], Path]) -> None:
+    environment, directory = known
+    alter = "kquota alter --context prod --name user=bob"
+    assert _bash(f"{alter} --add pro", environment, directory) == ["producer_byte_rate="]
+    assert _bash(f"{alter} --delete co", environment, directory) == [
+        "connection_creation_rate", "consumer_byte_rate", "controller_mutation_rate",
+    ]  # fmt: skip
+    assert _bash("kquota describe --name cl", environment, directory) == ["client-id="]
+    (directory / "mine.yaml").write_text("tables: tables\n")
+    described = "kquota describe --config mine.yaml"
+    assert _bash(f"{described} --user bo", environment, directory) == ["bob "]
+    assert _bash(f"{described} --names=user=bo", environment, directory) == []
+    # bash takes what stands behind = for a word of its own.
+    assert _bash(f"{described} --name user=bo", environment, directory) == ["bob "]
+
+
 def test_a_name_that_means_harm_is_typed_as_a_word(known: tuple[dict[str, str], Path]) -> None:
     environment, directory = known
     with terminal([found_shell("bash"), *_BEGIN["bash"]], environment, directory) as typist:
