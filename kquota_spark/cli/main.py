@@ -26,7 +26,7 @@ _MOST_LISTED = 10
 """Commands, options or values that one line has room for; --help lists them all."""
 _NAMES = ("user", "client_id")
 """Options that name a client, of whatever command."""
-_OF_SETTINGS = re.compile(r"conf/kquota\.yaml|(?:quotas|kafka|ship|collect|enforcement)\.[a-z_]+")
+_OF_SETTINGS = re.compile(r"--config FILE|(?:quotas|kafka|ship|collect|enforcement)\.[a-z_]+")
 """What an error names that a file of settings decides."""
 _RENAMED = {"enforcement": "quotas"}
 """Commands of earlier releases, and what they are called now."""
