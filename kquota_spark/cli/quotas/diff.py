@@ -17,7 +17,7 @@ from kquota_spark.cli.options import (
     time_argument,
 )
 from kquota_spark.cli.quotas.quota_edits import exact_text
-from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
+from kquota_spark.cli.quotas.quota_sides import STDIN, Side, chosen_side, named_side
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, show
 from kquota_spark.errors import UserError
@@ -56,8 +56,8 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add `diff`."""
     parser = subparsers.add_parser("diff", description=f"{_ABOUT}.")
     parser.add_argument(
-        "sides", nargs="+", metavar="FILE", help="a file of quotas in any format, or a saved context; two of them: "
-        "before and after",
+        "sides", nargs="+", metavar="FILE", help="a file of quotas in any format, - for standard input, or a saved "
+        "context; two of them: before and after",
     )  # fmt: skip
     parser.add_argument("--by", choices=("text", "effect", "both"), default="both", help="default both")
     add_cluster_options(parser)
@@ -111,6 +111,8 @@ def _found(options: argparse.Namespace) -> _Found:
     if len(options.sides) == 2:
         if options.at is not None or options.command_config is not None or named_clusters(options):
             raise UserError("two sides are named already: leave --at and the cluster out")
+        if options.sides == [STDIN, STDIN]:
+            raise UserError("-: standard input is one side only; a file of this name is ./-")
         before, after = map(named_side, options.sides)
     else:
         after = named_side(options.sides[0])

@@ -38,7 +38,9 @@ _WITHOUT_HISTORY = "since when, and who: not recorded (kquota watch writes quota
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `drift`."""
     parser = subparsers.add_parser("drift")
-    parser.add_argument("file", metavar="FILE", help="what is declared: a file of quotas in any format")
+    parser.add_argument(
+        "file", metavar="FILE", help="what is declared: a file of quotas in any format, - for standard input"
+    )
     parser.add_argument(
         "--quiet", action="store_true", help="print nothing, for cron and CI: see the exit code"
     )

@@ -42,18 +42,17 @@ class Side(NamedTuple):
 
 
 def named_side(text: str) -> Side:
-    """The quotas of a file, or of a saved context.
+    """The quotas of a file, of standard input (`-`), or of a saved context.
 
     Raises:
         UserError: it is neither, or cannot be read, or has problems, one a line.
     """
-    path = Path(text)
     try:
-        is_file = path.exists() and not path.is_dir()
+        is_file = text == STDIN or (Path(text).exists() and not Path(text).is_dir())
     except OSError as error:
         raise UserError(f"{text[:200]}: cannot be read: {error.strerror}") from error
     if is_file:
-        return _file_side(path)
+        return _file_side(text)
     try:
         address = address_of_context(text)
     except UserError as error:
@@ -62,17 +61,18 @@ def named_side(text: str) -> Side:
         return Side(cluster.origin, cluster.read())
 
 
-def _file_side(path: Path) -> Side:
-    """The quotas of a file, whose format is told by its content."""
+def _file_side(file: str) -> Side:
+    """The quotas of a file or of standard input, whose format is told by its content."""
     from kquota_spark.formats.exchange.registry import FORMATS, guess
 
-    text = file_text(str(path), str(path))
+    where = "standard input" if file == STDIN else file
+    text = file_text(file, where)
     # No quotas at all leave no sign of a format.
-    formats = [FORMATS["declared"]] if text.strip() == "[]" else guess(text, path.name)
+    formats = [FORMATS["declared"]] if text.strip() == "[]" else guess(text, Path(file).name)
     if len(formats) != 1:
         names = ", ".join(each.name for each in formats or FORMATS.values())
-        raise UserError(f"{path}: {'could be any of' if formats else 'is none of'} the formats {names}")
-    return Side(f"file {path}", quotas_in(formats[0], text, str(path)))
+        raise UserError(f"{where}: {'could be any of' if formats else 'is none of'} the formats {names}")
+    return Side(where if file == STDIN else f"file {file}", quotas_in(formats[0], text, where))
 
 
 def chosen_side(options: argparse.Namespace) -> Side:

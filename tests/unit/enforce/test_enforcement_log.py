@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
@@ -21,6 +22,7 @@ from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
+from kquota_spark.schema.columns import VERSION_PROPERTY
 from kquota_spark.store.reading import query
 from tests.support.enforcement.enforcement_ports_contract import LEDGER_CLAIMS
 from tests.support.places import ROOT
@@ -72,6 +74,21 @@ def test_every_value_comes_back_as_it_was(settings: Settings) -> None:
     EnforcementLog(settings).append(rows)
     # repr, because a NaN is not equal to itself, and -0.0 equals 0.0
     assert repr(EnforcementLog(settings).entries()) == repr(rows)
+
+
+def test_a_log_of_before_approvers_and_tickets_is_read_and_extended(settings: Settings) -> None:
+    log = EnforcementLog(settings)
+    log.append([entry(1)])
+    path = f"{settings.tables}/enforcement_log"
+    old = DeltaTable(path).to_pyarrow_table().drop_columns(["author", "approver", "ticket"])
+    shutil.rmtree(path)
+    last = CommitProperties(app_transactions=[Transaction("enforcement_log/prod", 1)])
+    write_deltalake(path, old, partition_by=["event_date"], commit_properties=last)
+    DeltaTable(path).alter.set_table_properties({VERSION_PROPERTY: "2"}, raise_if_not_exists=False)
+    assert EnforcementLog(settings).entries() == [entry(1)]
+    named = entry(2, author="ann", approver="bob", ticket="CHG-7")
+    EnforcementLog(settings).append([named])
+    assert EnforcementLog(settings).entries() == [entry(1), named]
 
 
 def test_clusters_have_logs_of_their_own(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,25 @@ def test_no_difference_is_0(tmp_path: Path) -> None:
     assert code == 0
     assert "\nno value differs\n\nnobody gets another limit or bucket (of 2 clients seen" in out
     assert rows(file(tmp_path, other), "--tables", str(tmp_path / "t")) == (0, [])
+
+
+def test_a_dash_is_standard_input_and_a_file_of_that_name_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path, BEFORE, "-")
+    given = BEFORE.replace("5000000", "6000000").encode()
+    for sides, origins in (
+        (("./-", "-"), ("file ./-", "standard input")),
+        (("-", "./-"), ("standard input", "file ./-")),
+    ):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+        code, out, _ = run("diff", *sides, "--by", "text", "--output", "json")
+        answer = json.loads(out)
+        assert (code, answer["before"], answer["after"]) == (2, *origins)
+    assert run("diff", "-", "-") == (
+        1, "", "kquota: -: standard input is one side only; a file of this name is ./-\n"
+    )  # fmt: skip
 
 
 def test_by_text_and_by_effect(tmp_path: Path) -> None:
