@@ -131,7 +131,7 @@ class NewsTables:
         found.holding += [
             self._step("plan_waiting", step.planned, step.planned.at_ms)
             for step in waiting
-            if now_ms - step.planned.at_ms <= within_ms
+            if step.overdue(now_ms, within_ms) is None
         ]
 
     def _read_log(self, tables: Tables) -> None:

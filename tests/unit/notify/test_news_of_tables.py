@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Slack
-from kquota_spark.enforce.changes import Event
+from kquota_spark.enforce.changes import Event, Mode
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from tests.support.tables.table_rows import (
@@ -143,6 +143,12 @@ def test_a_plan_that_nobody_may_approve_any_more_waits_no_longer(tmp_path: Path)
     logged(told.settings, entry(Event.PLANNED))
     assert told.read() == {"ops": ["demo/plan_waiting/p-1/1 begins"]}
     assert told.read(at_s=86_401) == {"ops": ["demo/plan_waiting/p-1/1/over over"]}
+
+
+def test_a_plan_that_only_observes_waits_for_nobody(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    logged(told.settings, entry(Event.PLANNED, mode=Mode.OBSERVE))
+    assert told.read() == {}
 
 
 def test_the_switch_is_told_of_when_it_is_set_and_when_it_is_taken_back(tmp_path: Path) -> None:
