@@ -121,6 +121,16 @@ def test_the_readme_leads_to_every_page() -> None:
     assert len(pages) > 35 and pages <= {*_LINK.findall(README)}
 
 
+def test_the_readme_names_the_versions_of_the_brokers_that_tests_start() -> None:
+    declared = {
+        version
+        for path in (ROOT / "conf").glob("ivy*.xml")
+        for version in re.findall(r'name="kafka_2.13" rev="([\d.]+)"', path.read_text(encoding="utf-8"))
+    }
+    [named] = re.findall(r"brokers of Kafka ([\d., and]+), and logs", " ".join(README.split()))
+    assert set(re.findall(r"[\d.]+\d", named)) == declared == {"3.7.2", "3.9.1", "4.3.0"}
+
+
 def test_every_make_target_of_the_readme_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z]+):", makefile, re.MULTILINE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kquota_spark.cli.main import main as kquota
+from kquota_spark.embedded.demo.__main__ import _chosen
 from kquota_spark.embedded.demo.load import Burst, sending_s
 from kquota_spark.embedded.settings import jaas_line, java_properties
 from tests.support.clusters.zookeeper_edits import set_quota
@@ -38,3 +40,21 @@ def test_names_and_passwords_are_quoted_in_the_jaas_line() -> None:
 def test_properties_are_ascii_and_keep_what_java_would_drop() -> None:
     # U+1F600 is two UTF-16 units, as Java counts.
     assert java_properties({"key": " ü\\😀=:#"}) == "key=\\ \\u00fc\\\\\\ud83d\\ude00\\=\\:\\#\n"
+
+
+def test_the_demo_takes_the_kafka_and_the_kind_that_are_asked_for() -> None:
+    def chosen(**variables: str) -> tuple[str, bool]:
+        found = _chosen(variables)
+        return found.kafka, found.is_kraft
+
+    assert chosen() == ("3.9.1", False)
+    assert chosen(KAFKA="3.7.2") == ("3.7.2", False)
+    assert chosen(KAFKA="3.7.2", KIND="kraft") == ("3.7.2", True)
+    assert chosen(KAFKA="4.3.0") == ("4.3.0", True)
+
+
+def test_the_command_of_the_demo_says_which_versions_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kquota(["demo", "--kafka", "3.8"]) == 1
+    assert capsys.readouterr().err == "demo: KAFKA: '3.8', expected 3.9.1 or 3.7.2 or 4.3.0\n"
+    assert kquota(["demo", "--kafka", "4.3.0", "--kind", "zookeeper"]) == 1
+    assert capsys.readouterr().err == "demo: KIND: 'zookeeper', expected kraft\n"

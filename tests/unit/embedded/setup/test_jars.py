@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from kquota_spark.embedded.setup.ivy import reason
 from kquota_spark.embedded.setup.jars import IVY_XML as DECLARATION
-from kquota_spark.embedded.setup.jars import cache_dir, ensure_jars, find_jars
+from kquota_spark.embedded.setup.jars import cache_dir, ensure_jars, find_jars, pyspark_jars
 from kquota_spark.embedded.setup.java import find_java
 from kquota_spark.errors import UserError
 from tests.support.places import ROOT
@@ -202,6 +203,18 @@ def test_the_command_prints_one_line_and_does_not_import_pyspark(ivy_xml: Path) 
     )
     assert (bad.returncode, bad.stdout) == (1, "")
     assert bad.stderr.startswith("kquota: no.xml: cannot be read (No such file or directory)")
+
+
+def test_with_ivy_at_hand_the_jars_are_fetched_before_any_package_is_installed(ivy_xml: Path) -> None:
+    command = ("-S", "-m", "kquota_spark.embedded.setup.jars", "--ivy", str(pyspark_jars()), str(ivy_xml))
+    done = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"jars: 1 for Spark, 1 for the brokers in {cache_dir(ivy_xml)}\n",
+    )
 
 
 def test_the_declarations_of_the_checkout_are_those_of_the_package() -> None:
