@@ -41,6 +41,7 @@ _ABOUTS = {
         "usage": "what each client used in the last day of the table, or since --since",
         "report": "a page about a day or any period: who was throttled, who is near a limit, who used what",
         "tables": "the tables and their columns: name, type, meaning",
+        "serve": "the report, the live view, tenants' own pages and waiting plans in a browser, read only",
         "exporter": "usage, limits and throttles of quota buckets for Prometheus, from the tables",
     },
     "quotas": {
@@ -91,6 +92,7 @@ _ABOUTS = {
 }
 _ELSEWHERE = {
     "status.command": ("status",),
+    "serve.command": ("serve",),
     "top.command": ("top",),
     "look.read": ("violations", "decisions", "usage"),
     "look.declared_tables": ("tables",),

@@ -50,7 +50,9 @@ _MOST_UNKNOWN = 20
 """Maximum number of unknown keys that are named; to search what each may mean takes time."""
 _PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"}
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", date: "a date"}
-_SECRETS = {"options", "storage_options", "callback_options", "password", "key_password", "secret", "url"}
+_SECRETS = {
+    "options", "storage_options", "callback_options", "password", "key_password", "secret", "token", "url",
+}  # fmt: skip
 """Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
 _TEXT = "tag:yaml.org,2002:str"
 _TOPIC_CHOICES = ("topic", "topics", "topic_pattern")

@@ -344,6 +344,20 @@ class Notifications(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Serve(Section):
+    """Who may look at the pages of `kquota serve`."""
+
+    token: str = field(default="", repr=False)
+    """Opens every page, 16 characters or more; empty for none."""
+    user_header: str = ""
+    """In which a reverse proxy names the user, e.g. X-Forwarded-User; empty for none."""
+    proxies: tuple[str, ...] = ("127.0.0.1", "::1")
+    """Addresses whose header counts."""
+    operators: tuple[str, ...] = ()
+    """Users of that header who see every page; all others see their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tables(Section):
     """The section `tables`, where it is more than a location."""
 
@@ -374,3 +388,4 @@ class Settings(Section):
     notifications: Notifications = field(default_factory=Notifications)
     file: str = field(default="", compare=False, metadata=NO_KEY)
     """Path of the file that they come from, for messages; empty for the built-in ones."""
+    serve: Serve = field(default_factory=Serve)

@@ -14,7 +14,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def test_every_imported_package_is_a_declared_dependency() -> None:
-    declared = {*map(_name, PROJECT["dependencies"]), *map(_name, PROJECT["optional-dependencies"]["spark"])}
+    extras = PROJECT["optional-dependencies"]
+    declared = {*map(_name, [*PROJECT["dependencies"], *extras["spark"], *extras["serve"]])}
     distributions = packages_distributions()
     undeclared = {
         package

@@ -90,7 +90,7 @@ def _command_lines() -> list[str]:
             "crontab.example",
             *(
                 f"systemd/kquota-{one}.service"
-                for one in ("audit", "enforce", "exporter", "maintain", "notify")
+                for one in ("audit", "enforce", "exporter", "maintain", "notify", "serve")
             ),
         )
     ]
@@ -116,7 +116,7 @@ def _command_lines() -> list[str]:
 
 def test_what_the_units_manifests_and_cron_lines_start_is_there_and_takes_their_arguments() -> None:
     lines = _command_lines()
-    assert len(lines) == 15, lines
+    assert len(lines) == 16, lines
     known: dict[str, set[str]] = {}
     for line in lines:
         script, arguments = COMMAND.findall(line)[-1]
@@ -179,11 +179,15 @@ HARDENED = {"UMask=0027", "LimitCORE=0", "NoNewPrivileges=yes", "PrivateTmp=yes"
 
 def test_services_and_cron_write_for_their_group_only_and_get_no_more_rights() -> None:
     services = sorted((CONF / "systemd").glob("*.service"))
-    assert len(services) == 5
+    assert len(services) == 6
     for unit in services:
         lines = unit.read_text(encoding="utf-8").splitlines()
         assert set(lines) >= HARDENED, unit.name
-        strict = "ProtectSystem=strict" if "exporter" in unit.name else "ProtectSystem=full"
+        strict = (
+            "ProtectSystem=strict"
+            if unit.stem in ("kquota-exporter", "kquota-serve")
+            else "ProtectSystem=full"
+        )
         assert strict in lines, unit.name
     entries = [
         line

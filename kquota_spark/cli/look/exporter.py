@@ -33,7 +33,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_settings_options(parser)
     parser.add_argument(
-        "--port", type=_port, default=_PORT, metavar="N", help=f"to listen on (default {_PORT})"
+        "--port", type=port_argument, default=_PORT, metavar="N", help=f"to listen on (default {_PORT})"
     )
     parser.add_argument(
         "--address",
@@ -119,7 +119,8 @@ def _print_one(exported: ExportedTables) -> None:
     print(exposition(exported.exposed(at_ms).at(at_ms)), end="")
 
 
-def _port(text: str) -> int:
+def port_argument(text: str) -> int:
+    """A port, as a type of argparse."""
     port = whole_number(text)
     if port > _MOST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r}, expected a port: 1 to {_MOST_PORT}, 0 for any free one")

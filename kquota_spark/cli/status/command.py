@@ -70,7 +70,7 @@ def all_parts(settings: Settings, place: SettingsPlace, time_ms: int) -> Iterato
         log = []
     else:
         yield enforcer_part(settings, log, asked, place, time_ms)
-    yield freeze_part(settings, place)
+    yield freeze_part(settings, place, time_ms)
     yield lifted_part(log, place)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from kquota_spark.cli.enforce.freeze import frozen_text
+from kquota_spark.cli.enforce.freeze import frozen_text, reading_text
 from kquota_spark.cli.options import SettingsPlace, counted
 from kquota_spark.cli.status.part import Part, State, command_text, job_text
 from kquota_spark.config.settings import Duration, Settings
@@ -85,14 +85,16 @@ def enforcer_part(
     return Part("enforcer", State.WARN, f"{figure}; {holder.name} is silent", holder.since_ms, then)
 
 
-def freeze_part(settings: Settings, place: SettingsPlace) -> Part:
+def freeze_part(settings: Settings, place: SettingsPlace, now_ms: int) -> Part:
     """The kill switch."""
-    frozen = FreezeSwitch(settings).frozen()
+    switch = FreezeSwitch(settings)
+    frozen = switch.frozen()
     if frozen is None:
         return Part("freeze", State.OK, "not frozen")
     if not frozen.since_ms:
         return Part("freeze", State.FAIL, frozen.reason, None, command_text("enforce status", place))
-    return Part("freeze", State.WARN, frozen_text(frozen), frozen.since_ms, command_text("unfreeze", place))
+    figure = f"{frozen_text(frozen)}; {reading_text(switch, now_ms)}"
+    return Part("freeze", State.WARN, figure, frozen.since_ms, command_text("unfreeze", place))
 
 
 def lifted_part(log: Sequence[LogEntry], place: SettingsPlace) -> Part:

@@ -84,7 +84,7 @@ def run_top(options: argparse.Namespace) -> int:
     feed = Feed(settings, SettingsPlace(options.config, options.tables))
     try:
         if options.once or options.output != "table":
-            show(_report(feed.read(question)), options.output)
+            show(top_report(feed.read(question), columns_of()), options.output)
         else:
             live = replace(question, limit=question.limit if options.limit else _MOST_LIVE)
             _watch(feed, settings, live, options.interval)
@@ -124,7 +124,8 @@ def _is_utf8(encoding: str) -> bool:
     return encoding.lower().replace("-", "") == "utf8"
 
 
-def _report(answer: Answer) -> Report:
+def top_report(answer: Answer, columns: int) -> Report:
+    """The buckets as a table of so many columns."""
     top, rows = answer.top, answer.top.rows
     bars = BARS if _is_utf8(sys.stdout.encoding or "utf-8") else ASCII_BARS
     newest = "" if answer.newest_ms is None else f"; the newest second is {utc_text(answer.newest_ms)}"
@@ -135,7 +136,7 @@ def _report(answer: Answer) -> Report:
         command="kquota top",
         columns=COLUMNS,
         rows=rows,
-        shown=table_columns(rows, columns_of(), bars),
+        shown=table_columns(rows, columns, bars),
         times=frozenset({"last_second"}),
         footer="\n".join(said),
         when_empty=f"no buckets in the last minute{newest or ': the table decisions is empty'}",

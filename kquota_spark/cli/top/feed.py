@@ -74,6 +74,8 @@ class Near:
 class Question:
     """What to show; user, client, broker and type are the options of these names."""
 
+    owner: str | None = None
+    """Only buckets of this user's own, in which no other is: what a tenant may see."""
     user: str | None = None
     client: str | None = None
     broker: int | None = None
@@ -179,6 +181,11 @@ def _where(question: Question) -> Where:
     conditions = bucket_conditions(
         Filter(user=question.user, client=question.client, broker=question.broker, type=question.type)
     )
+    if question.owner is not None:
+        # A callback of the brokers may put several users into one bucket with the tag of one of them.
+        conditions.add(
+            "bucket_user = ? and bucket_user <> '' and coalesce(bucket_tags, '') = ''", question.owner
+        )
     if question.text:
         conditions.add(f"contains({_NAMES}, lower(?))", question.text)
     return Where(conditions.sql, tuple(conditions.values))

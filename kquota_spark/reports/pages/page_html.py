@@ -29,14 +29,20 @@ _FOR_HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 def html_page(report: AuditReport) -> str:
     """The whole file."""
+    return policed_page(report)[1]
+
+
+def policed_page(report: AuditReport) -> tuple[str, str]:
+    """The policy that the file has, and the file."""
     from markupsafe import Markup
 
     page = page_of(report)
-    style, script = _part("report.css"), _part("report.js") + _part("tables.js")
+    style, script = html_part("report.css"), html_part("report.js") + html_part("tables.js")
     packed, of_plotly = _plotly() if _charts(page) else ("", "")
-    return _template().render(
+    policy = _policy(scripts=[_hash(script), of_plotly], styles=[_hash(style), _hash("")])
+    return policy, html_template("page.html.j2").render(
         page=page,
-        policy=Markup(_policy(scripts=[_hash(script), of_plotly], styles=[_hash(style), _hash("")])),  # noqa: S704
+        policy=Markup(policy),  # noqa: S704 - hashes
         style=Markup(style),  # noqa: S704 - a file of ours
         script=Markup(script),  # noqa: S704 - a file of ours
         data=Markup(embedded_json(_charts(page))),  # noqa: S704 - escaped there
@@ -84,7 +90,8 @@ def _hash(text: str) -> str:
 
 
 @functools.cache
-def _part(name: str) -> str:
+def html_part(name: str) -> str:
+    """A file of the folder `html`."""
     return (resources.files("kquota_spark.reports") / "html" / name).read_text(encoding="utf-8")
 
 
@@ -101,7 +108,8 @@ def _packed(text: str) -> str:
 
 
 @functools.cache
-def _template() -> Template:
+def html_template(name: str) -> Template:
+    """A template that shows every text as text, invisible characters as escapes."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -115,4 +123,4 @@ def _template() -> Template:
     # A number and its unit stay on one line.
     environment.filters["together"] = lambda text: terminal_text(text).replace(" %", "\N{NO-BREAK SPACE}%")
     environment.filters["is_plain"] = lambda text: terminal_text(text) == text
-    return environment.from_string(_part("page.html.j2"))
+    return environment.from_string(html_part(name))

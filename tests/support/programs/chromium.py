@@ -67,9 +67,20 @@ class Chromium:
 
     def load(self, page: Path) -> None:
         """Load a file, and forget what was said before."""
+        self.visit(page.as_uri())
+
+    def visit(self, address: str, **headers: str) -> None:
+        """Load an address with further headers, and forget what was said before."""
         self._complaints.clear()
         self._requests.clear()
-        self._page.goto(page.as_uri())
+        self._page.set_extra_http_headers(headers)
+        self._page.goto(address)
+
+    def enter(self, text: str) -> None:
+        """Type into the field that has the focus, then Enter, and wait for the page that answers."""
+        with self._page.expect_navigation():
+            self.call("Input.insertText", text=text)
+            self._page.keyboard.press("Enter")
 
     def resize(self, width: int, height: int) -> None:
         """The size of the window in CSS pixels."""

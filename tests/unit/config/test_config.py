@@ -47,7 +47,7 @@ def problems(directory: Path, text: str | bytes) -> list[str]:
 
 SECTIONS = (
     "cluster_id, tables, checkpoints, storage_options, kafka, quotas, broker, stream, ship, maintain, metrics, "
-    "collect, enforcement, notifications"
+    "collect, enforcement, notifications, serve"
 )
 MISTAKES = [
     ("clusterid: a", "clusterid: unknown key, did you mean cluster_id?"),

@@ -1,0 +1,213 @@
+"""The pages by address. Nothing here changes anything; a tenant gets 404 for what belongs to others.
+
+Two pages run scripts: the report, whose own policy has their hashes, and the live view, which reads itself again.
+Addresses hold no secret.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial, wraps
+from typing import Any
+from urllib.parse import urlsplit
+
+from flask import Flask, Response, abort, g, redirect, request, session
+from flask.sessions import SecureCookieSessionInterface
+from werkzeug.exceptions import HTTPException
+
+from kquota_spark.cli.serve.access import Access, Viewer, is_loopback
+from kquota_spark.cli.serve.contents import Contents
+from kquota_spark.cli.text.render import Colour, Report, Row
+from kquota_spark.errors import UserError
+from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.process.clock import now_ms
+from kquota_spark.reports.pages.page_html import html_part, html_template
+from kquota_spark.reports.scope.period import parse_period
+
+_PERIODS = {"today": "today", "day": "yesterday", "week": "the last week", "last:1h": "the last hour"}
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_TONES = {Colour.RED: "over", Colour.YELLOW: "near", Colour.FAINT: "faint"}
+_LOGIN_H = 12
+_LIVE_S = 5
+_SEEN = "is_operator"
+_Page = Callable[..., Any]
+
+
+class _Sessions(SecureCookieSessionInterface):
+    """A cookie that goes over TLS alone, where a proxy has TLS."""
+
+    def get_cookie_secure(self, app: Flask) -> bool:
+        """Whether the browser came by TLS."""
+        return request.headers.get("X-Forwarded-Proto") == "https"
+
+
+def app_of(contents: Contents, access: Access) -> Flask:
+    """The application."""
+    app = Flask("kquota", static_folder=None)
+    app.session_interface = _Sessions()
+    app.config.update(
+        SECRET_KEY=secrets.token_bytes(32),
+        SESSION_COOKIE_NAME="kquota",
+        SESSION_COOKIE_SAMESITE="Strict",
+        PERMANENT_SESSION_LIFETIME=timedelta(hours=_LOGIN_H),
+    )
+    if access.is_open:
+        app.before_request(_only_by_loopback)
+    app.after_request(_with_headers)
+    app.register_error_handler(Exception, _failed)
+    _add_login(app, access)
+    _add_pages(app, contents, access)
+    return app
+
+
+def _add_login(app: Flask, access: Access) -> None:
+    for address, names, kind in (
+        ("/style.css", ("report.css", "serve.css"), "text/css"),
+        ("/live.js", ("serve.js",), "text/javascript"),
+    ):
+        text = "".join(map(html_part, names))
+        answer = partial(Response, text, mimetype=kind, headers={"Cache-Control": "max-age=3600"})
+        app.add_url_rule(address, address, answer)
+
+    @app.route("/login", methods=["GET", "POST"])
+    def login() -> Any:
+        if not access.has_token:
+            abort(404)
+        if request.method == "GET":
+            return _page("login", title="Log in")
+        if not access.is_token(request.form.get("token", "")):
+            return _page("login", title="Log in", problem="This is not the token."), 403
+        session.clear()
+        session[_SEEN] = session.permanent = True
+        return redirect("/", 303)
+
+    @app.post("/logout")
+    def logout() -> Any:
+        session.clear()
+        return redirect("/login", 303)
+
+
+def _gate(app: Flask, access: Access) -> Callable[..., Callable[[_Page], None]]:
+    """A decorator that puts a page at an address: only known viewers get it, tenants only what is for them."""
+
+    def page(address: str, *, is_for_tenants: bool = False) -> Callable[[_Page], None]:
+        def add(show: _Page) -> None:
+            @wraps(show)
+            def shown() -> Any:
+                is_logged_in = bool(session.get(_SEEN)) and access.has_token
+                viewer = access.viewer(request.remote_addr, request.headers.get, is_logged_in=is_logged_in)
+                if viewer is None:
+                    return _page("login" if access.has_token else "unknown", title="Log in"), 401
+                g.viewer, g.has_session = viewer, is_logged_in
+                if viewer.tenant is not None and not is_for_tenants:
+                    abort(404)
+                return show(viewer)
+
+            app.get(address)(shown)
+
+        return add
+
+    return page
+
+
+def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
+    page = _gate(app, access)
+
+    @page("/", is_for_tenants=True)
+    def overview(viewer: Viewer) -> str:
+        table = None if viewer.tenant is not None else _table(contents.status(), _of_state)
+        whose = f"user {viewer.tenant} on " if viewer.tenant is not None else ""
+        title = f"{whose}cluster {contents.cluster_id}"
+        return _page("overview", title=title, table=table, periods=_PERIODS)
+
+    @page("/live", is_for_tenants=True)
+    def live(viewer: Viewer) -> Response:
+        report = contents.live(viewer.tenant)
+        about = report.footer.replace("\n", "; ")
+        page = _page("live", title="Live", table=_table(report), refresh_s=_LIVE_S, about=about)
+        policy = f"{_POLICY}; script-src 'self'; connect-src 'self'"
+        return Response(page, headers={"Content-Security-Policy": policy})
+
+    @page("/report", is_for_tenants=True)
+    def report(viewer: Viewer) -> Any:
+        user = request.args.get("user", viewer.tenant)
+        if not viewer.may_see(user):
+            abort(404)
+        asked = request.args.get("period", "today")
+        try:
+            period = parse_period(asked, now_ms())
+        except ValueError as error:
+            abort(400, str(error))
+        drawn = contents.report(user or None, asked, period)
+        policy = f"{drawn.policy}; frame-ancestors 'none'"
+        return Response(drawn.text, headers={"Content-Security-Policy": policy})
+
+    @page("/tenants")
+    def tenants(_: Viewer) -> str:
+        return _page("tenants", title="Users of the last week", users=contents.tenants(), periods=_PERIODS)
+
+    @page("/plans")
+    def plans(_: Viewer) -> str:
+        return _page("plans", title="Plans that wait", table=_table(contents.plans()))
+
+
+def _only_by_loopback() -> None:
+    # A page of the web that gives its own name our address would be taken for somebody of this machine.
+    if not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
+        abort(400, "Open this page by http://127.0.0.1 or http://localhost.")
+
+
+def _page(kind: str, **values: Any) -> str:
+    viewer: Viewer | None = g.get("viewer")
+    common = {"kind": kind, "viewer": viewer, "has_session": g.get("has_session", False)}
+    return html_template("serve.html.j2").render({**common, **values})
+
+
+def _table(report: Report, tone_of: Callable[[Row], str] | None = None) -> dict[str, Any]:
+    """A report of a command as the template draws it: the same columns, texts and colours."""
+    if tone_of is None:
+
+        def tone_of(row: Row) -> str:
+            colour = report.colour(row)
+            return "" if colour is None else _TONES[colour]
+
+    rows = [(tone_of(row), [column.text(row) for column in report.shown]) for row in report.rows]
+    return {"columns": report.shown, "rows": rows, "when_empty": report.when_empty}
+
+
+def _of_state(row: Row) -> str:
+    return {"warn": "near", "fail": "over", "off": "faint"}.get(row["state"], "")
+
+
+def _with_headers(response: Response) -> Response:
+    for name, value in {"Content-Security-Policy": _POLICY, **_HEADERS}.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _failed(error: Exception) -> Any:
+    """A page for what went wrong; why is for operators alone, and a mistake of ours for the log."""
+    viewer: Viewer | None = g.get("viewer")
+    is_operator = viewer is not None and viewer.tenant is None
+    if isinstance(error, HTTPException):
+        about = error.description if error.code == 400 and viewer is not None else error.name
+        return _page("error", title=error.name, about=about), error.code or 500
+    if not isinstance(error, UserError):
+        raise error
+    print(f"kquota serve: {terminal_text(str(error))}", file=sys.stderr)
+    about = str(error) if is_operator else "There is nothing of yours to show for this time."
+    return _page("error", title="Nothing to show", about=about), 404

@@ -1,0 +1,144 @@
+"""What the pages show: the reports of commands, read from the tables, each kept for a few seconds.
+
+One page is made at a time: a report may take gigabytes of memory. Who asks again gets the page that was just made.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+from kquota_spark.cli.enforce.plan_page import change_text
+from kquota_spark.cli.options import SettingsPlace
+from kquota_spark.cli.status.command import all_parts, status_report
+from kquota_spark.cli.text.render import Report, Row, Shown
+from kquota_spark.cli.top.command import top_report
+from kquota_spark.cli.top.feed import Feed, Question
+from kquota_spark.config.settings import Settings
+from kquota_spark.enforce.changes import LogEntry
+from kquota_spark.enforce.log_state import LogState
+from kquota_spark.enforcement.edges.log import EnforcementLog
+from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.process.clock import now_ms
+from kquota_spark.reports.gathered.gathering import gather_report, tenants_seen
+from kquota_spark.reports.pages.page_html import policed_page
+from kquota_spark.reports.scope.period import Period, parse_period
+from kquota_spark.store.reading import utc_text
+
+_MOST_KEPT = 16
+_LIVE_S, _REPORT_S = 4.0, 60.0
+_TOP = 20
+_WIDE = 400
+"""Columns of a page: it scrolls, so nothing is left out."""
+_T = TypeVar("_T")
+
+
+class DrawnReport(NamedTuple):
+    """A report as HTML, and the policy that it needs."""
+
+    policy: str
+    text: str
+
+
+class Contents:
+    """Reads for all pages; safe to ask from any thread."""
+
+    def __init__(self, settings: Settings, place: SettingsPlace) -> None:
+        self._settings, self._place = settings, place
+        self._feed = Feed(settings, place)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[object, ...], tuple[float, Any]] = OrderedDict()
+
+    @property
+    def cluster_id(self) -> str:
+        """Whose quotas these are."""
+        return self._settings.cluster_id
+
+    def status(self) -> Report:
+        """What `kquota status` shows."""
+        return self._made(("status",), _LIVE_S, self._status)
+
+    def live(self, owner: str | None) -> Report:
+        """What `kquota top` shows; with an owner, of buckets that no other user is in."""
+        question = Question(owner=owner)
+        return self._made(("live", owner), _LIVE_S, lambda: top_report(self._feed.read(question), _WIDE))
+
+    def report(self, user: str | None, asked: str, period: Period) -> DrawnReport:
+        """What `kquota report` shows, of the cluster or with `--tenant`; `asked` is how the period was named.
+
+        Raises:
+            UserError: there is nothing to report on.
+        """
+
+        def draw() -> DrawnReport:
+            gathered = gather_report(self._settings, period, made_at_ms=now_ms(), tenant=user, top=_TOP)
+            return DrawnReport(*policed_page(gathered))
+
+        return self._made(("report", user, asked), _REPORT_S, draw)
+
+    def tenants(self) -> list[str]:
+        """Users that sent anything in the last week."""
+
+        def ask() -> list[str]:
+            return tenants_seen(self._settings, parse_period("last:7d", now_ms()))
+
+        return self._made(("tenants",), _REPORT_S, ask)
+
+    def plans(self) -> Report:
+        """Changes that `kquota enforce status` shows as waiting."""
+        return self._made(("plans",), _LIVE_S, self._plans)
+
+    def close(self) -> None:
+        """Free memory and temporary files."""
+        self._feed.close()
+
+    def _made(self, key: tuple[object, ...], for_s: float, make: Callable[[], _T]) -> _T:
+        with self._lock:
+            made_s, found = self._kept.pop(key, (0.0, None))
+            if found is None or time.monotonic() - made_s > for_s:
+                made_s, found = time.monotonic(), make()
+            self._kept[key] = made_s, found
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+            return cast("_T", found)
+
+    def _status(self) -> Report:
+        time_ms = now_ms()
+        return status_report(list(all_parts(self._settings, self._place, time_ms)), time_ms)
+
+    def _plans(self) -> Report:
+        policies = load_policies(Path(self._settings.enforcement.policy_file))
+        state = LogState.of(EnforcementLog(self._settings).entries())
+        waiting = state.waiting(now_ms(), policies.guards.approve_within)
+        rows = [_plan_row(step.last, needs_approval=step.needs_approval) for step in waiting]
+        return Report("plans", (), rows, _PLANS, when_empty="no plan waits")
+
+
+def _plan_row(entry: LogEntry, *, needs_approval: bool) -> Row:
+    proposal = entry.proposal
+    until_ms = proposal.expires_at_ms
+    plan_id, step = entry.step_id
+    return {
+        "plan": f"{plan_id} step {step}",
+        "entity": str(proposal.quota.entity),
+        "quota": proposal.quota.key.value,
+        "change": change_text(entry),
+        "why": f"{proposal.policy}: {proposal.reason}",
+        "until": "stays" if until_ms is None else utc_text(until_ms),
+        "state": f"{entry.mode.name.lower()}, {entry.event.value}",
+        "next": f"kquota enforce approve {plan_id}" if needs_approval else "",
+    }
+
+
+def _text_of(name: str) -> Callable[[Row], str]:
+    return lambda row: str(row[name])
+
+
+_PLANS = tuple(
+    Shown(name, _text_of(name), is_text=True)
+    for name in ("plan", "entity", "quota", "change", "why", "until", "state", "next")
+)

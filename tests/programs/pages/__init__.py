@@ -1,0 +1,1 @@
+"""Pages that a running program answers with."""

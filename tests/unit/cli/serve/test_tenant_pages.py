@@ -1,0 +1,105 @@
+"""A tenant of `kquota serve` sees nothing of others: every route, asked in every way, searched for canaries."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from flask import Flask
+
+from kquota_spark.cli.serve import app as app_module
+from kquota_spark.cli.serve import contents
+from tests.support.reports.served import (
+    CANARIES,
+    NOW_MS,
+    PERIOD,
+    VICTIM,
+    readable,
+    served,
+    write_canary_tables,
+)
+
+QUERIES = ("", f"?period={PERIOD}", f"?period={PERIOD}&user={VICTIM}", f"?period={PERIOD}&user=alice",
+           f"?user={VICTIM}", "?user=", "?user=%00", f"?period={VICTIM}", f"?period={PERIOD}&user=alice&user={VICTIM}",
+           f"?tenant={VICTIM}&period={PERIOD}")  # fmt: skip
+ROUTES = {"/", "/live", "/report", "/tenants", "/plans", "/login", "/logout", "/style.css", "/live.js"}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Flask:
+    return served(write_canary_tables(tmp_path_factory.mktemp("tables")))
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "now_ms", lambda: NOW_MS)
+    monkeypatch.setattr(app_module, "now_ms", lambda: NOW_MS)
+
+
+def answers(app: Flask, user: str) -> dict[str, tuple[int, str]]:
+    """What this user gets from every route of the application by every method: status, and headers and page."""
+    found = {}
+    client = app.test_client()
+    for rule in app.url_map.iter_rules():
+        for method in sorted(rule.methods or ()):
+            for query in QUERIES:
+                headers = {"X-Forwarded-User": user}
+                answer = client.open(rule.rule + query, method=method, headers=headers)
+                text = f"{answer.headers}\n{answer.text}"
+                found[f"{method} {rule.rule}{query}"] = answer.status_code, readable(text)
+    return found
+
+
+def seen(found: dict[str, tuple[int, str]]) -> dict[str, list[str]]:
+    """The answers in which each canary is."""
+    return {
+        what: [where for where, (_, text) in found.items() if any(form in text for form in forms)]
+        for what, forms in CANARIES.items()
+    }
+
+
+def test_every_route_is_known_here(app: Flask) -> None:
+    assert {rule.rule for rule in app.url_map.iter_rules()} == ROUTES
+
+
+def test_no_route_shows_a_tenant_a_name_or_a_number_of_another_user(app: Flask) -> None:
+    found = answers(app, "alice")
+    # What alice herself has asked for comes back in the error: the victim's name that she typed.
+    typed = f"?period={VICTIM}"
+    searched = {where: answer for where, answer in found.items() if not where.endswith(typed)}
+    assert seen(searched) == {what: [] for what in CANARIES}
+    assert found[f"GET /report?period={PERIOD}"][0] == 200
+    assert found[f"GET /report?period={PERIOD}&user=alice"][0] == 200
+    assert found[f"GET /report?period={PERIOD}&user={VICTIM}"][0] == 404
+    assert {found[f"GET {route}"][0] for route in ("/tenants", "/plans")} == {404}
+
+
+def test_the_search_finds_each_canary_in_what_an_operator_sees(app: Flask) -> None:
+    assert [what for what, where in seen(answers(app, "operator")).items() if not where] == []
+
+
+def test_the_victim_sees_their_own_page(app: Flask) -> None:
+    found = seen(answers(app, VICTIM))
+    assert [bool(found[what]) for what in ("user", "client id", "rate", "limit", "delay")] == [True] * 5
+    assert found["reason of a plan"] == []
+
+
+def test_a_tenant_that_nobody_has_seen_gets_the_same_answer_as_one_without_traffic(app: Flask) -> None:
+    client = app.test_client()
+    asked = [
+        client.get(f"/report?period={PERIOD}", headers={"X-Forwarded-User": user})
+        for user in ("nobody", "alicE")
+    ]
+    assert [answer.status_code for answer in asked] == [404, 404]
+    assert "There is nothing of yours to show for this time." in asked[0].text
+    assert asked[0].text == asked[1].text
+
+
+def test_a_name_is_text_wherever_it_stands(app: Flask) -> None:
+    name = "<script>alert(1)</script>\u202e"
+    answer = app.test_client().get("/", headers={"X-Forwarded-User": name.encode().decode("latin-1")})
+    assert answer.status_code == 200
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e" in answer.text
+    assert "<script" not in answer.text
+    asked = app.test_client().get(f"/report?period={quote(name)}", headers={"X-Forwarded-User": "alice"})
+    assert (asked.status_code, "<script" in asked.text) == (400, False)
