@@ -30,7 +30,7 @@ from kquota_spark.model.quotas.rules import RuleBook
 from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms, now_s
 from kquota_spark.process.graceful_stop import StopRequest
-from kquota_spark.process.notices import say
+from kquota_spark.process.notices import say_with_time as say
 from kquota_spark.quotas.watch import Watcher
 from kquota_spark.store.creation import create_tables
 
@@ -65,6 +65,7 @@ def run_audit(
     require_java()
     stop = StopRequest(say)
     metrics = AuditMetrics(settings)
+    say(f"checking the topics of {settings.kafka.bootstrap_servers} and the tables under {settings.tables}")
     names = _prepared(settings, queries)
     with ExitStack() as stack:
         stack.callback(stop.end)
@@ -72,7 +73,9 @@ def run_audit(
         for name in names:
             stack.enter_context(driver_lock(settings.checkpoints, name))
         begun = require_lineage(settings, names, is_new=is_new_lineage)
+        say(f"reading the quotas of {settings.cluster_id} ({settings.quotas.source})")
         check = _watch(settings, stack)
+        say("starting Spark")
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
         stop.hold_jvm(session)

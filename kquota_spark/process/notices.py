@@ -10,11 +10,17 @@ import sys
 from collections.abc import Callable
 
 from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.process.clock import time_of_day
 
 
 def say(text: str) -> None:
     """Print a line now."""
     print(text, file=sys.stderr, flush=True)
+
+
+def say_with_time(text: str) -> None:
+    """`say` for a program that runs for days: with the time of day of this machine, as in its own log4j."""
+    say(f"{time_of_day()} {text}")
 
 
 def said_by(command: str) -> Callable[[str], None]:
