@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kquota_spark.cli.chosen.cluster_choice import add_cluster_options, chosen_cluster
 from kquota_spark.cli.chosen.entity_options import add_entity_options, asked_filter
+from kquota_spark.cli.chosen.near_names import near
 from kquota_spark.cli.options import add_output_options, limit_of
 from kquota_spark.cli.quotas.quota_edits import entities_text, exact_text
 from kquota_spark.cli.text.page import print_as_it_is
@@ -16,7 +17,7 @@ from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.compare.quota_tree import quota_type_of
 from kquota_spark.model.quotas.entities import AnyEntity, Default
-from kquota_spark.model.quotas.quota_set import QuotaSet, parts_of
+from kquota_spark.model.quotas.quota_set import EntityFilter, QuotaSet, parts_of
 
 _COLUMNS = ("entity", "level", "parts", "key", "quota_type", "value")
 _SHOWN = (
@@ -60,11 +61,21 @@ def run_describe(options: argparse.Namespace) -> int:
         rows[:limit],
         _SHOWN,
         footer=f"{entities_text(len(entities))} of {where}{more}",
-        when_empty=f"no quotas match, of {len(quotas):,} entities that have any ({where})",
+        when_empty=f"no quotas match, of {len(quotas):,} entities that have any ({where}){_meant(wanted, quotas)}",
         envelope={"cluster": origin},
     )
     show(report, options.output)
     return 0
+
+
+def _meant(wanted: EntityFilter, quotas: QuotaSet) -> str:
+    """`; did you mean user=alice?` for names that no quota has, where one has a name like it; else empty."""
+    hints = []
+    for kind, name in wanted.parts.items():
+        known = {other for each in quotas if isinstance(other := parts_of(each).get(kind), str)}
+        if isinstance(name, str) and name not in known:
+            hints += [f"{kind.value}={other}" for other in near(name, sorted(known))]
+    return terminal_text(f"; did you mean {','.join(hints)}?") if hints else ""
 
 
 def _rows(entity: AnyEntity, quotas: QuotaSet) -> Iterator[Row]:

@@ -126,6 +126,11 @@ users/alice                    producer_byte_rate  5,000,000  5.0 MB/s
 3 entities of a cluster in memory
 """
     )
+    meant = shown("describe", "--name", "user=alcie", "--name", "client-id=ETL")
+    assert meant == (
+        "no quotas match, of 9 entities that have any (a cluster in memory); did you mean\n"
+        "user=alice,client-id=etl?\n"
+    )
     none = shown("describe", "--name", "user=x")
     assert none == "no quotas match, of 9 entities that have any (a cluster in memory)\n"
 
