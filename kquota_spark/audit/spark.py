@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
+from kquota_spark.kafka.client_properties import MSK_IAM, MSK_MODULE, mechanism
 from kquota_spark.kafka.clients import spark_options
 from kquota_spark.kafka.questions import admin_client, asked_topics
 from kquota_spark.process.notices import without_debug
@@ -147,6 +148,20 @@ def _require_jars(session: SparkSession) -> None:
             raise UserError(message) from error
 
 
+def _require_msk(session: SparkSession, kafka: Kafka) -> None:
+    """Kafka's own client has no mechanism of AWS."""
+    if mechanism(kafka.options) != MSK_IAM:
+        return
+    loader = session.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    try:
+        loader.loadClass(MSK_MODULE)
+    except Exception as error:
+        raise UserError(
+            f"sasl.mechanism {MSK_IAM} needs the jar of aws-msk-iam-auth on Spark's class path: give spark-submit "
+            "--packages software.amazon.msk:aws-msk-iam-auth:2.3.5"
+        ) from error
+
+
 def request_log(session: SparkSession, settings: Settings, offsets: Offsets) -> DataFrame:
     """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
     starting = _starting_offsets(settings, settings.kafka.log_topics, offsets)
@@ -165,6 +180,7 @@ def jmx_messages(session: SparkSession, settings: Settings, offsets: Offsets) ->
 def _reader(
     session: SparkSession, settings: Settings, subscription: tuple[str, str], starting_offsets: str
 ) -> DataStreamReader:
+    _require_msk(session, settings.kafka)
     return (
         session.readStream.format("kafka")
         .options(**spark_options(settings.kafka))

@@ -269,6 +269,10 @@ class Enforcement(Section):
     """Compacted topic that tells gateways the quotas, made if missing."""
     gate_silence: Duration = Duration(30_000)
     """After so long without a heartbeat a gate that follows the topic is stale."""
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    """Client properties of the enforcer; empty for `kafka.options`."""
+    zookeeper_login: ZooKeeperLogin = field(default_factory=ZooKeeperLogin)
+    """Digest login of the enforcer; without a user `quotas.zookeeper_login`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

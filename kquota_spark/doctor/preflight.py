@@ -15,7 +15,7 @@ from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import kafka_checks
 from kquota_spark.kafka.log_topic_checks import Consumed, Place
-from kquota_spark.process.check import Check, fail, java_check, ok, warn
+from kquota_spark.process.check import Check, fail, failed, java_check, ok, warn
 from kquota_spark.process.listeners import require_listener
 from kquota_spark.store.reading import open_tables
 from kquota_spark.store.storage import local_path
@@ -83,8 +83,7 @@ def _described_quotas(settings: Settings) -> list[Check]:
     try:
         found = from_admin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms)
     except UserError as error:
-        evidence, _, advice = str(error).partition(": ")
-        return [fail("described quotas", evidence, advice)]
+        return [failed("described quotas", error)]
     return [ok("described quotas", f"{found.origin} describes quotas of {len(found.book):,} entities")]
 
 

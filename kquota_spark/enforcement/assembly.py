@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from kquota_spark.config.enforcer_logins import enforcer_options, enforcer_zookeeper_login, for_enforcer
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import OVERRIDE, Mode, Proposal
 from kquota_spark.enforce.enforcer import Enforcer
@@ -52,7 +53,7 @@ def enforcement_edges(settings: Settings, *, is_patient: bool = False) -> Iterat
         )
     if not is_patient:
         require_source(settings)
-    with open_target(settings) as (target, lease):
+    with open_target(for_enforcer(settings)) as (target, lease):
         try:
             yield Edges(target, lease, FreezeSwitch(settings), EnforcementLog(settings))
         finally:
@@ -65,7 +66,8 @@ def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
     from kquota_spark.zookeeper.client import zookeeper_calls
 
     quotas = settings.quotas
-    with zookeeper_calls(quotas, session_timeout=settings.enforcement.lease_time) as calls:
+    lease_time, login = settings.enforcement.lease_time, enforcer_zookeeper_login(settings)
+    with zookeeper_calls(quotas, session_timeout=lease_time, login=login) as calls:
         nodes = EnforcementNodes.of(settings)
         yield ZooKeeperTarget(calls, nodes), ZooKeeperLease(calls, nodes)
 
@@ -73,11 +75,12 @@ def _zookeeper(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
 @contextmanager
 def _admin(settings: Settings) -> Iterator[tuple[QuotaTarget, Lease]]:
     from kquota_spark.enforcement.edges.admin import AdminTarget, KafkaLease
-    from kquota_spark.kafka.quota_admin import QuotaAdmin
+    from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
 
     kafka = settings.kafka
     timeout_ms = settings.quotas.connect_timeout
-    admin = QuotaAdmin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms)
+    named = Named(login=enforcer_options(settings))
+    admin = QuotaAdmin(kafka.bootstrap_servers, kafka.options, timeout_ms=timeout_ms, named=named)
     lease = KafkaLease(settings)
     try:
         yield AdminTarget(admin, lease), lease

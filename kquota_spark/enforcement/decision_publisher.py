@@ -98,7 +98,7 @@ class DecisionPublisher:
 
         def on_delivery(error: KafkaError | None, _message: object) -> None:
             if error is not None:
-                failed.append(error.str())
+                failed.append(self._connection.reason(error, "Write"))
 
         for message in messages:
             while True:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kquota_spark.checkpoints.driver_lock import driver_lock
+from kquota_spark.config.enforcer_logins import for_enforcer
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import LogEntry, Mode
 from kquota_spark.enforce.enforcer import Report
@@ -211,7 +212,9 @@ def run_enforcement(settings: Settings, tell: Tell, *, is_once: bool) -> None:
         stack.enter_context(driver_lock(settings.checkpoints, QUERY))
         edges = stack.enter_context(enforcement_edges(settings, is_patient=True))
         publisher = (
-            stack.enter_context(DecisionPublisher(settings)) if settings.enforcement.decision_topic else None
+            stack.enter_context(DecisionPublisher(for_enforcer(settings)))
+            if settings.enforcement.decision_topic
+            else None
         )
         looks = Looks(settings, edges, publisher, tell, now_ms)
         # Also what a crash left half done comes first, before anything takes time to start.

@@ -6,19 +6,18 @@ Nothing is created or changed; the topic is looked up in the list, so that it is
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
 from kquota_spark.config.settings import Broker, Settings
-from kquota_spark.errors import UnreachableError
+from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.client_properties import python_names
-from kquota_spark.kafka.clients import connection, python_admin, python_errors
+from kquota_spark.kafka.clients import connection, overheard, python_admin, python_errors, refused_login
 from kquota_spark.kafka.log_topic_checks import Consumed, Place, arrival_checks
 from kquota_spark.kafka.questions import missing_jmx_topic, missing_topics
 from kquota_spark.model.measure.sampled_rate import RingVariant
-from kquota_spark.process.check import Check, fail, ok, warn
+from kquota_spark.process.check import Check, fail, failed, ok, warn
 
 TIMEOUT_MS = 5_000
 _LEAST_RETENTION_MS = 3_600_000
@@ -37,18 +36,24 @@ def kafka_checks(settings: Settings, consumed: Mapping[Place, Consumed] | None, 
     try:
         with answer_errors():
             return _answered_checks(settings, consumed, now_ms)
-    except UnreachableError as error:
+    except NoAnswerError as error:
         servers = settings.kafka.bootstrap_servers
         advice = "check kafka.bootstrap_servers and kafka.options, and that the broker runs"
         return [fail("Kafka", f"{servers} does not answer as expected ({error})", advice)]
+    except UserError as error:
+        return [failed("Kafka", error)]
+
+
+class NoAnswerError(UnreachableError):
+    """Brokers do not answer as expected."""
 
 
 def answer_errors() -> AbstractContextManager[None]:
-    """What kafka-python raises when brokers do not answer as expected, as `UnreachableError`.
+    """What kafka-python raises when brokers do not answer as expected, as `NoAnswerError`.
 
     It has the name of the error only: a message of a client might quote its configuration.
     """
-    return python_errors(lambda error: UnreachableError(type(error).__name__), ValueError, AssertionError)
+    return python_errors(lambda error: NoAnswerError(type(error).__name__), ValueError, AssertionError)
 
 
 def _answered_checks(
@@ -82,19 +87,31 @@ def _answered_checks(
     return checks + arrival_checks(settings, topics, to_kafka, brokers, consumed)
 
 
-def asking(settings: Settings) -> closing[Any]:
-    """kafka-python's client for questions; its errors are Kafka's own."""
-    # The client logs each attempt; our one line says it once.
-    logging.getLogger("kafka").addHandler(logging.NullHandler())
-    return closing(
-        python_admin(
-            bootstrap_servers=settings.kafka.bootstrap_servers.split(","),
-            client_id=settings.kafka.client_id,
-            bootstrap_timeout_ms=TIMEOUT_MS,
-            request_timeout_ms=TIMEOUT_MS,
-            **python_names(settings.kafka.options),
-        )
-    )
+@contextmanager
+def asking(settings: Settings) -> Iterator[Any]:
+    """kafka-python's client for questions; its errors are Kafka's own.
+
+    Raises:
+        UserError: the brokers refuse the login, or there is no token for it.
+    """
+    from kafka.errors import SaslAuthenticationFailedError
+
+    kafka = settings.kafka
+    try:
+        # The client logs each attempt; our one line says it once.
+        with overheard(SaslAuthenticationFailedError):
+            client = python_admin(
+                kafka.bootstrap_servers,
+                kafka.options,
+                client_id=kafka.client_id,
+                bootstrap_timeout_ms=TIMEOUT_MS,
+                request_timeout_ms=TIMEOUT_MS,
+                **python_names(kafka.options),
+            )
+            with closing(client):
+                yield client
+    except SaslAuthenticationFailedError as error:
+        raise refused_login(kafka.bootstrap_servers, kafka.options, "kafka.options") from error
 
 
 def _version(admin: Any, broker_id: int, expected: Broker) -> Check:
@@ -114,7 +131,7 @@ def _quota_settings(admin: Any, broker_id: int, settings: Settings) -> list[Chec
     found = _described(admin, "BROKER", str(broker_id), _QUOTA_KEYS)
     what = "quota window"
     if not found:
-        advice = "allow DescribeConfigs on the cluster, or compare quota.window.* by hand"
+        advice = "grant DescribeConfigs on the cluster to the user of kafka.options, or compare quota.window.* by hand"
         return [warn(what, f"broker {broker_id}: its settings cannot be read", advice)]
     window, size_s = found.get("quota.window.num"), found.get("quota.window.size.seconds")
     evidence = f"broker {broker_id}: {window} windows of {size_s} s"
@@ -175,7 +192,7 @@ def _retention(
     retention, size, policy, _ = map(found.get, _TOPIC_KEYS)
     if retention is None:
         evidence = f"{topic} is there, its settings cannot be read"
-        return warn(what, evidence, "allow DescribeConfigs on it")
+        return warn(what, evidence, "grant DescribeConfigs on it to the user of kafka.options")
     evidence = f"{topic} keeps lines for {_hours(int(retention))}"
     if policy != "delete":
         evidence = f"{topic}: cleanup.policy is {policy}"

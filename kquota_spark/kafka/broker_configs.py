@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UnreachableError
+from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import answer_errors, asking, callback_checks, entries
 from kquota_spark.model.measure.broker_config import KAFKA_KEYS, BrokerConfig, described_config
 from kquota_spark.model.measure.sampled_rate import RingVariant
@@ -41,11 +41,13 @@ class BrokerConfigs(Polling):
         try:
             with answer_errors():
                 found = asked_brokers(self._settings)
-        except UnreachableError as error:
+        except UserError as error:
             return self._not_asked(str(error))
         silent = [config.broker_id for config in found if config.quota_window_num is None]
         if silent:
-            return self._not_asked(f"broker {silent[0]} does not give its settings: allow DescribeConfigs")
+            return self._not_asked(
+                f"broker {silent[0]} does not give its settings: grant DescribeConfigs on the cluster"
+            )
         self._write(found)
         return [check for check in config_checks(found, self._settings) if check.status is not Status.OK]
 

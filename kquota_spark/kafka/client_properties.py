@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kquota_spark.errors import UserError
 
 _MAX_BYTES = 1_000_000
-_LOGIN = re.compile(r'(username|password)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;]+))')
+_JAAS = re.compile(
+    r"\b(username|password|clientId|clientSecret|scope|extension_\w+)\s*=\s*"
+    r'(?:"((?:\\.|[^"\\])*)"|([^\s;]+))'
+)
 PYTHON_NAMES = {
     "security.protocol": "security_protocol",
     "sasl.mechanism": "sasl_mechanism",
@@ -25,11 +29,25 @@ PYTHON_NAMES = {
 }
 """What kafka-python calls the properties that say how to connect."""
 
+_OF_TOKENS = {
+    "client_id": ("sasl.oauthbearer.client.id", "clientId"),
+    "client_secret": ("sasl.oauthbearer.client.secret", "clientSecret"),
+    "scope": ("sasl.oauthbearer.scope", "scope"),
+}
+"""Properties of librdkafka about tokens, and what the JAAS line of Java calls them."""
+_EXTENSIONS, _TOKEN_CA = "sasl.oauthbearer.extensions", "https.ca.location"
 _OF_LIBRDKAFKA = {
-    "sasl.username", "sasl.password", "sasl.mechanisms",
+    "sasl.username", "sasl.password", "sasl.mechanisms", "sasl.oauthbearer.method",
+    *(name for name, _ in _OF_TOKENS.values()), _EXTENSIONS, _TOKEN_CA,
     "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
 }  # fmt: skip
 _STORES = {"truststore": "ssl_cafile", "keystore": "ssl_certfile"}
+OAUTHBEARER, MSK_IAM = "OAUTHBEARER", "AWS_MSK_IAM"
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin"
+_MSK = "software.amazon.msk.auth.iam.IAM"
+MSK_MODULE = f"{_MSK}LoginModule"
+"""Java's class for AWS_MSK_IAM, which Kafka does not bring."""
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM = "scram.ScramLoginModule"
 _LOGIN_MODULES = {
@@ -37,8 +55,24 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": _SCRAM,
     "SCRAM-SHA-512": _SCRAM,
     "GSSAPI": "",
+    OAUTHBEARER: "",
+    MSK_IAM: "",
 }
 """SASL mechanisms, with Java's module below `org.apache.kafka.common.security`; empty for no user name and password."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogin:
+    """Where and as whom to ask for tokens, by OAuth's grant of client credentials."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    """What is told to the broker beside the token."""
+    ca: str = ""
+    """A PEM file with the authorities of the endpoint; empty for those of the system."""
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -77,6 +111,8 @@ def python_options(properties: Mapping[str, str]) -> dict[str, Any]:
             options[option] = path
     for name, value in jaas_login(properties).items():
         options.setdefault(f"sasl_plain_{name}", value)
+    if mechanism(properties) == MSK_IAM:
+        options["sasl_mechanism"] = OAUTHBEARER  # see connection_options
     protocol = options.get("security_protocol", "PLAINTEXT")
     if protocol not in _PROTOCOLS:
         raise UserError(f"security.protocol: {protocol!r}, expected one of {', '.join(_PROTOCOLS)}")
@@ -90,6 +126,9 @@ def python_options(properties: Mapping[str, str]) -> dict[str, Any]:
 def connection_options(options: Mapping[str, str]) -> dict[str, str]:
     """How to connect, from consumer properties in Java's or librdkafka's spelling, in librdkafka's."""
     known = {name: value for name, value in options.items() if name in PYTHON_NAMES}
+    if mechanism(options) == MSK_IAM:
+        # Brokers take the same signature as a token, which is how clients other than Java's send it.
+        known |= {name: OAUTHBEARER for name in known if PYTHON_NAMES[name] == "sasl_mechanism"}
     known |= {f"sasl.{name}": value for name, value in jaas_login(options).items()}
     # Java reads the key and the certificates from one file, librdkafka from one or two.
     for store, names in (
@@ -110,6 +149,7 @@ def python_names(options: Mapping[str, str]) -> dict[str, str]:
 def is_for_java_only(options: Mapping[str, str]) -> bool:
     """Whether a login or a store of certificates is in a form that only the Java client reads."""
     has_login = "sasl.jaas.config" not in options or len(jaas_login(options)) == 2
+    has_login = {OAUTHBEARER: _ENDPOINT in options, MSK_IAM: True}.get(mechanism(options), has_login)
     stores = [store for store in _STORES if f"ssl.{store}.location" in options]
     return not has_login or any(options.get(f"ssl.{store}.type", "").upper() != "PEM" for store in stores)
 
@@ -136,12 +176,71 @@ def java_options(options: Mapping[str, str]) -> dict[str, str]:
         )
     if certificate is not None:
         java |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
+    if java.get("sasl.mechanism") in _TOKENS_OF_JAVA:
+        return _TOKENS_OF_JAVA[java["sasl.mechanism"]](options) | java
     user, password = options.get("sasl.username"), options.get("sasl.password")
     if user is not None and password is not None:
         module = _LOGIN_MODULES.get(java.get("sasl.mechanism", "PLAIN")) or _SCRAM
         login = f"username={quoted(user)} password={quoted(password)}"
         java["sasl.jaas.config"] = f"org.apache.kafka.common.security.{module} required {login};"
     return java
+
+
+def mechanism(options: Mapping[str, str]) -> str:
+    """The SASL mechanism, in either spelling; empty for none."""
+    return options.get("sasl.mechanism") or options.get("sasl.mechanisms", "")
+
+
+def token_login(options: Mapping[str, str]) -> TokenLogin:
+    """What the mechanism OAUTHBEARER needs, from properties in Java's or librdkafka's spelling.
+
+    Raises:
+        UserError: a part of it is missing.
+    """
+    of_jaas = _of_jaas(options)
+    found = {
+        part: options.get(name) or of_jaas.get(of_java, "") for part, (name, of_java) in _OF_TOKENS.items()
+    }
+    missing = [_OF_TOKENS[part][0] for part in ("client_id", "client_secret") if not found[part]]
+    if not options.get(_ENDPOINT):
+        missing.insert(0, _ENDPOINT)
+    if missing:
+        raise UserError(
+            f"sasl.mechanism {OAUTHBEARER} needs a client of a token endpoint: give {', '.join(missing)}"
+        )
+    extensions = {
+        name.removeprefix("extension_"): value
+        for name, value in of_jaas.items()
+        if name.startswith("extension_")
+    }
+    extensions |= dict(pair.split("=", 1) for pair in options.get(_EXTENSIONS, "").split(",") if "=" in pair)
+    return TokenLogin(**found, url=options[_ENDPOINT], extensions=extensions, ca=options.get(_TOKEN_CA, ""))
+
+
+def _tokens_of_java(options: Mapping[str, str]) -> dict[str, str]:
+    """The same for the Java client, unless the properties name a handler and its JAAS line themselves."""
+    if "sasl.jaas.config" in options:
+        return {"sasl.login.callback.handler.class": f"{_OAUTH}CallbackHandler"}
+    login = token_login(options)
+    parts = {of_java: getattr(login, part) for part, (_, of_java) in _OF_TOKENS.items()}
+    parts |= {f"extension_{name}": value for name, value in login.extensions.items()}
+    if login.ca:
+        parts |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": login.ca}
+    line = " ".join(f"{name}={quoted(value)}" for name, value in parts.items() if value)
+    return {
+        "sasl.jaas.config": f"{_OAUTH}Module required {line};",
+        "sasl.login.callback.handler.class": f"{_OAUTH}CallbackHandler",
+    }
+
+
+def _msk_of_java(_: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "sasl.jaas.config": f"{MSK_MODULE} required;",
+        "sasl.client.callback.handler.class": f"{_MSK}ClientCallbackHandler",
+    }
+
+
+_TOKENS_OF_JAVA = {OAUTHBEARER: _tokens_of_java, MSK_IAM: _msk_of_java}
 
 
 def quoted(text: str) -> str:
@@ -152,17 +251,21 @@ def quoted(text: str) -> str:
 
 def jaas_login(properties: Mapping[str, str]) -> dict[str, str]:
     """`username` and `password` of sasl.jaas.config, as far as they stand there."""
-    found = _LOGIN.findall(properties.get("sasl.jaas.config", ""))
+    return {name: value for name, value in _of_jaas(properties).items() if name in ("username", "password")}
+
+
+def _of_jaas(properties: Mapping[str, str]) -> dict[str, str]:
+    found = _JAAS.findall(properties.get("sasl.jaas.config", ""))
     return {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in found}
 
 
 def _require_login(options: dict[str, Any]) -> None:
-    mechanism = options.setdefault("sasl_mechanism", "PLAIN")
-    if mechanism not in _LOGIN_MODULES:
-        raise UserError(f"sasl.mechanism: {mechanism!r}, expected one of {', '.join(_LOGIN_MODULES)}")
-    if _LOGIN_MODULES[mechanism] and not {"sasl_plain_username", "sasl_plain_password"} <= options.keys():
+    chosen = options.setdefault("sasl_mechanism", "PLAIN")
+    if chosen not in _LOGIN_MODULES:
+        raise UserError(f"sasl.mechanism: {chosen!r}, expected one of {', '.join(_LOGIN_MODULES)}")
+    if _LOGIN_MODULES[chosen] and not {"sasl_plain_username", "sasl_plain_password"} <= options.keys():
         raise UserError(
-            f"sasl.mechanism {mechanism} needs a login: give sasl.username and sasl.password, or sasl.jaas.config"
+            f"sasl.mechanism {chosen} needs a login: give sasl.username and sasl.password, or sasl.jaas.config"
         )
 
 

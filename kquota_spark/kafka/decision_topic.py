@@ -13,6 +13,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from kquota_spark.config.enforcer_logins import enforcer_options
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka import clients as kafka_clients
@@ -37,6 +38,8 @@ class Connection:
     bootstrap_servers: str
     topic: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    login: str = "kafka.options"
+    """What errors call the options by."""
 
     @classmethod
     def of(cls, settings: Settings) -> Connection:
@@ -51,7 +54,7 @@ class Connection:
                 "enforcement.decision_topic: not set, expected the name of a topic, e.g. kquota.decisions"
             )
         kafka = settings.kafka
-        return cls(kafka.bootstrap_servers, topic, kafka.options)
+        return cls(kafka.bootstrap_servers, topic, kafka.options, enforcer_options(settings))
 
     @property
     def name(self) -> str:
@@ -63,11 +66,19 @@ class Connection:
         """Properties of every client."""
         return kafka_clients.connection(self.bootstrap_servers, self.options)
 
-    def errors(self, use: str, *, unless: int | None = None) -> AbstractContextManager[None]:
+    def errors(self, use: str, operation: str, *, unless: int | None = None) -> AbstractContextManager[None]:
         """Errors of Kafka as `UnreachableError`: the topic cannot be "read" or "used". See `kafka_errors`."""
         return kafka_clients.kafka_errors(
-            lambda reason: UnreachableError(f"{self.name} cannot be {use}: {reason.str()}"), unless=unless
+            lambda reason: UnreachableError(f"{self.name} cannot be {use}: {self.reason(reason, operation)}"),
+            unless=unless,
         )
+
+    def reason(self, reason: KafkaError, operation: str) -> str:
+        """The broker's words, and what to grant where this operation on the topic is not."""
+        advice = kafka_clients.missing_right(
+            reason, self.login, topic=f"{operation} on the topic {self.topic}"
+        )
+        return f"{reason.str()}: {advice}" if advice else reason.str()
 
 
 class Record(NamedTuple):
@@ -112,14 +123,16 @@ class TopicReader:
         """
         records = []
         problem = ""
-        with self._connection.errors("read"):
+        with self._connection.errors("read", "Read"):
             messages = self._consumer.consume(_BATCH, timeout_s)
         for message in messages:
             found = message.error()
             if found is None:
                 records.append(Record(message.key(), message.value(), message.timestamp()[1]))
+            elif kafka_clients.is_of_group(found):
+                continue
             elif found.code() != KafkaError._PARTITION_EOF:
-                problem = found.str()
+                problem = self._connection.reason(found, "Read")
                 continue
             self._next = max(self._next, (message.offset() or 0) + (found is None))
             self.last_error = ""
@@ -135,7 +148,7 @@ class TopicReader:
             UserError: it is another topic of the same name.
         """
         name = self._connection.name
-        with self._connection.errors("read"):
+        with self._connection.errors("read", "Read"):
             _, end = self._consumer.get_watermark_offsets(self._part, timeout=ANSWER_WITHIN_S)
         if end < self._next:
             raise UserError(f"{name} was made anew meanwhile: what it held is gone, start again")
@@ -167,17 +180,17 @@ def ensure_topic(connection: Connection) -> None:
         UnreachableError: Kafka does not answer.
     """
     admin = kafka_clients.admin(connection.client)
-    with connection.errors("used"):
+    with connection.errors("used", "Read"):
         cluster = admin.list_topics(timeout=ANSWER_WITHIN_S)
     found = cluster.topics.get(connection.topic)
     if found is None:
         replicas = min(_MOST_REPLICAS, len(cluster.brokers))
         topic = NewTopic(connection.topic, 1, replicas, config=_TOPIC_CONFIG)
-        with connection.errors("used", unless=KafkaError.TOPIC_ALREADY_EXISTS):
+        with connection.errors("used", "Create", unless=KafkaError.TOPIC_ALREADY_EXISTS):
             admin.create_topics([topic])[connection.topic].result(ANSWER_WITHIN_S)
         return
     resource = ConfigResource(ResourceType.TOPIC, connection.topic)
-    with connection.errors("used"):
+    with connection.errors("used", "DescribeConfigs"):
         config = admin.describe_configs([resource])[resource].result(ANSWER_WITHIN_S)
     policy = config["cleanup.policy"].value
     if policy != "compact":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kquota_spark.config.enforcer_logins import enforcer_options
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka import clients as kafka_clients
@@ -99,14 +100,26 @@ class LeaseTopic:
 
     def _closed_for(self, reason: KafkaError) -> UnreachableError:
         self.close()
-        return self.unreachable(reason)
+        return self.unreachable(reason, "Read")
 
-    def unreachable(self, reason: KafkaError) -> UnreachableError:
-        """The error for the user."""
-        return UnreachableError(
-            f"topic {self.name} on {self._settings.kafka.bootstrap_servers} cannot be used "
-            f"({reason.str()}): check kafka.bootstrap_servers, kafka.options and the rights to the topic"
+    def unreachable(self, reason: KafkaError, operation: str) -> UnreachableError:
+        """The error for the user, who wanted this operation on the topic."""
+        login = enforcer_options(self._settings)
+        advice = kafka_clients.missing_right(
+            reason,
+            login,
+            topic=f"{operation} on the topic {self.name}",
+            transactional_id=self.transactional_id,
         )
+        return UnreachableError(
+            f"topic {self.name} on {self._settings.kafka.bootstrap_servers} cannot be used ({reason.str()}): "
+            f"{advice or f'check kafka.bootstrap_servers, {login} and the rights to the topic'}"
+        )
+
+    @property
+    def transactional_id(self) -> str:
+        """That of each holder: the newest one fences the others."""
+        return f"kquota-enforcer-{self._settings.cluster_id}"
 
     def _create(self, client: Any) -> None:
         from confluent_kafka import KafkaError
@@ -115,8 +128,9 @@ class LeaseTopic:
         topic = NewTopic(self.name, num_partitions=1, config=_CONFIG)
         with kafka_clients.kafka_errors(
             lambda reason: UserError(
-                f"topic {self.name} does not exist and cannot be made ({reason.str()}): create it "
-                f"(kafka-topics.sh --create --topic {self.name} --partitions 1 --config "
+                f"topic {self.name} is not there for us and cannot be made ({reason.str()}): grant Create "
+                f"on the topic {self.name} to the user of {enforcer_options(self._settings)}, or "
+                f"create it (kafka-topics.sh --create --topic {self.name} --partitions 1 --config "
                 "message.timestamp.type=LogAppendTime)"
             ),
             unless=KafkaError.TOPIC_ALREADY_EXISTS,
@@ -162,7 +176,7 @@ def _record_at_end(consumer: Any) -> LeaseRecord | None:
             last = message
         elif message.error().code() == KafkaError._PARTITION_EOF:
             return None if last is None else _record(last)
-        else:
+        elif not kafka_clients.is_of_group(message.error()):
             raise KafkaException(message.error())
 
 

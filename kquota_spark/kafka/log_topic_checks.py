@@ -72,7 +72,7 @@ def arrival_checks(
             messages = _last_messages(consumer, settings.kafka.broker_from, ranges, read_at_ms)
     except KafkaException as error:
         evidence = f"{shown} cannot be read ({error.args[0].name()})"
-        return [fail("lines", evidence, "allow kafka.client_id's user to read and describe it")]
+        return [fail("lines", evidence, f"grant Read on {shown} to the user of kafka.options")]
     if not messages:
         advice = "start kquota ship (or Filebeat, Fluent Bit) on the brokers"
         return [*checks, fail("lines", f"{shown} is empty", advice)]
@@ -120,7 +120,7 @@ def _last_messages(
     consumer: Any, broker_from: Sequence[str], ranges: Mapping[Place, range], now_ms: int
 ) -> list[Message]:
     """Messages of the last seconds; where there are none, the last one of each partition."""
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     asked = [TopicPartition(*place, now_ms - _LOOK_BACK_MS) for place in ranges]
     starts = []
@@ -136,7 +136,10 @@ def _last_messages(
     deadline_s = time.monotonic() + _TIMEOUT_S
     while still_open and len(messages) < _MOST_MESSAGES and time.monotonic() < deadline_s:
         for message in consumer.consume(1_000, timeout=0.5):
-            if message.error() is None:
+            error = message.error()
+            if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise KafkaException(error)
+            if error is None:
                 place = message.topic(), message.partition()
                 named, time_ms = _named(message, broker_from), message.timestamp()[1]
                 messages.append(Message(message.value() or b"", named, time_ms, place[0]))

@@ -35,7 +35,10 @@ def require_topics(settings: Settings) -> None:
 
 
 def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, str] | None:
-    """What is not there of the log topics, and what to do about it; None if all are there."""
+    """What is not there of the log topics, and what to do about it; None if all are there.
+
+    A topic that may not be described is not there either: Kafka does not tell the two apart.
+    """
     kafka = settings.kafka
     if kafka.topic_pattern:
         if kafka.log_topics(existing):
@@ -46,9 +49,11 @@ def missing_topics(settings: Settings, existing: Collection[str]) -> tuple[str, 
         return None
     is_one = len(missing) == 1
     key = "kafka.topics" if kafka.topics else "kafka.topic"
+    these = "it" if is_one else "them"
+    create = f"create {these} (kafka-topics.sh --create --topic {missing[0]})"
     return (
         f"topic{'' if is_one else 's'} {', '.join(missing)} {'does' if is_one else 'do'} not exist",
-        f"create {'it' if is_one else 'them'} (kafka-topics.sh --create --topic {missing[0]}), or check {key}",
+        f"{create}, grant Read on {these} to the user of kafka.options, or check {key}",
     )
 
 
@@ -58,7 +63,8 @@ def missing_jmx_topic(settings: Settings, existing: Collection[str]) -> tuple[st
     if not topic or topic in existing:
         return None
     create = f"kafka-topics.sh --create --topic {topic}"
-    return f"topic {topic} does not exist", f"create it ({create}), or check kafka.jmx_topic"
+    advice = f"create it ({create}), grant Read on it to the user of kafka.options, or check kafka.jmx_topic"
+    return f"topic {topic} does not exist", advice
 
 
 def message_format(settings: Settings) -> MessageFormat:

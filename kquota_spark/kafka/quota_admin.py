@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.client_properties import python_options
-from kquota_spark.kafka.clients import python_admin, python_errors
+from kquota_spark.kafka.clients import overheard, python_admin, python_errors, refused_login
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
 _CLIENT_ID = "kquota"
-_BOOTSTRAP_LOG = "kafka.net.manager"
 _CLUSTER_AUTHORIZATION_FAILED = 31
 _UPDATE_METADATA = 6
 _UNSURE = (-1, 7, 13)
@@ -70,13 +67,13 @@ class QuotaAdmin:
         if not all(map(str.strip, servers)):
             raise UserError(f"{named.servers}: {bootstrap_servers!r}, expected host:port,host:port")
         self._servers, self._timeout_ms, self._named = bootstrap_servers, timeout_ms, named
+        self._login = properties
         self._where = f"Kafka {bootstrap_servers}"
         self._options = {
             "client_id": _CLIENT_ID,
             "bootstrap_timeout_ms": timeout_ms,
             "request_timeout_ms": timeout_ms,
             **python_options(properties),
-            "bootstrap_servers": servers,
         }
         self._client: Any = None
         self.has_zookeeper = False
@@ -158,6 +155,8 @@ class QuotaAdmin:
         if not entry.error_code:
             return None
         words = entry.error_message or str(for_code(entry.error_code).__name__)
+        if entry.error_code == _CLUSTER_AUTHORIZATION_FAILED:
+            words = f"grant AlterConfigs on the cluster to the user of {self._named.login}"
         return Refusal(words, entry.error_code in _UNSURE)
 
     def wait_for(self, entity: AnyEntity, values: Mapping[AnyKey, float | None]) -> None:
@@ -194,7 +193,7 @@ class QuotaAdmin:
         from kafka.errors import SaslAuthenticationFailedError
 
         with (
-            _overheard(SaslAuthenticationFailedError) as heard,
+            overheard(SaslAuthenticationFailedError) as heard,
             python_errors(lambda error: self._unanswered(error, heard), ValueError),
         ):
             client = self._connected()
@@ -204,7 +203,7 @@ class QuotaAdmin:
         from kafka.errors import IncompatibleBrokerVersion, SaslAuthenticationFailedError
 
         if isinstance(error, SaslAuthenticationFailedError):
-            return UserError(f"{self._where} refused the login: check {self._named.login}")
+            return refused_login(self._servers, self._login, self._named.login)
         if isinstance(error, IncompatibleBrokerVersion):
             return UserError(
                 f"{self._where} is older than 2.6 and has no calls for quotas: use {self._named.instead}"
@@ -221,7 +220,7 @@ class QuotaAdmin:
 
     def _connected(self) -> Any:
         if self._client is None:
-            self._client = python_admin(**self._options)
+            self._client = python_admin(self._servers, self._login, **self._options)
             versions = self._client._manager.broker_version_data
             # A message between brokers that only those with ZooKeeper offer.
             self.has_zookeeper = _UPDATE_METADATA in (versions.api_versions or {})
@@ -250,36 +249,6 @@ def _named_parts(entity: AnyEntity) -> list[tuple[str, str | None]]:
     return [
         (kind, None if name is DEFAULT else str(name)) for kind, name in parts.items() if name is not None
     ]
-
-
-@contextmanager
-def _overheard(final: type[Exception]) -> Iterator[list[Exception]]:
-    """The errors that kafka-python only logs, oldest first, but for time limits; its log itself is kept quiet.
-
-    It repeats itself, shows the password at DEBUG, and tries a refused login again until the time is up, which
-    may lock the account: an error of the type `final` is raised inside it, from its own log line.
-    """
-    heard: list[Exception] = []
-
-    def hear(record: logging.LogRecord) -> bool:
-        found = [part for part in record.args or () if isinstance(part, Exception)]
-        heard.extend(error for error in found if type(error).__name__ != "KafkaTimeoutError")
-        if found and isinstance(found[0], final) and record.name == _BOOTSTRAP_LOG:
-            raise found[0]
-        return False
-
-    handler = logging.Handler(logging.WARNING)
-    handler.addFilter(hear)
-    logger = logging.getLogger("kafka")
-    before = logger.level, logger.propagate
-    logger.setLevel(logging.WARNING)
-    logger.propagate = False
-    logger.addHandler(handler)
-    try:
-        yield heard
-    finally:
-        logger.removeHandler(handler)
-        logger.level, logger.propagate = before
 
 
 def _entity(entry: Any) -> AnyEntity | None:

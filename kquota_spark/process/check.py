@@ -53,6 +53,12 @@ def fail(what: str, evidence: str, advice: str) -> Check:
     return Check(Status.FAIL, what, evidence, advice)
 
 
+def failed(what: str, error: UserError) -> Check:
+    """A finding of an error, whose last part says what to do."""
+    evidence, _, advice = str(error).rpartition(": ")
+    return fail(what, evidence, advice)
+
+
 def java_check(timeout_s: float = _MOST_S) -> Check:
     """Look where Spark looks: `JAVA_HOME` if it is set, else the PATH; its version has to come in this time."""
     home = os.environ.get("JAVA_HOME")

@@ -131,6 +131,7 @@ class KafkaTopic:
                 problem = f"{options[key]!r} could lose lines, expected {min(right)}: remove it"
                 raise UserError(f"{options_name}.{key}: {problem}")
         self._topic, self._where = topic, bootstrap_servers
+        self._options, self._options_name, self._is_refused = options, options_name, False
         self.name = f"topic {topic} on {bootstrap_servers}"
         self.last_error = ""
         self._failed: KafkaError | None = None
@@ -185,7 +186,7 @@ class KafkaTopic:
             return
         if failed.code() in _FINAL:
             raise UserError(f"{self.name} refuses a message: {failed.str()}; {_FINAL[failed.code()]}")
-        raise DeliveryFailedError(failed.str())
+        raise DeliveryFailedError(self._reason(failed))
 
     def _check(self, admin: AdminClient, timeout_s: float) -> None:
         """That the topic is there; a producer's own look would create it where brokers allow that."""
@@ -198,17 +199,26 @@ class KafkaTopic:
                 return UserError(
                     f"topic {self._topic} does not exist on {self._where}: create it, e.g. {create}"
                 )
+            if self._is_refused:
+                login = kafka_clients.refused_login(self._where, self._options, self._options_name)
+                return KafkaUnreachableError(str(login))
             if reason.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
                 why = f": {self.last_error}" if self.last_error else ""
                 return KafkaUnreachableError(
                     f"Kafka at {self._where} does not answer within {timeout_s:g} s{why}; check the address"
                 )
-            return UserError(f"topic {self._topic} on {self._where} cannot be used: {reason.str()}")
+            return UserError(f"topic {self._topic} on {self._where} cannot be used: {self._reason(reason)}")
 
         with kafka_clients.kafka_errors(refused):
             described[self._topic].result()
 
+    def _reason(self, reason: KafkaError) -> str:
+        topic = f"Write on the topic {self._topic}"
+        advice = kafka_clients.missing_right(reason, self._options_name, topic=topic)
+        return f"{reason.str()}: {advice}" if advice else reason.str()
+
     def _on_error(self, error: KafkaError) -> None:
+        self._is_refused |= error.code() == KafkaError._AUTHENTICATION
         # That all brokers are down says less than why.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.last_error:
             self.last_error = error.str()

@@ -35,7 +35,8 @@ _MAX_PASSWORD_BYTES = 10_000
 _PROBE_S = 5.0
 _PAUSE_S = 0.05
 ADDRESS = "quotas.zookeeper_connect"
-"""What gives the address, if nothing else is said."""
+LOGIN = "quotas.zookeeper_login"
+"""What gives the address and the login, if nothing else is said."""
 
 
 def unanswered(connect: str, within_s: float, named: str, reason: str | None = None) -> str:
@@ -160,8 +161,11 @@ class ZooKeeperCalls:
     answered. Reads raise UnreachableError when the time is up, and UserError without the right to read.
     """
 
-    def __init__(self, client: KazooClient, address: str, within_s: float, named: str = ADDRESS) -> None:
+    def __init__(
+        self, client: KazooClient, address: str, within_s: float, named: str = ADDRESS, login: str = LOGIN
+    ) -> None:
         self._client, self._address, self._within_s, self._named = client, address, within_s, named
+        self._login = login
 
     @property
     def session(self) -> int | None:
@@ -203,11 +207,11 @@ class ZooKeeperCalls:
 
     def ensure(self, path: str, acl: Sequence[ACL]) -> None:
         """Make a node and those above, where they are missing."""
-        self._asked(lambda named: self._client.ensure_path_async(named, acl=list(acl)), path)
+        self._asked(lambda named: self._client.ensure_path_async(named, acl=list(acl)), path, "create")
 
     def delete(self, path: str) -> None:
         """Delete a node, if it is there."""
-        self._asked(self._client.delete_async, path)
+        self._asked(self._client.delete_async, path, "delete")
 
     def transaction(self) -> TransactionRequest:
         """One to fill for `commit`."""
@@ -230,7 +234,7 @@ class ZooKeeperCalls:
             raise self._unreachable() from error
         return results
 
-    def _asked(self, call: Callable[[str], Any], path: str) -> Any:
+    def _asked(self, call: Callable[[str], Any], path: str, right: str = "read") -> Any:
         until_s = time.monotonic() + self._within_s
         while True:
             try:
@@ -239,7 +243,7 @@ class ZooKeeperCalls:
                 return None
             except NoAuthError as error:
                 raise UserError(
-                    f"ZooKeeper {self._address}: no right to {path}: check quotas.zookeeper_login"
+                    f"ZooKeeper {self._address}: no right to {right} {path}: grant it to the user of {self._login}"
                 ) from error
             except KazooTimeoutError as error:
                 raise self._unreachable() from error
@@ -254,9 +258,9 @@ class ZooKeeperCalls:
 
 @contextmanager
 def zookeeper_calls(
-    quotas: Quotas, *, session_timeout: Duration, named: str = ADDRESS
+    quotas: Quotas, *, session_timeout: Duration, named: str = ADDRESS, login: str = LOGIN
 ) -> Iterator[ZooKeeperCalls]:
-    """Calls over a session of their own, which ends with the block.
+    """Calls over a session of their own, which ends with the block; errors name what gave the address and the login.
 
     Raises:
         UserError: the settings are none to connect by, or no server answers within `connect_timeout`.
@@ -266,7 +270,7 @@ def zookeeper_calls(
     try:
         if not client.start_async().wait(within_s):
             raise UnreachableError(unanswered(quotas.zookeeper_connect, within_s, named, tls_problem(quotas)))
-        yield ZooKeeperCalls(client, quotas.zookeeper_connect, within_s, named)
+        yield ZooKeeperCalls(client, quotas.zookeeper_connect, within_s, named, login)
     finally:
         client.stop()
         client.close()

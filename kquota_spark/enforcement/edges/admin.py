@@ -86,7 +86,9 @@ class KafkaLease:
                 self._drop()
                 if _is_fenced(error):
                     return Written(Outcome.FENCED)
-                return Written(Outcome.REFUSED, f"nothing was sent: {self._topic.unreachable(error.args[0])}")
+                return Written(
+                    Outcome.REFUSED, f"nothing was sent: {self._topic.unreachable(error.args[0], 'Write')}"
+                )
             return None
 
     @property
@@ -132,7 +134,7 @@ class KafkaLease:
             self._drop()
             if _is_fenced(error):
                 return None
-            raise self._topic.unreachable(error.args[0]) from error
+            raise self._topic.unreachable(error.args[0], "Write") from error
         self._ended = threading.Event()
         threading.Thread(target=self._beat, args=(self._fencing, self._ended), daemon=True).start()
         return self._fencing
@@ -169,7 +171,7 @@ class KafkaLease:
         properties = {
             **kafka_clients.connection(kafka.bootstrap_servers, kafka.options),
             "client.id": "kquota-enforcer",
-            "transactional.id": f"kquota-enforcer-{self._settings.cluster_id}",
+            "transactional.id": self._topic.transactional_id,
             "transaction.timeout.ms": round(_TIMEOUT_S * 1_000),
             "message.timeout.ms": round(_TIMEOUT_S * 1_000),
             "linger.ms": 0,
@@ -200,12 +202,16 @@ def flush(producer: Any) -> None:
 
 
 def _is_fenced(error: Exception) -> bool:
-    """Whether a younger producer has the transactional id; every error that librdkafka calls fatal ends ours too."""
+    """Whether a younger producer has the transactional id; every error that librdkafka calls fatal ends ours too.
+
+    A right that is missing is fatal as well, and nobody else's doing.
+    """
     from confluent_kafka import KafkaError
 
     found = error.args[0]
     fenced = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-    return found.fatal() or found.code() in fenced
+    is_denied = found.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return found.code() in fenced or (found.fatal() and not is_denied)
 
 
 class AdminTarget:

@@ -255,7 +255,8 @@ class ZooKeeperTarget:
             return Written(Outcome.FENCED)
         if isinstance(reason, OVERTAKEN):
             return None
-        words = "no right to write it" if isinstance(reason, NoAuthError) else type(reason).__name__
+        path = transaction.operations[index].path.removeprefix(self._calls.chroot)
+        words = f"no right to write {path}" if isinstance(reason, NoAuthError) else type(reason).__name__
         return Written(Outcome.REFUSED, f"{entity}: {words}")
 
     def _transaction(self, entity: Entity, node: EntityNode, edit: _Edit, fencing: int) -> TransactionRequest:

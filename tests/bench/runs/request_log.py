@@ -186,7 +186,7 @@ def _round(traffic: Traffic, broker: Broker) -> Round:
 def _set_logger(cluster: Cluster, level: str) -> None:
     from kafka.admin import ConfigResource
 
-    admin = python_admin(bootstrap_servers=cluster.bootstrap_servers)
+    admin = python_admin(cluster.bootstrap_servers, {})
     try:
         broker = str(cluster.brokers[0].id)
         admin.alter_configs([ConfigResource("BROKER_LOGGER", broker, {"kafka.request.logger": level})])

@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
 from kquota_spark.embedded.admin import alter_quota
-from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity
 from kquota_spark.model.quotas.quota_types import AnyKey
@@ -35,15 +33,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(kind: str, sasl_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The shared one with logins; a KRaft node with logins is started for these claims alone."""
-    with ExitStack() as stack:
-        running = sasl_cluster
-        if kind == "kraft":
-            chosen = BrokerSettings(kraft=True, users={"alice": "alice's password"})
-            running = stack.enter_context(embedded_cluster(tmp_path_factory.mktemp(kind), settings=chosen))
-        alter_quota(running, {"producer_byte_rate": 1_000.0}, user="a b", client_id=DEFAULT)
-        yield running
+def cluster(kind: str, sasl_cluster: Cluster, kraft_sasl_cluster: Cluster) -> Cluster:
+    """The shared one of each kind with logins."""
+    running = {"zookeeper": sasl_cluster, "kraft": kraft_sasl_cluster}[kind]
+    alter_quota(running, {"producer_byte_rate": 1_000.0}, user="a b", client_id=DEFAULT)
+    return running
 
 
 @pytest.fixture

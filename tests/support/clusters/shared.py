@@ -1,4 +1,4 @@
-"""The servers that tests share: one cluster with ZooKeeper, one KRaft node, one cluster with logins a test run.
+"""The servers that tests share: a cluster with ZooKeeper and a KRaft node, each without and with logins.
 
 A file takes its cluster without quotas and leaves it so. Its topics and users have names that no other file uses, and
 what needs a ZooKeeper alone works in a chroot. A test whose subject is the cluster itself starts one of its own.
@@ -8,24 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from kquota_spark.config.settings import Quotas
 from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
-from kquota_spark.embedded.settings import BrokerSettings
+from kquota_spark.embedded.settings import BROKER_USER, BrokerSettings
 from kquota_spark.kafka.quota_admin import Named, QuotaAdmin
 from kquota_spark.quotas.zookeeper_quotas import zookeeper_quotas
+from tests.support.clusters.token_endpoint import AUDIENCE, ISSUER, write_jwks
 from tests.support.clusters.waiting import until, until_brokers_act
 
 ORDERS = "orders"
 """A topic with a single partition, for clients that produce whatever it is."""
 CANARY = "canary-\u00e4\"\\ 'x"
 """The password of `auditor`, which must not show anywhere."""
+PROGRAMS = {user: f"password of {user}" for user in ("kquota-ship", "kquota-audit", "kquota-enforce")}
+"""Users that may do what they are granted; everybody else may do everything."""
+
+
+def _guarded(authorizer: str, *users: str) -> dict[str, str]:
+    everybody = (BROKER_USER, "ANONYMOUS", "alice", *users)
+    return {
+        "authorizer.class.name": authorizer,
+        "super.users": ";".join(f"User:{user}" for user in everybody),
+    }
+
+
 LOGINS = BrokerSettings(
-    users={"alice": "alice's password", "auditor": CANARY, "shipper": "s"},
+    users={"alice": "alice's password", "auditor": CANARY, "shipper": "s", **PROGRAMS},
     properties={
+        **_guarded("kafka.security.authorizer.AclAuthorizer", "auditor", "shipper"),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -33,6 +48,25 @@ LOGINS = BrokerSettings(
     },
 )
 """Passwords of SASL/PLAIN, and of SCRAM: those are in ZooKeeper."""
+_OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
+
+
+def kraft_logins(jwks: Path) -> BrokerSettings:
+    """Passwords, and tokens of `token_endpoint`, whose public key is in this file."""
+    of_tokens = "listener.name.sasl_plaintext.oauthbearer.sasl"
+    return BrokerSettings(
+        kraft=True,
+        users={"alice": "alice's password", **PROGRAMS},
+        properties={
+            **_guarded("org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+            f"{of_tokens}.jaas.config": f"{_OAUTHBEARER}LoginModule required;",
+            f"{of_tokens}.server.callback.handler.class": f"{_OAUTHBEARER}ValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": jwks.as_uri(),
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+        },
+    )
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +93,15 @@ def running_with_logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
         yield running
 
 
+@pytest.fixture(scope="session")
+def running_with_kraft_logins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One KRaft node with `kraft_logins`: take `kraft_sasl_cluster`."""
+    directory = tmp_path_factory.mktemp("kraft-sasl-cluster")
+    write_jwks(directory / "jwks.json")
+    with embedded_cluster(directory / "servers", settings=kraft_logins(directory / "jwks.json")) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
 def zookeeper_cluster(running_with_zookeeper: Cluster) -> Iterator[Cluster]:
     """A broker with ZooKeeper, without logins and without quotas; it has the topic `orders`."""
@@ -80,8 +123,15 @@ def sasl_cluster(running_with_logins: Cluster) -> Iterator[Cluster]:
     without_quotas(running_with_logins)
 
 
+@pytest.fixture(scope="module")
+def kraft_sasl_cluster(running_with_kraft_logins: Cluster) -> Iterator[Cluster]:
+    """A KRaft node with `kraft_logins`, without quotas."""
+    yield running_with_kraft_logins
+    without_quotas(running_with_kraft_logins)
+
+
 def without_quotas(cluster: Cluster) -> None:
-    """Remove all quotas of a cluster without logins or with ZooKeeper, and wait until its broker knows."""
+    """Remove all quotas of a cluster, and wait until its broker knows."""
     if cluster.has_zookeeper:
         quotas = Quotas(zookeeper_connect=cluster.zookeeper_connect)
         with zookeeper_quotas(quotas, named=Named(), on_problem=print) as nodes:
@@ -89,7 +139,8 @@ def without_quotas(cluster: Cluster) -> None:
                 assert nodes.alter(entity, dict.fromkeys(values)) is None
         until_brokers_act(cluster)
         return
-    with closing(QuotaAdmin(cluster.bootstrap_servers, {}, timeout_ms=60_000)) as admin:
+    login = cluster.client_settings()
+    with closing(QuotaAdmin(login.pop("bootstrap.servers"), login, timeout_ms=60_000)) as admin:
         for entity, key, _ in admin.describe():
             assert admin.alter(entity, {key.value: None}) is None
         until(lambda: not admin.describe())

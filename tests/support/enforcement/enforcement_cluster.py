@@ -67,7 +67,7 @@ class InMemoryCluster:
         )
 
     @contextmanager
-    def edges(self, settings: Settings) -> Iterator[Edges]:
+    def edges(self, settings: Settings, *, is_patient: bool = False) -> Iterator[Edges]:
         """As `enforcement.assembly.enforcement_edges`; log and switch are the real ones."""
         lease = InMemoryLease(self.leases, "eve")
         target = InMemoryTarget(self.leases, self.nodes)

@@ -65,10 +65,12 @@ def secret_keys(kind: Any, path: str = "") -> Iterator[str]:
 KEYS = sorted(secret_keys(Settings))
 
 
-def test_there_are_nine_places_for_secrets() -> None:
+def test_there_are_eleven_places_for_secrets() -> None:
     assert KEYS == [
         "collect.jmx.options.x",
         "collect.jmx.password",
+        "enforcement.options.x",
+        "enforcement.zookeeper_login.password",
         "kafka.options.x",
         "quotas.callback_options.x",
         "quotas.zookeeper_login.password",

@@ -13,7 +13,7 @@ from kquota_spark.kafka.clients import python_admin
 
 def test_what_came_with_the_end_of_the_connection_is_received_before_it() -> None:
     with pytest.raises(KafkaError):
-        python_admin(bootstrap_servers=["127.0.0.1:1"], bootstrap_timeout_ms=1)
+        python_admin("127.0.0.1:1", {}, bootstrap_timeout_ms=1)
     ours, brokers = socket.socketpair()
     ours.setblocking(False)
     transport = KafkaTCPTransport(None, ours)

@@ -15,6 +15,7 @@ from kquota_spark.ship.shipper import Shipper
 EXISTING = ["log-1", "log-2", "log-2-old", "other", "xlog-1"]
 SEVERAL = Kafka(topics=("log-2", "log-9"))
 PATTERN = Kafka(topic_pattern=r"log-\d")
+CREATE, GRANT = "kafka-topics.sh --create --topic", "grant Read on {} to the user of kafka.options"
 
 
 def test_spark_is_told_the_topics() -> None:
@@ -39,14 +40,14 @@ def test_a_pattern_is_for_whole_names_and_names_are_not_patterns() -> None:
             Kafka(),
             (
                 "topic kquota.request-log does not exist",
-                "create it (kafka-topics.sh --create --topic kquota.request-log), or check kafka.topic",
+                f"create it ({CREATE} kquota.request-log), {GRANT.format('it')}, or check kafka.topic",
             ),
         ),
         (
             Kafka(topics=("log-1", "log-8", "log-9")),
             (
                 "topics log-8, log-9 do not exist",
-                "create them (kafka-topics.sh --create --topic log-8), or check kafka.topics",
+                f"create them ({CREATE} log-8), {GRANT.format('them')}, or check kafka.topics",
             ),
         ),
         (
