@@ -34,7 +34,7 @@ from kquota_spark.cli.text.render import Shown, show
 from kquota_spark.enforce.changes import OVERRIDE as POLICY
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, Quota
 from kquota_spark.enforce.in_memory import InMemoryLedger
-from kquota_spark.enforce.log_state import LogState
+from kquota_spark.enforce.log_state import DAY_MS, LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_files.quota_file import finite_number
@@ -47,6 +47,7 @@ from kquota_spark.store.reading import utc_text
 if TYPE_CHECKING:
     from kquota_spark.enforcement.assembly import Enforcing
 
+_NOT_IN_FORCE = "nothing is in force: see kquota enforce status"
 _SHOWN = (
     Shown("plan", itemgetter("plan_id"), is_text=True, keep=12),
     Shown("entity", itemgetter("entity"), is_text=True, keep=16),
@@ -143,29 +144,32 @@ def run_set(options: argparse.Namespace) -> int:
             rows += run.enforcer.apply(plan.plan_id, situation, time_ms)
     said = f"plan {plan.plan_id}: it ends at {utc_text(until_ms)} if jobs/enforce.py runs then"
     if not any(row.event is Event.APPLIED for row in rows):
-        said = _why_not_in_force(plan.plan_id, run)
+        is_refused = any(row.event is Event.REFUSED for row in rows)
+        said = _NOT_IN_FORCE if is_refused or may_send else _what_it_waits_for(plan.plan_id, run)
     code = acted("kquota override set", rows, options.output, said)
     return NOTHING if code == DONE and not may_send else code
 
 
-def _why_not_in_force(plan_id: str, run: Enforcing) -> str:
+def _what_it_waits_for(plan_id: str, run: Enforcing) -> str:
     policy_file = run.settings.enforcement.policy_file
     approve = f"kquota enforce approve {plan_id} --yes"
     if run.mode_of(POLICY) < Mode.APPROVE:
         mode = run.policies.mode.name.lower()
         return f"nothing was sent: mode {mode} in {policy_file}; after mode: approve there, run {approve}"
-    if run.needs_second_person:
-        return f"nothing was sent: enforcement.approval asks for a second person, who runs {approve}"
-    return "nothing is in force: see kquota enforce status"
+    return f"nothing was sent: enforcement.approval asks for a second person, who runs {approve}"
 
 
 def _require_short(length_ms: int, run: Enforcing) -> None:
     longest_ms = run.policies.guards.longest_override
     if length_ms > longest_ms:
         raise UserError(
-            f"an override may last {person_span(longest_ms)} at most (guards.longest_override in "
-            f"{run.settings.enforcement.policy_file}), and this one would last {person_span(length_ms)}"
+            f"an override may last {_length_text(longest_ms)} at most (guards.longest_override in "
+            f"{run.settings.enforcement.policy_file}), and this one would last {_length_text(length_ms)}"
         )
+
+
+def _length_text(length_ms: int) -> str:
+    return f"{length_ms // DAY_MS:,} d" if length_ms % DAY_MS == 0 else person_span(length_ms)
 
 
 def run_list(options: argparse.Namespace) -> int:

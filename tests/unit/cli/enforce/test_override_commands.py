@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kquota_spark.cli.exit_codes import NOTHING
+from kquota_spark.cli.exit_codes import NOTHING, REFUSED
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.enforce.changes import LogEntry
@@ -107,11 +107,11 @@ def test_in_observe_mode_a_person_sends_nothing_either(cluster: InMemoryCluster)
 
 def test_an_override_lasts_a_week_at_most_or_as_the_policy_file_says(cluster: InMemoryCluster) -> None:
     where = f"(guards.longest_override in {cluster.policy_file})"
-    for end, lasts in (("--for=500d", "12,000 h"), ("--until=2026-11-28T05:42:02Z", "168 h")):
+    for end, lasts in (("--for=500d", "500 d"), ("--until=2026-11-28T05:42:02Z", "168 h")):
         code, out, err = kquota(
             cluster, "override", "set", "--user", "alice", *SET[:4], *SET[6:], end, "--yes"
         )
-        said = f"an override may last 168 h at most {where}, and this one would last {lasts}"
+        said = f"an override may last 7 d at most {where}, and this one would last {lasts}"
         assert (code, out, err) == (1, "", f"kquota: {said}\n")
     text = cluster.policy_file.read_text(encoding="utf-8")
     cluster.policy_file.write_text(
@@ -131,6 +131,11 @@ def test_a_second_person_approves_an_override_also_in_mode_enforce(
     cluster.set_mode("enforce")
     code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *SET, "--ticket", "INC-4", "--yes")
     [row] = as_json("enforce", "show", "--config", str(cluster.config))["rows"]
+    above = kquota(cluster, "override", "set", "--user", "alice", *SET[:3], "9e6", *SET[4:], "--yes")
+    assert (above[0], above[1].splitlines()[-1]) == (
+        REFUSED,
+        "nothing is in force: see kquota enforce status",
+    )
     approve = ("enforce", "approve", row["plan_id"], "--yes")
     said = "nothing was sent: enforcement.approval asks for a second person, who runs "
     assert code == NOTHING
