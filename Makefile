@@ -53,8 +53,8 @@ clean: ## remove what was built or run here (.kquota too); .venv and the jars of
 
 # Java is looked for before the packages are fetched: what is missing should be said in the first second.
 # Ivy fetches the jars, and is inside PySpark: that archive comes first, so that the jars and the other packages arrive
-# side by side. The jars are not behind the stamp: they are outside the checkout, and looking at them takes a tenth of
-# a second.
+# side by side. Python compiles a module at its first import: compiling all of them would take half a minute.
+# The jars are not behind the stamp: they are outside the checkout, and looking at them takes a tenth of a second.
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "kquota: Python 3.11 or newer is needed and $(PYTHON) is not: install it, e.g. apt-get install python3.11 python3.11-venv, then make setup PYTHON=python3.11" >&2; exit 1; }
@@ -66,9 +66,9 @@ $(STAMP): requirements.lock pyproject.toml
 	  $(PIP) download --quiet --no-deps --dest $(SPARK) "$$(grep '^pyspark==' requirements.lock)" && \
 	  tar -xzf $(SPARK)/pyspark-*.tar.gz -C $(SPARK) --strip-components=3 --wildcards '*/deps/jars/ivy-*.jar' && \
 	  { $(BIN)/python -m kquota_spark.embedded.setup.jars --ivy $(SPARK) & jars=$$!; \
-	    $(PIP) install --quiet -r requirements.lock $(SPARK)/pyspark-*.tar.gz || { kill $$jars; exit 1; }; \
+	    $(PIP) install --quiet --no-compile -r requirements.lock $(SPARK)/pyspark-*.tar.gz || { kill $$jars; exit 1; }; \
 	    wait $$jars; } && rm -r $(SPARK); \
-	else $(PIP) install --quiet -r requirements.lock; fi
+	else $(PIP) install --quiet --no-compile -r requirements.lock; fi
 	@echo "setup: kquota-spark itself, editable"
 	@$(PIP) install --quiet --no-deps -e .
 	@touch $@
