@@ -73,12 +73,13 @@ def test_without_settings_it_refuses_and_makes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     refusal = (
-        "kquota: cluster kafka is in none of the tables under {}: "
+        "kquota: {}cluster kafka is in none of the tables under {}: "
         "check tables and cluster_id in the settings of the enforcer (--config FILE)\n"
     )
-    assert freeze() == (1, "", refusal.format(".kquota/tables"))
-    assert freeze("--tables", "T") == (1, "", refusal.format("T"))
-    assert run("unfreeze") == (1, "", refusal.format(".kquota/tables"))
+    unset = "no conf/kquota.yaml here and no --config, so defaults hold: "
+    assert freeze() == (1, "", refusal.format(unset, ".kquota/tables"))
+    assert freeze("--tables", "T") == (1, "", refusal.format("", "T"))
+    assert run("unfreeze") == (1, "", refusal.format(unset, ".kquota/tables"))
     assert list(tmp_path.iterdir()) == []
 
 
