@@ -103,7 +103,7 @@ def planned_step(at_ms: int = T0_MS + 10_000) -> LogEntry:
     """A plan for the victim that waits for approval."""
     evidence = Evidence(T0_MS, T0_MS + 10_000, 10, 10, 10, {"rate_per_s": RATE})
     quota = Quota(Entity(VICTIM), QuotaKey.PRODUCER_BYTE_RATE)
-    proposal = Proposal(quota, LIMIT, RATE, "penalty", REASON, T0_MS + 900_000, evidence)
+    proposal = Proposal(quota, LIMIT, RATE, "penalty", REASON, at_ms + 900_000, evidence)
     return LogEntry(StepId("p-1", 1), Event.PLANNED, at_ms, proposal, Mode.APPROVE, "enforcer")
 
 
