@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import threading
+import signal
 
 from kquota_spark.cli.look.exporter import port_argument
 from kquota_spark.cli.options import SettingsPlace, add_settings_options, settings_of
@@ -45,7 +45,6 @@ def run_serve(options: argparse.Namespace) -> int:
         UserError: the address cannot be listened on, the settings leave it open, or a package is missing.
     """
     from kquota_spark.cli.serve.access import Access
-    from kquota_spark.process.graceful_stop import stop_event
 
     settings = settings_of(options)
     access = Access(settings.serve, options.address)
@@ -57,7 +56,6 @@ def run_serve(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise UserError(f"serve needs the package {error.name}: pip install 'kquota-spark[serve]'") from error
     contents = Contents(settings, SettingsPlace(options.config, options.tables))
-    stop = stop_event()
     try:
         server = create_server(
             app_of(contents, access), host=options.address, port=options.port, threads=_THREADS,
@@ -67,11 +65,17 @@ def run_serve(options: argparse.Namespace) -> int:
     except OSError as error:
         reason = f"{options.address}:{options.port} cannot be listened on ({error.strerror or error})"
         raise UserError(f"--port: {reason}: give --port another port") from error
-    threading.Thread(target=server.run, name="serve", daemon=True).start()
+    # Closed by another thread, the server's own would trip over its sockets: so it is ended where it runs.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     if access.is_open:
         _say("no serve.token and no serve.user_header: every user of this machine can read everything")
     _say(f"answering http://{options.address}:{server.effective_port}/; stop with Ctrl-C")
-    stop.wait()
+    server.run()
     server.close()
     contents.close()
     return 0
+
+
+def _end(*_: object) -> None:
+    raise SystemExit
