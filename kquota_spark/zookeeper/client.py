@@ -34,6 +34,8 @@ _QUIET.setLevel(logging.CRITICAL)
 _MAX_PASSWORD_BYTES = 10_000
 _PROBE_S = 5.0
 _PAUSE_S = 0.05
+_HIDDEN = ":x"
+"""End of a digest that ZooKeeper does not show (ZOOKEEPER-1392)."""
 ADDRESS = "quotas.zookeeper_connect"
 LOGIN = "quotas.zookeeper_login"
 """What gives the address and the login, if nothing else is said."""
@@ -191,14 +193,17 @@ class ZooKeeperCalls:
         return list(self._asked(self._client.get_children_async, path) or [])
 
     def acl(self, path: str) -> list[ACL]:
-        """Who may do what with a node.
+        """Who may do what with a node, to give another node the same list.
 
         Raises:
-            UserError: besides the others, there is no such node.
+            UserError: besides the others, there is no such node; or ZooKeeper hides the digests of its list, as it does
+                from users without the right admin: a node with a list of hidden digests would lock them all out.
         """
         found = self._asked(self._client.get_acls_async, path)
         if found is None:
             raise UserError(f"ZooKeeper {self._address}: {path} does not exist any more")
+        if any(each.id.scheme == "digest" and each.id.id.endswith(_HIDDEN) for each in found[0]):
+            raise self._no_right("administer", path)
         return list(found[0])
 
     def sync(self, path: str) -> None:
@@ -242,15 +247,18 @@ class ZooKeeperCalls:
             except NoNodeError:
                 return None
             except NoAuthError as error:
-                raise UserError(
-                    f"ZooKeeper {self._address}: no right to {right} {path}: grant it to the user of {self._login}"
-                ) from error
+                raise self._no_right(right, path) from error
             except KazooTimeoutError as error:
                 raise self._unreachable() from error
             except (ConnectionLoss, SessionExpiredError) as error:
                 if time.monotonic() >= until_s:
                     raise self._unreachable() from error
                 time.sleep(_PAUSE_S)
+
+    def _no_right(self, right: str, path: str) -> UserError:
+        return UserError(
+            f"ZooKeeper {self._address}: no right to {right} {path}: grant it to the user of {self._login}"
+        )
 
     def _unreachable(self) -> UnreachableError:
         return UnreachableError(unanswered(self._address, self._within_s, self._named))

@@ -24,7 +24,7 @@ from tests.support.clusters.waiting import until
 from tests.support.places import ROOT
 
 _PAGE = ROOT / "kquota_spark" / "docs" / "rights.md"
-_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(?:sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _KINDS = {"topic": "TOPIC", "transactional_id": "TRANSACTIONAL_ID", "group": "GROUP", "cluster": "BROKER"}
 _CLUSTER = "kafka-cluster"
 _TIMEOUT_S = 60
@@ -72,6 +72,16 @@ def _grants() -> Iterator[Grant]:
 
 GRANTS = list(_grants())
 """All of the page."""
+
+
+def node_rights() -> dict[str, dict[str, str]]:
+    """Letters of rights (cdrwa) by user, by ZooKeeper node."""
+    found: dict[str, dict[str, str]] = {}
+    for command in _commands("setAcl"):
+        *_, path, rights = command
+        each = [right.split(":") for right in rights.split(",")]
+        found[path] = {parts[1]: parts[-1] for parts in each if parts[0] == "digest"}
+    return found
 
 
 @contextmanager
