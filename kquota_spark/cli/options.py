@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kquota_spark.cli.text.render import FORMATS, Report, Row, Shown
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import broker_text, iso_time, type_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
 from kquota_spark.model.quotas.rules import BEGINNING_MS, END_MS
@@ -335,10 +336,10 @@ def rule_text(row: Row) -> str:
     """The rule's entity, short enough to be told from others in a few columns: `u/alice/c/*`."""
     # A sanitised name has no colon: before one stands the module of a callback.
     rule = (row["rule"] or "-").rpartition(":")[2]
-    # Names are sanitised: a name holds no slash and no star, so nothing else can look like these.
+    # Names are sanitised here: a name holds no slash and no star, so nothing else can look like these.
     for long, short in (("users/", "u/"), ("clients/", "c/"), ("<default>", "*")):
         rule = rule.replace(long, short)
-    return str(rule)
+    return entity_text(rule)
 
 
 def with_source(rows: Sequence[Row], shown: tuple[Shown, ...]) -> tuple[Shown, ...]:

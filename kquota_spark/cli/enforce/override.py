@@ -38,6 +38,7 @@ from kquota_spark.enforce.log_state import DAY_MS, LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
 from kquota_spark.formats.quota_files.quota_file import finite_number
+from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import clock_time, person_span, quota_text
 from kquota_spark.model.quotas.entities import DEFAULT, Entity, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _NOT_IN_FORCE = "nothing is in force: see kquota enforce status"
 _SHOWN = (
     Shown("plan", itemgetter("plan_id"), is_text=True, keep=12),
-    Shown("entity", itemgetter("entity"), is_text=True, keep=16),
+    Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=16),
     Shown("key", itemgetter("key"), is_text=True, keep=18),
     Shown("before", lambda row: quota_text(QuotaKey(row["key"]), row["value_before"]), rank=1),
     Shown("now", lambda row: quota_text(QuotaKey(row["key"]), row["value_after"])),

@@ -9,7 +9,7 @@ from kquota_spark.cli.options import counted
 from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row
 from kquota_spark.enforce.changes import Event, LogEntry
-from kquota_spark.formats.text.escape import json_text, terminal_text
+from kquota_spark.formats.text.escape import entity_text, json_text, terminal_text
 from kquota_spark.formats.text.person_units import iso_time, quota_text
 from kquota_spark.store.reading import utc_text
 
@@ -91,7 +91,7 @@ def event_line(entry: LogEntry) -> str:
     ticket = f", ticket {entry.ticket}" if entry.ticket else ""
     detail = f" [{entry.detail}]" if entry.detail else ""
     return terminal_text(
-        f"{iso_time(entry.at_ms)} {refused}: {proposal.quota.entity} {proposal.quota.key.value} "
+        f"{iso_time(entry.at_ms)} {refused}: {entity_text(str(proposal.quota.entity))} {proposal.quota.key.value} "
         f"{change_text(entry, is_back=is_back)}{until}; {proposal.policy}: {proposal.reason} "
         f"(plan {plan_id} step {step}, {entry.actor}{ticket}){detail}"
     )
@@ -133,7 +133,7 @@ def _print_step(entry: LogEntry, page: Page) -> None:
     tone = Tone.BAD if is_refused else Tone.TITLE
     page.line()
     page.paragraph(
-        f"{entry.step_id.step:>3} {mark} ", terminal_text(str(proposal.quota.entity)), tone, indent=_INDENT
+        f"{entry.step_id.step:>3} {mark} ", entity_text(str(proposal.quota.entity)), tone, indent=_INDENT
     )
     _field(page, "change", f"{proposal.quota.key.value} {change_text(entry)}")
     _field(page, "why", f"{proposal.policy}: {proposal.reason}")

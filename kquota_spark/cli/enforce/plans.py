@@ -38,7 +38,7 @@ from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforce.simulation import closed_loop
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.process.clock import now_ms
 
 if TYPE_CHECKING:
@@ -213,13 +213,9 @@ def _taking_back(command: str, entries: Sequence[LogEntry], form: Format) -> int
     if form != "table":
         show(steps_report(command, in_force), form)
     for entry in in_force if form == "table" else ():
-        quota = entry.proposal.quota
-        change = change_text(entry, is_back=True)
-        say(
-            terminal_text(
-                f"would put back: {quota.entity} {quota.key.value} {change} (step {entry.step_id.step})"
-            )
-        )
+        quota, change = entry.proposal.quota, change_text(entry, is_back=True)
+        entity = entity_text(str(quota.entity))
+        say(terminal_text(f"would put back: {entity} {quota.key.value} {change} (step {entry.step_id.step})"))
     said = "nothing was put back: --yes does it" if in_force else _NOT_IN_FORCE
     say(f"\n{said}" if in_force else said, sys.stdout if form == "table" else sys.stderr)
     return NOTHING

@@ -37,7 +37,7 @@ from kquota_spark.enforce.lifting import (
     planned_restoring,
 )
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import iso_time, quota_text
 from kquota_spark.model.quotas.entities import DEFAULT, Name
 from kquota_spark.model.quotas.quota_types import QuotaKey
@@ -161,7 +161,7 @@ def run_status(options: argparse.Namespace) -> int:
     rows = [_status_row(lift) for lift in found if scope.holds(lift.quota.entity)]
     shown = (
         Shown("since", lambda row: iso_time(row["since"] // 1_000 * 1_000), is_text=True, keep=20),
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=20),
+        Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=20),
         Shown("was", lambda row: quota_text(QuotaKey(row["key"]), row["value"])),
         Shown("key", lambda row: row["key"], is_text=True),
         Shown("by", lambda row: row["actor"], is_text=True),
@@ -238,7 +238,10 @@ def _count(lines: Sequence[Line], fate: Fate) -> str:
 def _skipped(lines: Sequence[Line], still: int) -> str:
     """Whose quotas are not as they were before, each with the reason, and how many others are still lifted."""
     others = [line for line in lines if line.fate is not Fate.RESTORED]
-    skipped = [f"\nskipped: {line.quota.entity} {line.quota.key}: {line.fate.value}" for line in others]
+    skipped = [
+        f"\nskipped: {entity_text(str(line.quota.entity))} {line.quota.key}: {line.fate.value}"
+        for line in others
+    ]
     if still:
         skipped.append(
             f"\n{counted(still, 'quota')} of others stay lifted: kquota quotas enable without a name"
@@ -257,7 +260,7 @@ def _progress(what: str, done: int, total: int) -> None:
 
 def _show(command: str, lines: Sequence[Line], form: Format, said: str) -> int:
     shown = (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+        Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=24),
         Shown("key", lambda row: row["key"], is_text=True, keep=18),
         Shown("before", lambda row: quota_text(QuotaKey(row["key"]), row["before"])),
         Shown("after", lambda row: quota_text(QuotaKey(row["key"]), row["after"])),

@@ -22,7 +22,7 @@ from kquota_spark.enforce.ports import Frozen, Holder
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import iso_time, person_ms
 from kquota_spark.process.clock import now_ms
 from kquota_spark.store.reading import utc_text
@@ -138,7 +138,7 @@ def _print_steps(
     page.line(f"{title}: {counted(len(entries), 'change') if entries else 'none'}", Tone.TITLE)
     for entry in entries:
         proposal = entry.proposal
-        change = f"{proposal.quota.entity} {proposal.quota.key.value} {change_text(entry)}"
+        change = f"{entity_text(str(proposal.quota.entity))} {proposal.quota.key.value} {change_text(entry)}"
         tone = Tone.BAD if entry.event in (Event.REFUSED, Event.FAILED) else None
         page.paragraph("", terminal_text(change), tone, indent=2)
         page.paragraph("", terminal_text("; ".join(_about(entry, policies, time_ms))), indent=6)

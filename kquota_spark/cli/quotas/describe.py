@@ -13,7 +13,7 @@ from kquota_spark.cli.quotas.quota_edits import entities_text, exact_text
 from kquota_spark.cli.text.page import print_as_it_is
 from kquota_spark.cli.text.render import FORMATS, Report, Row, Shown, show
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import rate_text
 from kquota_spark.model.compare.quota_tree import quota_type_of
 from kquota_spark.model.quotas.entities import AnyEntity, Default
@@ -21,7 +21,7 @@ from kquota_spark.model.quotas.quota_set import EntityFilter, QuotaSet, parts_of
 
 _COLUMNS = ("entity", "level", "parts", "key", "quota_type", "value")
 _SHOWN = (
-    Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+    Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=24),
     Shown("key", lambda row: row["key"], is_text=True, keep=24),
     Shown("value", lambda row: exact_text(row["value"])),
     Shown("", lambda row: rate_text(row["quota_type"], row["value"])),

@@ -22,7 +22,7 @@ from kquota_spark.cli.text.page import Page, Tone
 from kquota_spark.cli.text.render import Report, Row, Shown, show
 from kquota_spark.errors import UserError
 from kquota_spark.findings.idle_rules import Mangled, mangled_names
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import amount_text, iso_time, person_name, rate_text, type_text
 from kquota_spark.model.compare.observed_clients import ANY_NAME
 from kquota_spark.model.compare.quota_diff import (
@@ -219,7 +219,7 @@ def _show(rows: Sequence[Row], shown: tuple[Shown, ...], limit: int | None) -> N
 
 
 _EDIT_SHOWN = (
-    Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+    Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=24),
     Shown("key", lambda row: row["key"], is_text=True, keep=20),
     Shown("before", lambda row: exact_text(row["before"])),
     Shown("after", lambda row: exact_text(row["after"])),

@@ -15,7 +15,7 @@ from kquota_spark.cli.quotas.quota_edits import exact_text
 from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import clock_time, iso_time, type_text
 from kquota_spark.model.compare.drift import Drift, Editor
 from kquota_spark.model.compare.quota_diff import text_edits
@@ -128,7 +128,7 @@ def _times(at: str, before: str, change: Any) -> dict[str, int | None]:
 def _shown(rows: Sequence[Row]) -> tuple[Shown, ...]:
     last = Shown("last edit", lambda row: _time(row["edited_at"], row["edited_before"]), rank=6)
     return (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=16),
+        Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=16),
         Shown("type", lambda row: type_text(quota_type_of(row["drift"].edit.key)), is_text=True, keep=8),
         Shown("declared", lambda row: exact_text(row["declared"])),
         Shown("now", lambda row: exact_text(row["now"])),

@@ -27,7 +27,7 @@ from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.exchange.kfk import as_line
 from kquota_spark.formats.quota_files.quota_file import finite_number
-from kquota_spark.formats.text.escape import encodable_json, harmless_json, terminal_text
+from kquota_spark.formats.text.escape import encodable_json, entity_text, harmless_json, terminal_text
 from kquota_spark.kafka.client_properties import read_properties
 from kquota_spark.kafka.quota_admin import Named
 from kquota_spark.model.quotas.entities import AnyEntity, IpEntity
@@ -244,7 +244,7 @@ def _report(quotas: QuotaSet, entities: Sequence[AnyEntity], origin: str) -> Rep
         if key in quotas[entity]
     ]
     shown = (
-        Shown("entity", lambda row: row["entity"], is_text=True, keep=24),
+        Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=24),
         Shown("key", lambda row: row["key"], is_text=True, keep=24),
         Shown("value", lambda row: exact_text(row["value"])),
     )

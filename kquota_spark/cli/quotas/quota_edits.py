@@ -21,7 +21,7 @@ from kquota_spark.cli.options import add_form_option
 from kquota_spark.cli.text.page import Page, say
 from kquota_spark.cli.text.render import Colour, Format, Report, Row, Shown, show, table_report
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.model.quotas.entities import AnyEntity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.quotas.cluster_quotas import ClusterQuotas
@@ -235,7 +235,7 @@ def _row(result: EntityResult, edit: QuotaEdit) -> Row:
 
 
 _SHOWN = (
-    Shown("entity", lambda row: row["entity"], is_text=True, keep=20),
+    Shown("entity", lambda row: entity_text(row["entity"]), is_text=True, keep=20),
     Shown("key", lambda row: row["key"], is_text=True, keep=18),
     Shown("before", lambda row: exact_text(row["before"])),
     Shown("after", lambda row: exact_text(row["after"])),

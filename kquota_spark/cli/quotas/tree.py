@@ -20,7 +20,7 @@ from kquota_spark.cli.quotas.quota_sides import Side, chosen_side, named_side
 from kquota_spark.cli.text.page import Page
 from kquota_spark.cli.text.render import Colour, Report, Row, Shown, show
 from kquota_spark.errors import UserError
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import (
     amount_text,
     iso_time,
@@ -180,7 +180,7 @@ def _row(name: str, use: KeyUse | None) -> Row:
 
 
 def _other_row(rule: str | None, quota_type: str, hits: Hits) -> Row:
-    name, marks = ("(no rule)", "no limit") if rule is None else (terminal_text(rule), "")
+    name, marks = ("(no rule)", "no limit") if rule is None else (entity_text(rule), "")
     return {"rule": name, "marks": marks, **_hits_texts(quota_type, hits)}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kquota_spark.cli.resolve.question import Answer, Question, limit_text, shown_name
-from kquota_spark.formats.text.escape import terminal_text
+from kquota_spark.formats.text.escape import entity_text, terminal_text
 from kquota_spark.formats.text.person_units import iso_time, person_bytes, person_ms, person_span
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant, SampleRing
 from kquota_spark.model.measure.throttle_time import (
@@ -227,7 +227,7 @@ def hole_notes(answer: Answer) -> Iterator[str]:
     for step in answer.walk:
         if step.standing is Standing.NOT_REACHED:
             yield (
-                f"{answer.quota_type.value}: {shown_name(str(step.entity))}, "
+                f"{answer.quota_type.value}: {shown_name(entity_text(str(step.entity)))}, "
                 f"{limit_text(answer.quota_type, step.limit)}, does not reach an empty client id (KAFKA-13341)"
             )
 

@@ -15,8 +15,13 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from kquota_spark.model.quotas.names import desanitise, sanitise
+
 _HIDDEN = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}
 """Controls (ESC, line feed, C1), bidi overrides and other formats, surrogates, unassigned, line ends."""
+_SANITISED = re.compile(r"(?:%[0-9A-F]{2})+")
+_OF_ENTITIES = "/<>*%"
+"""What parts of a canonical name are told from each other by, and what sanitises."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Signs, their full-width forms, which some spreadsheets take for the same, and blanks that they drop before them."""
 _MOST_MARKS = 3
@@ -52,6 +57,18 @@ def _shown(char: str) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def entity_text(canonical: str) -> str:
+    """The canonical name of an entity for a terminal, with names as clients have them: `users/CN=orders,O=x`.
+
+    What would make it look like another entity stays sanitised: `users/a%2Fclients%2Fb` is one user.
+    """
+    return terminal_text(_SANITISED.sub(lambda found: _readable(found[0]), canonical))
+
+
+def _readable(text: str) -> str:
+    return "".join(sanitise(char) if char in _OF_ENTITIES else char for char in desanitise(text))
 
 
 def csv_text(text: str) -> str:
