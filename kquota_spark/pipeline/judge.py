@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -53,6 +55,7 @@ DECIDED = (
 )
 """Columns as they come from the workers."""
 _OUTPUT_COLUMNS = [column.name for column in DECIDED]
+_FIRST_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
 _OUTPUT_DDL = ", ".join(f"{column.name} {column.type}" for column in DECIDED)
 
 
@@ -83,6 +86,10 @@ class _ManagerProcessor(StatefulProcessor):
     def __init__(self, configs: Configs) -> None:
         self._configs = configs
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        _silence_first_worker()
+
     def init(self, handle: StatefulProcessorHandle) -> None:
         look_seldom()
         self._state = handle.getValueState("buckets", "state binary")
@@ -105,6 +112,16 @@ class _ManagerProcessor(StatefulProcessor):
 
     def close(self) -> None:
         keep_imports()
+
+
+def _silence_first_worker() -> None:
+    """Have the worker that asks for the state's schema, once per start, print no pages of it on the driver's stderr.
+
+    An error in it reaches the driver as an exception.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == _FIRST_WORKER:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def decided_columns(manager: Manager, found: Iterable[JudgedBucket]) -> dict[str, Sequence[Any]]:

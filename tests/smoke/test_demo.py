@@ -1,8 +1,9 @@
-"""The whole product on a real broker: load for 30 s, spark-submit, and the broker's own verdicts."""
+"""The whole product on a real broker: load for 30 s, `kquota audit`, and the broker's own verdicts."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,18 @@ def test_the_audit_gives_the_verdicts_of_the_broker(
     assert kquota(["doctor", "--config", str(config)]) == 0
     _the_cut_of_bobs_quota_is_seen(settings)
     _every_surface_has_the_brokers_harm(settings)
+    _the_job_says_what_it_does_and_nothing_else(directory / "audit.log")
+
+
+def _the_job_says_what_it_does_and_nothing_else(log: Path) -> None:
+    lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line]
+    own = [line for line in lines if re.match(r"\d\d:\d\d:\d\d ", line)]
+    assert [line[9:].split()[0] for line in own[:4]] == ["checking", "reading", "starting", "auditing"]
+    # One is the JVM's; the other one is printed before anything of ours is loaded.
+    assert set(lines) - set(own) <= {
+        "WARNING: Using incubator modules: jdk.incubator.vector",
+        "Starting Streaming TransformWithStateInPandas Python worker.",
+    }
 
 
 def _every_surface_has_the_brokers_harm(settings: Settings) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from kazoo.client import KazooClient
 
 from kquota_spark.cli.main import main as kquota
@@ -73,10 +74,15 @@ def test_once_without_a_server_writes_nothing_and_fails_even_with_stored_quotas(
     config = tmp_path / "kquota.yaml"
     quotas = "{zookeeper_connect: '127.0.0.1:1', connect_timeout: 300 ms}"
     config.write_text(f"tables: {tmp_path}/tables\nquotas: {quotas}\n", encoding="utf-8")
+    rules = DeltaTable(f"{tmp_path}/tables/quota_rules")
+    before = rules.version()
     assert kquota(["watch", "--once", "--config", str(config)]) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        "kquota: nothing was written: the source of the quotas does not answer"
+    assert capsys.readouterr().err == (
+        "kquota: ZooKeeper 127.0.0.1:1 did not answer (connection refused): "
+        "check quotas.zookeeper_connect and that the server runs\n"
     )
+    rules.update_incremental()
+    assert rules.version() == before
 
 
 def test_without_a_server_the_stored_quotas_go_on_and_are_marked_as_stale(

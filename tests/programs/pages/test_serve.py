@@ -137,9 +137,8 @@ def test_a_person_logs_in_with_the_token_and_out_again(browser: Chromium, served
     assert "cluster demo" in browser.value("document.querySelector('h1').innerText")
     assert browser.value("document.cookie") == ""
     assert not [url for url in browser.requests() if TOKEN in url]
-    browser.value("document.querySelector('nav form').requestSubmit()")
-    while browser.value("location.pathname") != "/login":
-        pass
+    browser.leave("document.querySelector('nav form').requestSubmit()")
+    assert browser.value("location.pathname") == "/login"
 
 
 def asked(served: Served, *headers: tuple[str, str]) -> tuple[int, str | None]:

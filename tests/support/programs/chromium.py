@@ -78,9 +78,19 @@ class Chromium:
 
     def enter(self, text: str) -> None:
         """Type into the field that has the focus, then Enter, and wait for the page that answers."""
+        # A page that has loaded may still have to give its field the focus.
+        deadline = time.monotonic() + _ANSWER_S
+        while self.value("document.activeElement.tagName") != "INPUT":
+            assert time.monotonic() < deadline, "no field got the focus"
+            time.sleep(0.05)
         with self._page.expect_navigation():
             self.call("Input.insertText", text=text)
             self._page.keyboard.press("Enter")
+
+    def leave(self, expression: str) -> None:
+        """Evaluate what makes the page go elsewhere, and wait for the page that comes."""
+        with self._page.expect_navigation():
+            self.value(expression)
 
     def resize(self, width: int, height: int) -> None:
         """The size of the window in CSS pixels."""
