@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import time
@@ -19,7 +18,7 @@ from kquota_spark.config.settings import CollectJmx
 from kquota_spark.errors import UserError
 from kquota_spark.formats.jmx.exporter_page import answers_of
 from kquota_spark.model.quotas.mbean_names import DOMAIN
-from kquota_spark.process.no_redirects import OPENER
+from kquota_spark.process.no_redirects import OPENER, basic_login
 
 PATTERNS = (
     f"{DOMAIN}:type=Produce,*",
@@ -71,7 +70,7 @@ class JolokiaAgent:
 
     def read(self, timeout_s: float) -> list[dict[str, Any]]:
         """One answer a pattern; see `Agent`."""
-        headers = {"Content-Type": "application/json", **_login(self.user, self.password)}
+        headers = {"Content-Type": "application/json", **basic_login(self.user, self.password)}
         request = urllib.request.Request(f"{self.url.rstrip('/')}/", _REQUESTS, headers)  # noqa: S310 - see agents_of
         try:
             return msgspec.json.decode(_fetched(request, timeout_s, "/jolokia"), type=list[dict[str, Any]])
@@ -91,7 +90,7 @@ class ExporterAgent:
     def read(self, timeout_s: float) -> list[dict[str, Any]]:
         """One answer with all sensors of the page; see `Agent`."""
         url = self.url if urlsplit(self.url).path.strip("/") else f"{self.url.rstrip('/')}/metrics"
-        headers = {"Accept": "text/plain;version=0.0.4", **_login(self.user, self.password)}
+        headers = {"Accept": "text/plain;version=0.0.4", **basic_login(self.user, self.password)}
         request = urllib.request.Request(url, headers=headers)  # noqa: S310 - see agents_of
         answers = answers_of(_fetched(request, timeout_s, "/metrics").decode("utf-8", "replace"))
         if not answers:
@@ -100,12 +99,6 @@ class ExporterAgent:
                 f"(/metrics), and that the exporter's rules keep {DOMAIN}:type=Produce,*"
             )
         return answers
-
-
-def _login(user: str, password: str) -> dict[str, str]:
-    if not user:
-        return {}
-    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
 def _fetched(request: urllib.request.Request, timeout_s: float, path: str) -> bytes:

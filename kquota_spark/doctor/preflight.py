@@ -99,8 +99,7 @@ def _zookeeper(settings: Settings) -> list[Check]:
     try:
         require_listener("ZooKeeper", where, "quotas.zookeeper_connect")
     except UserError as error:
-        evidence, _, advice = str(error).partition(": ")
-        return [fail("ZooKeeper", evidence, advice)]
+        return [failed("ZooKeeper", error)]
     try:
         client.start(timeout=timeout_s)
         nodes = [_node(client, path) for path in ("/config", "/config/users")]

@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.client_properties import MSK_IAM, OAUTHBEARER, TokenLogin, mechanism, token_login
 from kquota_spark.process.clock import now_ms
+from kquota_spark.process.no_redirects import NoRedirect, basic_login
 
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 1_000_000
@@ -105,13 +106,6 @@ def token_source(bootstrap_servers: str, options: Mapping[str, str]) -> TokenSou
     return None
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Another server must not be told the secret."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 def _granted(login: TokenLogin) -> Token:
     """Ask the endpoint for a token.
 
@@ -142,15 +136,14 @@ def _answer(login: TokenLogin, where: str) -> bytes:
     if not login.url.startswith(("http://", "https://")):
         raise UserError(f"sasl.oauthbearer.token.endpoint.url: {login.url!r}, expected https://host/path")
     wanted = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
-    client = base64.b64encode(f"{login.client_id}:{login.client_secret}".encode()).decode()
     request = urllib.request.Request(  # noqa: S310 - the scheme is checked
         login.url,
         urlencode(wanted).encode(),
-        {"Authorization": f"Basic {client}", "Accept": "application/json"},
+        {**basic_login(login.client_id, login.client_secret), "Accept": "application/json"},
     )
     try:
         context = ssl.create_default_context(cafile=login.ca or None)
-        opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+        opener = urllib.request.build_opener(NoRedirect, urllib.request.HTTPSHandler(context=context))
         with opener.open(request, timeout=_TIMEOUT_S) as response:
             return bytes(response.read(_MOST_BYTES))
     except HTTPError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import smtplib
 import ssl
 import threading
@@ -17,7 +16,7 @@ from kquota_spark.errors import one_line
 from kquota_spark.notify.formats import alertmanager, mail, slack, webhook
 from kquota_spark.notify.news.events import Event
 from kquota_spark.notify.news.lanes import Message
-from kquota_spark.process.no_redirects import OPENER
+from kquota_spark.process.no_redirects import OPENER, basic_login
 
 _STEP_S = 10.0
 """Each answer of the receiver comes within this time."""
@@ -80,10 +79,7 @@ def address(route: Webhook | Slack | Alertmanager) -> str:
 
 
 def _login(route: Webhook | Slack | Alertmanager) -> dict[str, str]:
-    if not (isinstance(route, Alertmanager) and route.user):
-        return {}
-    login = base64.b64encode(f"{route.user}:{route.password}".encode()).decode("ascii")
-    return {"Authorization": f"Basic {login}"}
+    return basic_login(route.user, route.password) if isinstance(route, Alertmanager) else {}
 
 
 def _by_http(url: str, data: bytes, headers: dict[str, str]) -> None:

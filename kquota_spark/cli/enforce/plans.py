@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kquota_spark.enforcement.assembly import Enforcing
 
 _PROGRESS_EVERY_S = 2.0
-IN_FORCE = (Event.SENDING, Event.APPLIED, Event.RESTORING)
+_IN_FORCE = (Event.SENDING, Event.APPLIED, Event.RESTORING)
 """Newest rows of steps that hold, or may hold."""
 _NOT_IN_FORCE = "nothing of it is in force"
 _NEXT = {
@@ -209,7 +209,7 @@ def take_back(
 
 def _taking_back(command: str, entries: Sequence[LogEntry], form: Format) -> int:
     """Show what a rollback would put back, step by step in its own order."""
-    in_force = [entry for entry in reversed(entries) if entry.event in IN_FORCE]
+    in_force = [entry for entry in reversed(entries) if entry.event in _IN_FORCE]
     if form != "table":
         show(steps_report(command, in_force), form)
     for entry in in_force if form == "table" else ():

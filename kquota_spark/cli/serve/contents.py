@@ -23,6 +23,7 @@ from kquota_spark.enforce.changes import LogEntry
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.gathered.gathering import gather_report, tenants_seen
 from kquota_spark.reports.pages.page_html import policed_page
@@ -124,7 +125,7 @@ def _plan_row(entry: LogEntry, *, needs_approval: bool) -> Row:
     plan_id, step = entry.step_id
     return {
         "plan": f"{plan_id} step {step}",
-        "entity": str(proposal.quota.entity),
+        "entity": entity_text(str(proposal.quota.entity)),
         "quota": proposal.quota.key.value,
         "change": change_text(entry),
         "why": f"{proposal.policy}: {proposal.reason}",

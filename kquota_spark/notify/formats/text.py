@@ -16,14 +16,14 @@ from kquota_spark.formats.text.person_units import (
     person_count,
     person_ms,
     person_percent,
+    quota_text,
     rate_text,
 )
-from kquota_spark.model.quotas.quota_types import QuotaType
+from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.notify.news.events import Event
 from kquota_spark.notify.news.lanes import Message
 
 Escape = Callable[[str], str]
-_TYPES = {kind.key.value: kind.value for kind in QuotaType}
 _BEHIND = {
     "log": "no line of a request log is newer than {at}: is the audit running, and do the shippers send?",
     "jmx": "no sample of JMX is newer than {at}: is the audit running, and does the collector send?",
@@ -56,12 +56,10 @@ def _violation(event: Event, facts: dict[str, Any], escape: Escape) -> str:
 
 def _change(facts: dict[str, Any], escape: Escape) -> tuple[str, str, str]:
     """The quota, its value before, and its value after."""
-    before, after = (_value(facts["key"], facts[name]) for name in ("value_before", "value_after"))
+    before, after = (
+        quota_text(QuotaKey(facts["key"]), facts[name]) for name in ("value_before", "value_after")
+    )
     return f"{escape(facts['entity'])} {facts['key']}", before, after
-
-
-def _value(key: str, value: float | None) -> str:
-    return "not set" if value is None else rate_text(_TYPES[key], value)
 
 
 def _plan(facts: dict[str, Any], escape: Escape) -> str:
