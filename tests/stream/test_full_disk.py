@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from kquota_spark.audit.progress import reason_of
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.store.creation import create_tables
 from tests.capture.tables_of_release import RULES, requests_within
+from tests.support.small_disk import small_disk
 from tests.support.spark.queries import WITHIN_S, rows_of, run_log, settings_at, start_log, write_rules
 from tests.support.tables.table_rows import write_table
 
@@ -24,17 +24,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("only root may mount a file system")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small", 4 << 20) as place:
+        yield place
 
 
 def _failure(session: SparkSession, settings: Settings) -> str:
@@ -70,12 +62,12 @@ def _begun(settings: Settings) -> Settings:
 def test_a_full_disk_stops_the_query_and_costs_no_row(
     spark: SparkSession,
     tmp_path: Path,
-    small_disk: Path,
+    disk: Path,
     what: str,
 ) -> None:
     calm = _begun(settings_at(tmp_path / "calm"))
     full = settings_at(tmp_path / "full")
-    place = str(small_disk / what)
+    place = str(disk / what)
     if what == "tables":
         full = _begun(dataclasses.replace(full, tables=place))
     else:
@@ -84,7 +76,7 @@ def test_a_full_disk_stops_the_query_and_costs_no_row(
         run_log(spark, settings)
         write_table(Path(settings.tables), "requests", *requests_within(10, 20))
     before = rows_of(full, "usage")
-    ballast = _fill(small_disk)
+    ballast = _fill(disk)
     reason = _failure(spark, full)
     assert "No space left on device" in reason
     assert "\n" not in reason

@@ -27,6 +27,7 @@ from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.formats.messages.messages import HEARTBEAT
 from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.places import ROOT
+from tests.support.small_disk import small_disk
 from tests.support.spark.quick import QUICK
 from tests.support.trouble.parts import Part
 from tests.support.trouble.proxy import Proxy, proxy
@@ -152,7 +153,7 @@ def world(root: Path) -> Iterator[World]:
             properties={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{kafka}"},
         )  # fmt: skip
         cluster = stack.enter_context(embedded_cluster(root / "cluster", settings=settings))
-        found = World(root, cluster, networks, stack.enter_context(_small_disk(root / "disk")))
+        found = World(root, cluster, networks, stack.enter_context(small_disk(root / "disk", _DISK_BYTES)))
         create_topics(cluster, {"orders": 1, LOG_TOPIC: 1})
         for client_id in (GREEDY, OFFENDER, EDITED):
             set_quota(cluster.zookeeper_connect, client_id=client_id, producer_byte_rate=QUOTA)
@@ -190,17 +191,6 @@ def _command(command: tuple[str, ...], config: Path) -> list[str]:
         submit = str(Path(sys.executable).with_name("spark-submit"))
         return [submit, *QUICK, "--driver-memory", "1g", name, "--config", str(config), *options]
     return [sys.executable, "-m", "kquota_spark.cli.main", name, "--config", str(config), *options]
-
-
-@contextmanager
-def _small_disk(place: Path) -> Iterator[Path]:
-    """A file system of its own, which can be filled."""
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(place)], check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def _answers(port: int) -> bool:

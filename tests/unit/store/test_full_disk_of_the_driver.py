@@ -26,6 +26,7 @@ from kquota_spark.ship.state import ShipState, StateDirectory
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 from kquota_spark.store.parts import PartWriter
 from kquota_spark.store.rules_tables import RulesTables
+from tests.support.small_disk import small_disk
 from tests.support.tables.recorded_gaps import settings_at
 from tests.support.tables.table_rows import T0_MS, decision, heartbeat, request, write_table
 from tests.unit.audit.gaps.test_notes import ran
@@ -57,14 +58,7 @@ class Disk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("only root may mount a file system")
-    try:
+    with small_disk(tmp_path / "small", 3 << 20) as place:
         settings = settings_at(place)
         root = Path(settings.tables)
         # A second of lines of which the gaps are not recorded, and a decision whose violation is not folded.
@@ -72,8 +66,6 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         write_table(root, "decisions", decision(0, quota_used_percent=300.0))
         quotas(settings)
         yield Disk(place, settings)
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def lock(settings: Settings) -> None:
