@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from kazoo.client import KazooClient
 
+from kquota_spark.audit.job import run_audit
 from kquota_spark.cli.main import main as kquota
-from kquota_spark.config.settings import Duration, Quotas, Settings
+from kquota_spark.config.settings import Duration, Kafka, Quotas, Settings
+from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster, embedded_cluster
 from kquota_spark.embedded.readiness import connected
+from kquota_spark.errors import UserError
 from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.watch import Watcher
 from kquota_spark.store.rules_tables import RulesTables
@@ -65,6 +70,25 @@ def test_a_server_that_never_comes_ends_the_command_with_one_line(
         "kquota: ZooKeeper 127.0.0.1:1 did not answer within 0.3 s: check quotas.zookeeper_connect and that the "
         "server runs\n"
     )
+
+
+def test_an_audit_without_a_server_and_without_stored_quotas_reads_no_line(
+    zookeeper_cluster: Cluster, tmp_path: Path
+) -> None:
+    create_topics(zookeeper_cluster, {"unread": 1})
+    settings = Settings(
+        cluster_id="unread",
+        tables=str(tmp_path / "tables"),
+        checkpoints=str(tmp_path / "checkpoints"),
+        kafka=Kafka(bootstrap_servers=zookeeper_cluster.bootstrap_servers, topic="unread"),
+        quotas=Quotas(zookeeper_connect="127.0.0.1:1", connect_timeout=Duration(300)),
+    )
+    with pytest.raises(UserError, match=r"^ZooKeeper 127\.0\.0\.1:1 did not answer within 0\.3 s: check .*"):
+        run_audit(settings, is_once=True, is_drained=False)
+    # Spark was not started: no query has planned a micro-batch, and each table is as it was made.
+    assert not (tmp_path / "checkpoints" / "log").exists()
+    versions = {name: DeltaTable(f"{settings.tables}/{name}").version() for name in ("requests", "decisions")}
+    assert versions == {"requests": 0, "decisions": 0}
 
 
 def test_once_without_a_server_writes_nothing_and_fails_even_with_stored_quotas(
@@ -239,15 +263,42 @@ def test_a_listing_beyond_the_buffer_of_a_java_client_is_read(
     client: KazooClient, settings: Settings, watch: Callable[[Settings], Watcher]
 ) -> None:
     # 4,000 names of 300 characters are 1.2 MB: more than jute.maxbuffer, which binds what servers are sent only.
+    # With them 20,000 users that have short names.
     client.ensure_path("/config/users/alice/clients")
     data = payload(producer_byte_rate="7")
-    names = [f"{number:06d}" + "c" * 294 for number in range(4_000)]
-    sent = [client.create_async(f"/config/users/alice/clients/{name}", data) for name in names]
+    names = [f"users/alice/clients/{number:06d}{'c' * 294}" for number in range(4_000)]
+    names += [f"users/u{number}" for number in range(20_000)]
+    sent = [client.create_async(f"/config/{name}", data) for name in names]
     for answer in sent:
         answer.get(timeout=WITHIN_S)
     # Each answer may take as long as the session: that of the other tests ends in a pause of the machine.
     watch(at(settings, settings.quotas.zookeeper_connect, session_timeout=Duration(60_000)))
-    assert sum(rate == 7.0 for rate in produce_rates(settings).values()) == 4_000
+    rates = produce_rates(settings)
+    assert {rates.pop(name) for name in names} == {7.0}
+    assert rates == {}
+    # One commit of the edits, however many nodes there are; version 0 made the table.
+    assert DeltaTable(f"{settings.tables}/quota_changes").version() == 1
+
+
+def test_of_a_name_with_two_addresses_the_living_one_is_found(
+    zookeeper: Cluster,
+    client: KazooClient,
+    settings: Settings,
+    watch: Callable[[Settings], Watcher],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(client, "users/alice", payload(producer_byte_rate="1"))
+    real = socket.getaddrinfo
+    # The server listens on 127.0.0.1 alone: nobody answers at the first address.
+    addresses = {"two.example.com": ["127.0.0.2", "127.0.0.1"]}
+
+    def resolve(host: str, *others: Any, **named: Any) -> list[Any]:
+        return [found for each in addresses.get(host, [host]) for found in real(each, *others, **named)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    port = zookeeper.zookeeper_connect.rpartition(":")[2]
+    watch(at(settings, f"two.example.com:{port}{client.chroot}"))
+    assert produce_rates(settings) == {"users/alice": 1.0}
 
 
 @pytest.mark.parametrize("connect", ["127.0.0.1:1,localhost:{port},127.0.0.1:2", "[::1]:1,127.0.0.1:{port}"])

@@ -83,12 +83,16 @@ def test_nothing_is_known_while_the_server_is_silent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     put(client, "users/alice", payload(producer_byte_rate="1"))
+    began_ms = now_ms()
     watch(settings)
+    until_known(settings, began_ms)
     pause(zookeeper, "zookeeper")
     try:
         paused_ms = now_ms()
         until(lambda: "connection SUSPENDED" in caplog.text)
-        assert (known_through_ms(settings) or 0) <= paused_ms
+        known_ms = known_through_ms(settings)
+        assert known_ms is not None
+        assert began_ms <= known_ms <= paused_ms
     finally:
         resume(zookeeper, "zookeeper")
     resumed_ms = now_ms()
