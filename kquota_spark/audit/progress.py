@@ -133,6 +133,8 @@ def _epoch_s(timestamp: str) -> float:
 
 
 _REASON_LENGTH = 400
+_DAMAGED_STATE = "[CANNOT_LOAD_STATE_STORE"
+"""Spark's error class for files of the state that are missing or fail their checksum."""
 _OVERFLOW = re.compile(
     r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value \S+ that overflows"
 )
@@ -148,9 +150,15 @@ def raise_failure(settings: Settings, query: StreamingQuery) -> None:
     failure = query.exception()
     if failure is None:
         return
+    checkpoint = place_of(settings.checkpoints, query.name)
+    if _DAMAGED_STATE in str(failure):
+        raise UserError(
+            f"query {query.name} stopped: the state in its checkpoint {checkpoint} is damaged. Restore it, or move "
+            "it away and start once with --new-lineage"
+        )
     raise UserError(
         f"query {query.name} failed and the job was stopped; nothing is lost, the next start resumes at its "
-        f"checkpoint {place_of(settings.checkpoints, query.name)}: {reason_of(str(failure))}"
+        f"checkpoint {checkpoint}: {reason_of(str(failure))}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,16 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
+from kquota_spark.audit.progress import raise_failure
 from kquota_spark.audit.queries import close_all_windows
 from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
 from kquota_spark.store.creation import create_tables
 from tests.support.spark.queries import (
+    WITHIN_S,
     change,
     forget_last_commit,
     only,
     rows_of,
     run_log,
     run_topic,
+    start_log,
     write_rules,
     write_topic,
 )
@@ -128,6 +133,36 @@ def test_a_second_drain_closes_nothing_more(spark: SparkSession, settings: Setti
     run_topic(spark, settings)
     close_all_windows(settings)
     assert max(int(file.stem) for file in folder.glob("*.json")) == T0_MS + 67_000
+
+
+@pytest.mark.parametrize("has_crc", [True, False])
+def test_a_flipped_byte_in_the_state_stops_the_query_before_it_writes(
+    spark: SparkSession, settings: Settings, has_crc: bool
+) -> None:
+    root = Path(settings.tables)
+    write_rules(settings, change("alice", None, 100.0))
+    write_table(root, "requests", request(0), heartbeat(1, T0_MS + 6_000))
+    run_log(spark, settings)
+    for file in (Path(settings.checkpoints) / "log" / "state").rglob("*.changelog"):
+        state = bytearray(file.read_bytes())
+        state[len(state) // 2] ^= 1
+        file.write_bytes(state)
+        if not has_crc:
+            (file.parent / f".{file.name}.crc").unlink()
+    write_table(root, "requests", request(2, T0_MS + 2_000), heartbeat(3, T0_MS + 8_000))
+    before = {name: (version(settings, name), rows_of(settings, name)) for name in WRITTEN}
+    from pyspark.errors import StreamingQueryException
+
+    query = start_log(spark, settings).query
+    with contextlib.suppress(StreamingQueryException):
+        query.awaitTermination(WITHIN_S)
+    with pytest.raises(UserError) as raised:
+        raise_failure(settings, query)
+    assert str(raised.value) == (
+        f"query log stopped: the state in its checkpoint {settings.checkpoints}/log is damaged. Restore it, or move "
+        "it away and start once with --new-lineage"
+    )
+    assert {name: (version(settings, name), rows_of(settings, name)) for name in WRITTEN} == before
 
 
 def parquet_files(settings: Settings) -> list[Path]:
