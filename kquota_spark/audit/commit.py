@@ -63,6 +63,7 @@ class Sink:
             if name in done:
                 commits.discard(parts)
             elif parts:
+                commits.require_there(parts)
                 commits.add(parts, batch)
             if name == REQUESTS.name and self.gaps is not None:
                 # Their seconds are judged by the next micro-batch at the earliest.

@@ -33,7 +33,7 @@ from kquota_spark.pipeline.judge import to_decisions
 from kquota_spark.pipeline.measure import to_seconds
 from kquota_spark.replay.parsing import clock_skew_ms, ingest_settings
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
-from kquota_spark.store.storage import file_system, place_of
+from kquota_spark.store.storage import file_system, hadoop_place, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +70,7 @@ def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:
     settings, name = sink.settings, sink.query
     rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", name)
     writer = rows.writeStream.queryName(name).foreachBatch(sink.commit)
-    writer = writer.option("checkpointLocation", place_of(settings.checkpoints, name))
+    writer = writer.option("checkpointLocation", hadoop_place(settings.checkpoints, name))
     if is_once:
         return Started(writer.trigger(availableNow=True).start(), sink)
     return Started(writer.trigger(processingTime=f"{settings.stream.trigger} milliseconds").start(), sink)
@@ -126,13 +126,14 @@ _BUILT: Mapping[str, Callable[[SparkSession, Settings, TaskReports], DataFrame]]
 
 
 _BEYOND_MS = 2_000
+_CLOSING = f"{LOG}.closing"
 
 
 def closings(session: SparkSession, settings: Settings) -> DataFrame:
     """The heartbeats of `close_all_windows` as a stream of rows of `CHARGED`."""
     if _written_ms(settings) < 0:
         _write(settings, 0)  # Spark wants a folder that is there
-    found = session.readStream.schema("time_ms bigint").json(_folder(settings))
+    found = session.readStream.schema("time_ms bigint").json(hadoop_place(settings.checkpoints, _CLOSING))
     given = {"record_time": "timestamp_millis(time_ms)"}
     columns = (
         f"CAST({given.get(each.name, 'NULL')} AS {each.type}) AS {each.name}" for each in CHARGED.columns
@@ -155,7 +156,7 @@ def close_all_windows(settings: Settings) -> None:
 
 
 def _folder(settings: Settings) -> str:
-    return place_of(settings.checkpoints, f"{LOG}.closing")
+    return place_of(settings.checkpoints, _CLOSING)
 
 
 def _written_ms(settings: Settings) -> int:

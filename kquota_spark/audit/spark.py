@@ -10,13 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Kafka, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.client_properties import MSK_IAM, MSK_MODULE, mechanism
 from kquota_spark.kafka.clients import spark_options
 from kquota_spark.kafka.questions import admin_client, asked_topics
 from kquota_spark.process.notices import without_debug
-from kquota_spark.store.storage import hadoop_options, local_path, place_of
+from kquota_spark.store.storage import hadoop_options, hadoop_place
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -213,13 +214,13 @@ def table_stream(session: SparkSession, settings: Settings, name: str, first_ver
         .option("startingVersion", first_version)
         .option("skipChangeCommits", "true")
         .option("maxFilesPerTrigger", 2**31 - 1)  # no limit
-        .load(place_of(settings.tables, name))
+        .load(hadoop_place(settings.tables, name))
     )
 
 
 def table(session: SparkSession, settings: Settings, name: str) -> DataFrame:
     """A table as it is now."""
-    return session.read.format("delta").load(place_of(settings.tables, name))
+    return session.read.format("delta").load(hadoop_place(settings.tables, name))
 
 
 def sql_literal(text: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.process.replaced_file import write_whole
-from kquota_spark.store.storage import file_system, local_path
+from kquota_spark.store.storage import file_system
 
 
 def write_note(settings: Settings, path: str, data: bytes) -> None:

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from kquota_spark.cli.text.render import FORMATS, Report, Row, Shown
 from kquota_spark.config.loader import load_settings
+from kquota_spark.config.roots import canonical_root
 from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import broker_text, iso_time, type_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
@@ -89,7 +91,12 @@ def settings_from(path: Path | None, tables: str | None) -> Settings:
         UserError: the file cannot be read or is not valid.
     """
     settings = Settings() if path is None else load_settings(path)
-    return settings if tables is None else settings.changed(tables=tables)
+    if tables is None:
+        return settings
+    try:
+        return settings.changed(tables=canonical_root(tables))
+    except ValueError as error:
+        raise UserError(f"--tables: {error}") from error
 
 
 def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:

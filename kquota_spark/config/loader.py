@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import date
 from difflib import get_close_matches
@@ -27,6 +27,7 @@ import yaml
 
 from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.config.client_properties import unknown_properties
+from kquota_spark.config.roots import canonical_root, unreached_options
 from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables
 from kquota_spark.config.substitution import (
     Later,
@@ -37,6 +38,7 @@ from kquota_spark.config.substitution import (
     substituted,
     unread,
 )
+from kquota_spark.config.topic_problems import topic_problems
 from kquota_spark.errors import UserError
 from kquota_spark.model.measure.sampled_rate import major_minor
 
@@ -55,8 +57,9 @@ _SECRETS = {
 }  # fmt: skip
 """Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
 _TEXT = "tag:yaml.org,2002:str"
-_TOPIC_CHOICES = ("topic", "topics", "topic_pattern")
-_MOST_ID = 2**31 - 1
+_ROOTS = ("tables", "tables.location", "checkpoints")
+_LEAST_MS = {"maintain.file_retention": ("24 h", 86_400_000)}
+"""Shortest times; a file that a worker has written and the driver will commit must not go meanwhile."""
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "controller_quota_window_num", "controller_quota_window_size_seconds",
@@ -133,6 +136,11 @@ def read_yaml_as(target: type[_T], path: Path, *, called: Path | None = None) ->
     problems: list[str] = []
     data = {} if data is None else data
     value = _read_settings(data, problems) if target is Settings else _read(target, data, "", problems)
+    if isinstance(value, Settings):
+        given = unread(value)
+        roots = [root for root in (given["tables"], given["checkpoints"]) if isinstance(root, str)]
+        if not isinstance(given["storage_options"], Later):
+            problems.extend(unreached_options(roots, given["storage_options"]))
     if problems:
         raise UserError("\n".join(f"{name}: {problem}" for problem in problems))
     if isinstance(value, Section):
@@ -273,7 +281,15 @@ def _read_scalar(wanted: Any, value: Any, where: str, problems: list[str]) -> An
         problems.append(f"{where}: {name[:60]!r} is no broker id, expected a number")
     if where == "broker.version":
         _check_version(value, where, problems)
-    return value
+    return _read_root(value, where, problems) if where in _ROOTS else value
+
+
+def _read_root(value: str, where: str, problems: list[str]) -> str | None:
+    try:
+        return canonical_root(value)
+    except ValueError as error:
+        problems.append(f"{where}: {error}")
+        return None
 
 
 def _check_time_zone(value: str, where: str, problems: list[str]) -> None:
@@ -299,6 +315,9 @@ def _read_duration(value: Any, where: str, problems: list[str]) -> int | None:
     milliseconds = round(float(match.group(1)) * _UNITS_MS[match.group(2)])
     if where.rpartition(".")[2] in _POSITIVE and milliseconds < 1:
         problems.append(f"{where}: {_shown(value, where)}, expected 1 ms or more")
+    least, least_ms = _LEAST_MS.get(where, ("", 0))
+    if milliseconds < least_ms:
+        problems.append(f"{where}: {_shown(value, where)}, expected {least} or more")
     return milliseconds
 
 
@@ -324,7 +343,7 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
     }
     if wanted is Kafka:
         there = {name: each for name, each in known.items() if not isinstance(each, Later)}
-        problems.extend(f"{where}.{problem}" for problem in _topic_problems(there))
+        problems.extend(f"{where}.{problem}" for problem in topic_problems(there))
     if keeps_given:
         known["given"] = frozenset(known)
     needed = [f.name for f in fields(wanted) if f.default is MISSING and f.default_factory is MISSING]
@@ -347,33 +366,6 @@ def _read_field(
         return later
     problems.extend(own)
     return found
-
-
-def _topic_problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """Problems of what a file gives under `kafka:`, each beginning with its key."""
-    chosen = [key for key in _TOPIC_CHOICES if given.get(key)]
-    if len(chosen) > 1:
-        yield f"{chosen[1]}: stands beside {chosen[0]}, expected one of {', '.join(_TOPIC_CHOICES)}: delete the others"
-    if not chosen and given.get("topic") == "" and not given.get("jmx_topic"):
-        yield f"topic: no topic, expected one of {', '.join(_TOPIC_CHOICES)}, or jmx_topic"
-    yield from _pattern_problems(given, "topic_pattern", None)
-    yield from _pattern_problems(given, "broker_in_topic", 1)
-    if given.get("broker_from") == ():
-        yield "broker_from: empty, expected one or more of header, key, field, topic"
-    for name, broker_id in (given.get("broker_ids") or {}).items():
-        if broker_id is not None and not 0 <= broker_id <= _MOST_ID:
-            yield f"broker_ids.{name}: {broker_id}, expected the id of a broker, 0 or more"
-
-
-def _pattern_problems(given: Mapping[str, Any], key: str, groups: int | None) -> Iterator[str]:
-    text = given.get(key) or ""
-    try:
-        pattern = re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        yield f"{key}: {text[:60]!r} is no regular expression ({error})"
-        return
-    if text and groups is not None and pattern.groups != groups:
-        yield f"{key}: {text[:60]!r} has {pattern.groups} groups, expected one in brackets for the broker's id or name"
 
 
 def _unknown_keys(given: Iterable[Any], known: Collection[str]) -> Iterator[str]:

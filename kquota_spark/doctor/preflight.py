@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.broker_checks import kafka_checks
@@ -18,7 +19,6 @@ from kquota_spark.kafka.log_topic_checks import Consumed, Place
 from kquota_spark.process.check import Check, fail, failed, java_check, ok, warn
 from kquota_spark.process.listeners import require_listener
 from kquota_spark.store.reading import open_tables
-from kquota_spark.store.storage import local_path
 
 _ZOOKEEPER_MOST_S = 8.0
 _KAFKA_MOST_MS = 5_000

@@ -14,13 +14,22 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 
+from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
 from kquota_spark.store.parts import Part, dataset_of
-from kquota_spark.store.storage import committed, delta_table, file_system, log_actions, place_of
+from kquota_spark.store.storage import (
+    committed,
+    delta_table,
+    file_system,
+    log_actions,
+    place_of,
+    storage_options,
+)
 
 _ATTEMPTS = 5
 
@@ -43,6 +52,7 @@ class BatchCommits:
     def __init__(self, settings: Settings, table: Table) -> None:
         self._settings, self._declared = settings, table
         self._table: DeltaTable | None = None
+        self._is_seen = False
 
     def newest(self) -> DeltaTable:
         """The table as it is now."""
@@ -89,6 +99,30 @@ class BatchCommits:
             )
 
         committed(append, _ATTEMPTS)
+
+    def require_there(self, parts: Sequence[Part]) -> None:
+        """Check once, before the first commit, that what workers wrote is where the table will look for it.
+
+        It is not if a worker wrote to a disk of its own, or if the libraries take the root for different places. A
+        commit would then name files that no reader finds.
+
+        Raises:
+            UserError: a file is not there; nothing was committed.
+        """
+        if self._is_seen or not parts:
+            return
+        where = self.newest().table_uri
+        is_local = local_path(where) is not None
+        # Each of an object store costs a request.
+        paths = [part.path for part in (parts if is_local else parts[:1])]
+        found = DeltaStorageHandler(where, storage_options(self._settings)).get_file_info(paths)
+        lost = [info.path for info in found if not info.is_file]
+        if lost:
+            raise UserError(
+                f"table {self._declared.name}: {lost[0]} is not under {self._settings.tables} as the driver sees it, "
+                "though a worker wrote it there: tables: must be one place for all nodes; nothing was committed"
+            )
+        self._is_seen = True
 
     def discard(self, parts: Iterable[Part]) -> None:
         """Remove files that will not be committed."""

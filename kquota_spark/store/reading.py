@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 from kquota_spark.schema.columns import Table
@@ -25,7 +26,6 @@ from kquota_spark.store.quota_rows import VIEWS
 from kquota_spark.store.storage import (
     MissingTableError,
     delta_errors,
-    local_path,
     local_place_of,
     place_of,
     storage_options,

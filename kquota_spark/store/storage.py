@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
+from kquota_spark.config.roots import AZURE_KEY, AZURE_TOKEN, azure_account, local_path, scheme_of
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError, one_line
 
@@ -30,13 +30,6 @@ _S3A = {
 """Names of deltalake's options (object_store's `AmazonS3ConfigKey`) and of Hadoop's S3A."""
 
 
-def local_path(root: str) -> Path | None:
-    """A root of the settings as a path of this machine; None for an object store."""
-    if root.startswith("file:"):
-        return Path(unquote(urlsplit(root).path))
-    return None if "://" in root else Path(root)
-
-
 def trimmed(root: str) -> str:
     """A root without slashes at its end."""
     return root.rstrip("/") or "/"
@@ -51,6 +44,12 @@ def local_place_of(root: str, name: str) -> Path | None:
     """The same as a path of this machine; None for an object store."""
     local = local_path(root)
     return None if local is None else local / name
+
+
+def hadoop_place(root: str, name: str) -> str:
+    """The same for Spark, whose plain paths are of `fs.defaultFS`: on a cluster that may be another file system."""
+    local = local_place_of(root, name)
+    return place_of(root, name) if local is None else f"file:{local.absolute()}"
 
 
 def storage_options(settings: Settings) -> dict[str, str] | None:
@@ -96,6 +95,14 @@ def _s3_file_system(settings: Settings) -> fs.FileSystem:
     )
 
 
+def _azure_file_system(settings: Settings, account: str) -> fs.FileSystem:
+    """Azure as Arrow reads it; without a key or a token the login comes from the environment."""
+    from pyarrow import fs
+
+    options = {name.lower(): value for name, value in settings.storage_options.items()}
+    return fs.AzureFileSystem(account, account_key=options.get(AZURE_KEY), sas_token=options.get(AZURE_TOKEN))
+
+
 def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
     """Where a path or URI is, for Arrow.
 
@@ -104,16 +111,27 @@ def file_system(settings: Settings, place: str) -> tuple[fs.FileSystem, str]:
     """
     from pyarrow import fs
 
-    if "://" not in place:
-        return fs.LocalFileSystem(), str(Path(place).absolute())
-    scheme, _, path = place.partition("://")
+    if (local := local_path(place)) is not None:
+        return fs.LocalFileSystem(), str(local.absolute())
+    scheme, path = scheme_of(place), place.partition("://")[2]
     if scheme in ("s3", "s3a"):
         return _s3_file_system(settings), path
-    try:
-        files, path = fs.FileSystem.from_uri(place)
-    except (ValueError, NotImplementedError, ImportError) as error:
-        raise OSError(f"{place}: {error}") from error
-    return files, str(path)
+    if scheme == "abfss":
+        account, _, path = azure_account(place)
+        return _azure_file_system(settings, account), path
+    if scheme == "gs":
+        return fs.GcsFileSystem(), path
+    raise OSError(f"{place}: no file system of {scheme} here")
+
+
+def _azure_options(settings: Settings, name: str, value: str) -> dict[str, str]:
+    """A key or a token under Hadoop's names, which hold the host of the account."""
+    roots = (settings.tables, settings.checkpoints)
+    hosts = {azure_account(root)[1] for root in roots if scheme_of(root) == "abfss"}
+    if name == AZURE_KEY:
+        return {f"fs.azure.account.key.{host}": value for host in hosts}
+    types = {f"fs.azure.account.auth.type.{host}": "SAS" for host in hosts}
+    return types | {f"fs.azure.sas.fixed.token.{host}": value for host in hosts}
 
 
 def hadoop_options(settings: Settings) -> dict[str, str]:
@@ -124,6 +142,8 @@ def hadoop_options(settings: Settings) -> dict[str, str]:
             found[name] = value
         elif name.lower() in _S3A:
             found[_S3A[name.lower()]] = value
+        elif name.lower() in (AZURE_KEY, AZURE_TOKEN):
+            found |= _azure_options(settings, name.lower(), value)
     if "fs.s3a.endpoint" in found:
         # An endpoint of one's own has no host name per bucket, as a rule.
         found.setdefault("fs.s3a.path.style.access", "true")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kquota_spark.cli.quotas.quota_edits import exact_text
+from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.lifting import POLICY as LIFTED
 from kquota_spark.enforce.log_state import LogState, Step
@@ -17,7 +18,7 @@ from kquota_spark.model.quotas.entities import AnyEntity, Entity
 from kquota_spark.model.quotas.quota_set import QuotaEdit
 from kquota_spark.model.quotas.quota_types import AnyKey
 from kquota_spark.store.reading import utc_text
-from kquota_spark.store.storage import delta_errors, local_path
+from kquota_spark.store.storage import delta_errors
 
 _SOON = {"connect_timeout": "1s", "timeout": "2s", "max_retries": "0"}
 """Of an object store: a note is not worth waiting for."""

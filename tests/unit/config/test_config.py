@@ -289,7 +289,7 @@ def test_a_value_from_the_environment_is_not_read_again(
 @pytest.mark.parametrize(
     ("text", "location", "kept"),
     [
-        ("tables: s3://bucket/a", "s3://bucket/a", "all"),
+        ("tables: s3a://bucket/a", "s3a://bucket/a", "all"),
         ("tables: {location: '${HOME}/a'}", "/root/a", "all"),
         ("tables: {location: a, requests: throttled}", "a", "throttled"),
         ("tables: {requests: unreadable}", ".kquota/tables", "unreadable"),

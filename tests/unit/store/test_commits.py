@@ -45,6 +45,26 @@ def test_rows_of_two_dates_are_read_by_all_readers(settings: Settings) -> None:
     ]
 
 
+def test_files_of_workers_that_the_driver_does_not_see_are_refused_before_the_first_commit(
+    settings: Settings, tmp_path: Path
+) -> None:
+    commits = BatchCommits(settings, DECISIONS)
+    here = written(settings, decision(0))
+    # A worker whose `tables:` is a disk of its own.
+    elsewhere = written(settings.changed(tables=str(tmp_path / "other")), decision(1))
+    with pytest.raises(UserError) as refused:
+        commits.require_there([*here, *elsewhere])
+    assert str(refused.value) == (
+        f"table decisions: {elsewhere[0].path} is not under {settings.tables} as the driver sees it, though a worker "
+        "wrote it there: tables: must be one place for all nodes; nothing was committed"
+    )
+    assert commits.newest().version() == 0
+    commits.require_there([])
+    commits.require_there(here)
+    # Later ones are not looked for: that would cost a request per file.
+    commits.require_there(elsewhere)
+
+
 def test_a_micro_batch_is_known_by_its_query_and_number(settings: Settings) -> None:
     commits = BatchCommits(settings, DECISIONS)
     assert not commits.has(MicroBatch("q", 0))

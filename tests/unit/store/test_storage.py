@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from kquota_spark.config.loader import load_settings
+from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
-from kquota_spark.store.storage import file_system, hadoop_options, local_path, storage_options
+from kquota_spark.errors import UserError
+from kquota_spark.store.storage import file_system, hadoop_options, storage_options
 
 
 def test_options_of_s3_go_to_spark_under_the_names_of_hadoop() -> None:
@@ -43,6 +46,75 @@ def test_options_of_hadoop_go_as_they_are_and_what_only_deltalake_knows_does_not
     assert hadoop_options(Settings(storage_options=options)) == {
         "fs.azure.account.key.x.dfs.core.windows.net": "k"
     }
+
+
+_AZURE = "abfss://lake@acme.dfs.core.windows.net/kquota"
+
+
+@pytest.mark.parametrize(
+    ("option", "of_spark", "key", "token"),
+    [
+        (
+            {"AZURE_STORAGE_ACCOUNT_KEY": "a2V5"},
+            {"fs.azure.account.key.acme.dfs.core.windows.net": "a2V5"},
+            "a2V5",
+            None,
+        ),
+        (
+            {"azure_storage_sas_token": "sig=x"},
+            {
+                "fs.azure.account.auth.type.acme.dfs.core.windows.net": "SAS",
+                "fs.azure.sas.fixed.token.acme.dfs.core.windows.net": "sig=x",
+            },
+            None,
+            "sig=x",
+        ),
+    ],
+)
+def test_a_key_or_a_token_of_azure_reaches_spark_deltalake_and_arrow(
+    option: dict[str, str], of_spark: dict[str, str], key: str | None, token: str | None
+) -> None:
+    settings = Settings(tables=_AZURE, storage_options=option)
+    assert hadoop_options(settings) == of_spark
+    assert storage_options(settings) == option
+    files, path = file_system(settings, f"{_AZURE}/usage")
+    assert files == fs.AzureFileSystem("acme", account_key=key, sas_token=token)
+    assert files != fs.AzureFileSystem("acme")
+    assert path == "lake/kquota/usage"
+
+
+def test_google_is_opened_with_the_login_of_the_environment() -> None:
+    files, path = file_system(Settings(), "gs://lake/kquota/usage")
+    assert isinstance(files, fs.GcsFileSystem)
+    assert path == "lake/kquota/usage"
+
+
+def test_a_place_that_no_library_of_the_workers_opens_is_an_error() -> None:
+    with pytest.raises(OSError, match=r"^hdfs://namenode/t: no file system of hdfs here$"):
+        file_system(Settings(), "hdfs://namenode/t")
+
+
+@pytest.mark.parametrize(
+    ("root", "option", "expected"),
+    [
+        (_AZURE, "AZURE_CLIENT_SECRET", "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN"),
+        (_AZURE, "account_key", "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN"),
+        ("gs://lake/t", "google_service_account", "no login here"),
+    ],
+)
+def test_a_login_that_does_not_reach_the_workers_is_refused_when_it_is_loaded(
+    tmp_path: Path, root: str, option: str, expected: str
+) -> None:
+    path = tmp_path / "kquota.yaml"
+    path.write_text(f"tables: {root}\nstorage_options: {{{option}: x, timeout: 9s, fs.gs.key: y}}\n", "utf-8")
+    with pytest.raises(UserError) as refused:
+        load_settings(path)
+    assert str(refused.value) == (
+        f"{path}: storage_options.{option}: does not reach all nodes with {root.partition(':')[0]}://, "
+        f"expected {expected}, or the login of the environment on each node"
+    )
+    path.write_text(f"tables: /data\nstorage_options: {{{option}: x}}\n", "utf-8")
+    assert load_settings(path).tables == "/data"
 
 
 def test_without_options_the_environment_speaks() -> None:
