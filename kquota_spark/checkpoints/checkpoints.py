@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -124,6 +125,22 @@ class Checkpoint:
         selector = fs.FileSelector(f"{self.path}/{directory}", allow_not_found=True)
         names = [info.base_name for info in self.files.get_file_info(selector)]
         return [int(name) for name in names if name.isdigit()]
+
+
+def oldest_unfinished_ms(settings: Settings) -> int | None:
+    """When the oldest micro-batch was planned that has not ended, epoch ms; None for none, or if that cannot be read.
+
+    Workers may have written files for it that nobody has committed. After a stop it runs again at the next start.
+    """
+    found = []
+    for name in TARGETS:
+        # Unreadable: a start says so (`require_whole`); here it is as if nothing were under way.
+        with suppress(OSError, ValueError):
+            checkpoint = Checkpoint.of(settings, name)
+            done = -1 if checkpoint.last_batch is None else checkpoint.last_batch
+            begun = [batch for batch in checkpoint.planned_batches if batch > done]
+            found += [checkpoint.batch_time_ms(batch) for batch in begun]
+    return min(found, default=None)
 
 
 _STATES = (0, 1)

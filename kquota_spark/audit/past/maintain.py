@@ -1,8 +1,8 @@
 """Keeps the tables small: old dates out, small files together, replaced files removed. No Spark, no JVM.
 
 Safe beside a running job. Only closed dates are touched (see `audit.past.closed`), so no commit of the job is in the
-way. Files go when they are older than the file retention: readers and a micro-batch that runs again may want younger
-ones.
+way. Files go when they are older than the file retention, and than the oldest micro-batch that has not ended: readers
+and a micro-batch that runs again may want younger ones.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.audit.past.closed import closed_through_ms, seconds_of
+from kquota_spark.checkpoints.checkpoints import oldest_unfinished_ms
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import AGREEMENT, DECISIONS, TABLES, USAGE
@@ -69,6 +70,7 @@ def maintain(
         raise UserError(f"nothing to maintain: no second under {settings.tables} has been judged yet")
     if not is_dry_run:
         _roll_up(settings, closed, roll_ups)
+    hours = _file_hours(settings, now_ms)
     for name in _DATED:
         table = _open(settings, name)
         if table is None or table.version() == 0:
@@ -77,7 +79,7 @@ def maintain(
             first_kept = min(closed, _first_kept(settings, name, now_ms))
             yield from _expired(table, name, first_kept, is_dry_run)
             yield from _compacted(table, name, first_kept, closed, is_dry_run)
-            yield _vacuumed(settings, table, name, is_dry_run)
+            yield _vacuumed(table, name, hours, is_dry_run)
 
 
 def _closed(settings: Settings) -> date | None:
@@ -150,8 +152,16 @@ def _compacted(
                 yield Step(name, "compact", day.isoformat(), made["numFilesRemoved"], into)
 
 
-def _vacuumed(settings: Settings, table: DeltaTable, name: str, is_dry_run: bool) -> Step:
-    hours = settings.maintain.file_retention // _HOUR_MS
+def _file_hours(settings: Settings, now_ms: int) -> int:
+    """How old a file must be to be removed: as the settings say, and never of a micro-batch that has not ended."""
+    kept_ms, planned_ms = settings.maintain.file_retention, oldest_unfinished_ms(settings)
+    if planned_ms is not None:
+        # The clocks of this host, of the driver and of the store may differ.
+        kept_ms = max(kept_ms, now_ms - planned_ms + _HOUR_MS)
+    return -(-kept_ms // _HOUR_MS)
+
+
+def _vacuumed(table: DeltaTable, name: str, hours: int, is_dry_run: bool) -> Step:
     # Full: files that a killed job wrote and never committed too.
     removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False, full=True)
     if not is_dry_run:

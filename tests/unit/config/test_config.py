@@ -123,6 +123,8 @@ MISTAKES = [
     ("stream: {trigger: 0 s}", "stream.trigger: '0 s', expected 1 ms or more"),
     ("stream: {trigger: 0.0001 s}", "stream.trigger: '0.0001 s', expected 1 ms or more"),
     ("enforcement: {lease_time: 0 s}", "enforcement.lease_time: '0 s', expected 1 ms or more"),
+    ("maintain: {file_retention: 59 min}", "maintain.file_retention: '59 min', expected 24 h or more"),
+    ("maintain: {file_retention: 23.99 h}", "maintain.file_retention: '23.99 h', expected 24 h or more"),
     ("quotas: {source: kafka}", "quotas.source: 'kafka', expected one of zookeeper, admin, file"),
     (
         "broker: {version: three}",

@@ -15,8 +15,12 @@ from deltalake import DeltaTable
 from kquota_spark.audit.past.maintain import Step, maintain
 from kquota_spark.config.settings import Duration, Maintain, Settings
 from kquota_spark.errors import UserError
+from kquota_spark.schema.tables import DECISIONS
+from kquota_spark.store.commits import BatchCommits, MicroBatch
+from kquota_spark.store.reading import query
 from tests.support.programs.command_output import as_json
 from tests.support.tables.table_rows import decision, request, usage, violation, write_table
+from tests.support.tables.written_parts import written
 
 DAY_MS = 86_400_000
 TODAY = date(2026, 11, 21)
@@ -139,6 +143,58 @@ def test_what_a_killed_job_wrote_and_never_committed_goes_when_it_is_old(tmp_pat
     list(maintain(settings, NOW_MS, is_dry_run=False))
     assert (old.exists(), fresh.exists()) == (False, True)
     assert _table(settings, "decisions").to_pyarrow_table() == before
+
+
+def _planned(settings: Settings, batch: int, time_ms: int) -> None:
+    """A micro-batch that Spark has planned and not ended."""
+    offsets = Path(settings.checkpoints) / "log" / "offsets"
+    offsets.mkdir(parents=True, exist_ok=True)
+    (offsets / str(batch)).write_text(f'v1\n{{"batchTimestampMs":{time_ms}}}\n{{}}\n', "utf-8")
+
+
+def _aged(path: Path, hours: float) -> None:
+    time_s = time.time() - hours * 3_600
+    os.utime(path, (time_s, time_s))
+
+
+def test_a_part_of_the_micro_batch_under_way_is_there_when_it_is_committed(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, file_retention=Duration(DAY_MS))
+    _two_files_a_day(tmp_path, 1)
+    now_ms = time.time_ns() // 1_000_000
+    _planned(settings, 6, now_ms - 40 * 3_600_000)
+    commits = Path(settings.checkpoints) / "log" / "commits"
+    commits.mkdir()
+    (commits / "6").touch()
+    # 30 hours ago, and stopped since: its next start runs it again.
+    _planned(settings, 7, now_ms - 30 * 3_600_000)
+    (part,) = written(settings, decision(event_date=_day(0), broker_id=7))
+    (orphan,) = written(settings, decision(event_date=_day(0), broker_id=8))
+    folder = Path(settings.tables) / "decisions"
+    _aged(folder / part.path, 29)
+    _aged(folder / orphan.path, 31 + 1)  # an hour for clocks that differ
+    list(maintain(settings, now_ms, is_dry_run=False))
+    assert not (folder / orphan.path).exists()
+    BatchCommits(settings, DECISIONS).add([part], MicroBatch("q", 7))
+    assert query(settings, ["decisions"], "select broker_id from decisions where broker_id > 6").rows == [
+        (7,)
+    ]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_without_a_planned_micro_batch_files_stay_for_their_retention_rounded_up_to_hours(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    settings = _settings(tmp_path, file_retention=Duration(DAY_MS + 1_800_000))
+    _two_files_a_day(tmp_path, 1)
+    if is_damaged:
+        _planned(settings, 0, 0)
+        (Path(settings.checkpoints) / "log" / "offsets" / "0").write_text("v1\n", "utf-8")
+    parts = written(settings, decision(event_date=_day(0))) + written(settings, decision(event_date=_day(0)))
+    young, old = (Path(settings.tables) / "decisions" / part.path for part in parts)
+    _aged(young, 24.75)  # 24.5 h are 25
+    _aged(old, 25.25)
+    list(maintain(settings, time.time_ns() // 1_000_000, is_dry_run=False))
+    assert (young.exists(), old.exists()) == (True, False)
 
 
 def test_dates_that_are_not_judged_are_open(tmp_path: Path) -> None:
