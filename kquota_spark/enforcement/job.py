@@ -34,7 +34,7 @@ from kquota_spark.errors import UserError, one_line
 from kquota_spark.process.check import require_java
 from kquota_spark.process.clock import now_ms
 from kquota_spark.process.notices import say
-from kquota_spark.store.storage import delta_table, file_system, place_of
+from kquota_spark.store.storage import delta_table, file_system, hadoop_place, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -265,7 +265,7 @@ def start_heartbeat(session: SparkSession, settings: Settings, look: Callable[[]
     newest = delta_table(settings, DECISIONS.name).version()
     decisions = table_stream(session, settings, DECISIONS.name, newest)
     writer = decisions.select("second").writeStream.foreachBatch(on_news)
-    writer = writer.option("checkpointLocation", checkpoint)
+    writer = writer.option("checkpointLocation", hadoop_place(settings.checkpoints, QUERY))
     trigger = f"{settings.enforcement.trigger} milliseconds"
     return writer.queryName(QUERY).trigger(processingTime=trigger).start()
 

@@ -103,11 +103,11 @@ def _version(table: DeltaTable) -> int:
 
 ARCHIVED = "file:"
 """How the topic of a row begins that `kquota backfill` took from a file."""
-_FROM_KAFKA = "select 1 from requests where topic not like 'file:%' limit 1"
+_FROM_KAFKA = "select 1 from requests where cluster_id = ? and topic not like 'file:%' limit 1"
 
 
 def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
-    """Whether a table holds anything that the job could write again; archived files are nothing of that.
+    """Whether a table holds anything of this cluster that the job could write again; archived files are not of that.
 
     In a table that two queries write only a source may count, `log` or `jmx`.
     """
@@ -115,13 +115,12 @@ def has_rows(settings: Settings, name: str, source: str | None = None) -> bool:
     if pa.table(table.get_add_actions()).num_rows == 0:
         return False
     if name == REQUESTS.name:
-        return bool(query(settings, [name], _FROM_KAFKA).rows)
-    if source is None:
-        return True
-    is_of_source = pc.field("source") == source
-    if source == "log":  # a release that had no JMX said nothing of it
-        is_of_source |= pc.field("source").is_null()
-    rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).scanner(
-        columns=["source"], filter=is_of_source
-    )
+        return bool(query(settings, [name], _FROM_KAFKA, [settings.cluster_id]).rows)
+    is_meant = pc.field("cluster_id") == settings.cluster_id
+    if source is not None:
+        is_of_source = pc.field("source") == source
+        # A release that had no JMX said nothing of it.
+        is_meant &= is_of_source | pc.field("source").is_null() if source == "log" else is_of_source
+    dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
+    rows = dataset.scanner(columns=["cluster_id"], filter=is_meant)
     return bool(rows.head(1).num_rows)

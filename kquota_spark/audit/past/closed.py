@@ -23,7 +23,7 @@ select max(record_time_ms) from requests where cluster_id = ? and kind in ('requ
 
 
 def closed_through_ms(settings: Settings) -> int | None:
-    """Every second before this time (epoch ms) has been measured and judged; None for none yet.
+    """Every second of this cluster before this time (epoch ms) has been measured and judged; None for none yet.
 
     Seconds are closed in order, and a micro-batch commits `usage` before `decisions`: what the newest row of both
     follows is closed. Where the job has never run, nobody will judge the lines of `requests`: all are closed.
@@ -70,10 +70,10 @@ def not_folded_from_ms(settings: Settings) -> dict[Place, int]:
 
 
 def seconds_of(settings: Settings, name: str) -> tuple[int, int] | None:
-    """The oldest and the newest second that a table has from the log; None if it has none.
+    """The oldest and the newest second that a table has of this cluster's log; None if it has none.
 
-    The oldest is that of the first files, by their statistics, and may be older than any of the log. JMX is ahead of
-    the log, so the newest is looked up in the rows, newest date first.
+    The oldest is that of the first files, by their statistics, and may be older than any of the log. JMX and other
+    clusters may be ahead of the log, so the newest is looked up in the rows, newest date first.
     """
     table = delta_table(settings, name)
     actions = table.get_add_actions(flatten=True)
@@ -81,9 +81,9 @@ def seconds_of(settings: Settings, name: str) -> tuple[int, int] | None:
         return None
     oldest = [_epoch_ms(time) for time in actions.column("min.second").to_pylist() if time is not None]
     dataset = table.to_pyarrow_dataset(filesystem=arrow_files(table))
-    is_of_log = pc.scalar(True)
+    is_of_log = pc.field("cluster_id") == settings.cluster_id
     if "source" in dataset.schema.names:
-        is_of_log = pc.field("source").is_null() | (pc.field("source") == "log")
+        is_of_log &= pc.field("source").is_null() | (pc.field("source") == "log")
     for day in sorted(set(actions.column("partition.event_date").to_pylist()), reverse=True):
         rows = dataset.to_table(columns=["second"], filter=is_of_log & (pc.field("event_date") == day))
         if rows.num_rows:

@@ -154,7 +154,7 @@ def _compacted(
 
 def _file_hours(settings: Settings, now_ms: int) -> int:
     """How old a file must be to be removed: as the settings say, and never of a micro-batch that has not ended."""
-    kept_ms, planned_ms = settings.maintain.file_retention, oldest_unfinished_ms(settings)
+    kept_ms, planned_ms = int(settings.maintain.file_retention), oldest_unfinished_ms(settings)
     if planned_ms is not None:
         # The clocks of this host, of the driver and of the store may differ.
         kept_ms = max(kept_ms, now_ms - planned_ms + _HOUR_MS)

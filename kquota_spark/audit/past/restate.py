@@ -39,7 +39,6 @@ from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE
 from kquota_spark.store.commits import add_rows, replace_rows
 from kquota_spark.store.parts import Part, PartWriter
 from kquota_spark.store.reading import query, utc_text
-from kquota_spark.store.storage import delta_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +47,7 @@ _LEFT_OUT = """
 select coalesce(sum(lines), 0)::bigint from requests
 where cluster_id = ? and kind = 'left_out' and record_time_ms >= ? and record_time_ms < ?
 """
+_FIRST_DATE = "select min(event_date) from requests where cluster_id = ?"
 _REACHES_MS = (600_000, 86_400_000)
 """How far around the stretch buckets are looked at; the second only if some have not paused in the first."""
 _PARTS = "path string, size bigint, event_date string, rows bigint, stats string, written_ms bigint"
@@ -119,11 +119,9 @@ def require_closed(settings: Settings, from_ms: int, to_ms: int) -> int:
 
 
 def _first_date(settings: Settings) -> str | None:
-    """The oldest date of `requests`, as text."""
-    actions = delta_table(settings, REQUESTS.name).get_add_actions(flatten=True)
-    if "partition.event_date" not in actions.schema.names:
-        return None
-    return min((str(date) for date in actions.column("partition.event_date").to_pylist()), default=None)
+    """The oldest date of `requests` of this cluster, as text."""
+    ((first,),) = query(settings, [REQUESTS.name], _FIRST_DATE, [settings.cluster_id]).rows
+    return None if first is None else str(first)
 
 
 def restate(session: SparkSession, settings: Settings, from_ms: int, to_ms: int, closed_ms: int) -> Restated:

@@ -51,6 +51,26 @@ def _write(settings: Settings, query: str = "log", offset: dict[str, Any] = READ
     return root
 
 
+def test_the_first_start_of_a_second_cluster_in_the_same_tables_is_no_lost_checkpoint(
+    settings: Settings, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    write_table(tables, "requests", request(0))
+    write_table(
+        tables, "jmx_samples", {"cluster_id": "demo", "event_date": DAY, "topic": "jmx", "kafka_offset": 1}
+    )
+    for make, name in ((usage, "usage"), (decision, "decisions")):
+        write_table(tables, name, make(0), make(0, source="jmx"))
+    second = settings.changed(cluster_id="second", checkpoints=str(tmp_path / "second"))
+    assert require_lineage(second, ["log", "jmx"], is_new=False) == []
+    assert stored_lineage(second).offsets == stored_lineage(second, "jmx").offsets == {}
+    for query, filled in (("log", "requests"), ("jmx", "jmx_samples")):
+        with pytest.raises(
+            UserError, match=f"^checkpoint .*/{query} is missing, but table {filled} has rows"
+        ):
+            require_lineage(settings, [query], is_new=False)
+
+
 @pytest.mark.parametrize("is_planned", [False, True])
 def test_the_last_seconds_are_closed_after_the_newest_line_whatever_was_planned(
     settings: Settings, is_planned: bool

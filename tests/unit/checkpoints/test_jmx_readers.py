@@ -128,7 +128,7 @@ def test_doctor_does_not_take_samples_for_requests(tmp_path: Path) -> None:
 def test_a_table_of_two_queries_has_rows_of_one_or_the_other(tmp_path: Path) -> None:
     """A JMX topic that is named later must not be taken for a lost checkpoint."""
     write_table(tmp_path, "usage", usage(0))
-    settings = Settings(tables=str(tmp_path))
+    settings = Settings(cluster_id="demo", tables=str(tmp_path))
     assert has_rows(settings, "usage", "log")
     assert not has_rows(settings, "usage", "jmx")
     write_table(tmp_path, "usage", sampled_usage(0))

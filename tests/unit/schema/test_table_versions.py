@@ -18,7 +18,7 @@ LEFT_OUT = "principal_type"
 
 
 def settings_at(root: Path) -> Settings:
-    return Settings(tables=str(root))
+    return Settings(cluster_id="demo", tables=str(root))
 
 
 def table(root: Path, name: str) -> DeltaTable:

@@ -132,5 +132,5 @@ def test_archived_files_are_no_rows_of_the_job(tmp_path: Path, config: Path) -> 
     assert not has_rows(settings, "requests")
     assert main(["backfill", "--config", str(config), "--file", f"7={CAPTURE}"]) == 0
     assert not has_rows(settings, "requests")
-    write_table(tmp_path / "tables", "requests", request(0))
+    write_table(tmp_path / "tables", "requests", request(0, cluster_id="past"))
     assert has_rows(settings, "requests")

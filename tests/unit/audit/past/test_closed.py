@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from kquota_spark.audit.past.closed import closed_through_ms, not_folded_from_ms
 from kquota_spark.audit.past.restate import require_closed
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
-from tests.support.tables.table_rows import T0_MS, decision, heartbeat, request, usage, write_table
+from tests.support.tables.table_rows import DAY, T0_MS, decision, heartbeat, request, usage, write_table
 
 
 @pytest.fixture
@@ -38,6 +39,43 @@ def test_what_is_measured_and_judged_is_closed(settings: Settings) -> None:
     assert closed_through_ms(settings) == T0_MS + 3_000
     begun(settings)
     assert closed_through_ms(settings) == T0_MS + 3_000
+
+
+def _an_hour_behind(settings: Settings) -> Settings:
+    """Another cluster in the same tables, judged through the second 3,600 s before the last one of `demo`."""
+    made = settings.changed(cluster_id="slow")
+    begun(made)
+    tables = Path(made.tables)
+    write_table(tables, "requests", request(0, T0_MS - 3_598_000, cluster_id="slow", event_date=DAY))
+    for name, make, seconds in (("usage", usage, 4), ("decisions", decision, 3)):
+        for second in range(seconds):
+            write_table(tables, name, make(second - 3_600, cluster_id="slow"))
+    return made
+
+
+def test_a_cluster_that_is_an_hour_behind_in_the_same_tables_has_its_own_closed_time(
+    settings: Settings,
+) -> None:
+    slow = _an_hour_behind(settings)
+    assert closed_through_ms(slow) == T0_MS - 3_600_000 + 3_000
+    assert require_closed(slow, T0_MS - 3_600_000, T0_MS - 3_597_000) == T0_MS - 3_597_000
+    # What is closed of the other one is open here: its own job will write that second.
+    with pytest.raises(UserError, match=r"^seconds from 2026-11-21 04:40:03 UTC on are open, the audit may"):
+        require_closed(slow, T0_MS - 3_600_000, T0_MS + 2_000)
+    assert closed_through_ms(settings) == T0_MS + 3_000
+
+
+def test_a_cluster_that_has_judged_nothing_has_nothing_closed(settings: Settings) -> None:
+    begun(settings)
+    with pytest.raises(UserError, match=r"^nothing to restate: the audit has not judged a second yet$"):
+        require_closed(settings.changed(cluster_id="new"), T0_MS, T0_MS + 1_000)
+
+
+def test_requests_of_another_cluster_are_not_those_of_a_stretch(settings: Settings) -> None:
+    day_before = {"cluster_id": "older", "event_date": DAY - timedelta(days=1)}
+    write_table(Path(settings.tables), "requests", request(0, T0_MS - 86_400_000, **day_before))
+    with pytest.raises(UserError, match=r"^table requests begins with 2026-11-21, and rows before it would"):
+        require_closed(settings, T0_MS - 86_400_000, T0_MS)
 
 
 def test_lines_that_nobody_will_judge_are_closed(settings: Settings) -> None:
