@@ -23,7 +23,7 @@ _FORMS = {
     "gs": re.compile(r"gs://[^/@:]+(/.*)?"),
 }
 _EXPECTED = f"expected a path on this machine, or a URI of {', '.join(STORES)}"
-_NOT_ALIKE = re.compile(r"[%*?\[\]{}\\|^\x00-\x1f\x7f]")
+_NOT_ALIKE = re.compile(r"[%\[\]{}\\|^\x00-\x1f\x7f]")
 """Characters of a path that one of the three takes for a pattern, an escape or a separator."""
 _CREDENTIAL = re.compile("key|token|secret|client|tenant|authority|identity|credential|service_account|msi")
 _REACHING: dict[str, tuple[str, ...]] = {"abfss": (AZURE_KEY, AZURE_TOKEN), "gs": ()}
@@ -78,7 +78,7 @@ def _canonical_path(root: str, scheme: str) -> str:
         raise ValueError(f"nothing, {_EXPECTED}")
     if found := _NOT_ALIKE.search(path):
         raise ValueError(
-            f"{root[:60]!r} has {found.group()!r} in it, expected a path without % * ? [ ] {{ }} \\ | ^"
+            f"{root[:60]!r} has {found.group()!r} in it, expected a path without % [ ] {{ }} \\ | ^"
         )
     return path
 
