@@ -17,6 +17,7 @@ from kquota_spark.model.replay.episodes import LOG, BucketId, Clocks, Episode, V
 from kquota_spark.schema.harm import IS_VIOLATED
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.reading import Tables, open_tables, query
 from kquota_spark.store.rows import arrow_rows, rows_in_ms
 from kquota_spark.store.storage import arrow_files, delta_table
@@ -115,6 +116,7 @@ class EpisodeFold:
         """
         with _writing:
             retried(lambda: self._fold(judged, batch))
+            self._commits.sync()
 
     def _fold(self, judged: Judged, batch: MicroBatch) -> None:
         if self._commits.has(batch):
@@ -271,6 +273,7 @@ def _rebuild(settings: Settings, from_ms: int, to_ms: int, not_folded_from_ms: M
         .when_not_matched_insert(columns, "not new.is_gone")
         .execute()
     )
+    sync_commit(table)
 
 
 def _made(

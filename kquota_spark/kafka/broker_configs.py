@@ -140,6 +140,7 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
     from deltalake import write_deltalake
 
     from kquota_spark.store.creation import create_table
+    from kquota_spark.store.durable import sync_commit
 
     create_table(settings, BROKER_CONFIGS)
     now = pa.scalar(now_ms * 1_000, pa.timestamp("us", tz="UTC")).as_py()
@@ -162,9 +163,11 @@ def _record(settings: Settings, found: list[BrokerConfig], now_ms: int) -> None:
         rows.append(told | {"valid_from": None if last is None else now, "valid_to": None})
     if is_changed:
         quoted = settings.cluster_id.replace("'", "''")
+        table = delta_table(settings, BROKER_CONFIGS.name)
         write_deltalake(
-            delta_table(settings, BROKER_CONFIGS.name),
+            table,
             pa.Table.from_pylist(rows, schema=BROKER_CONFIGS.arrow_schema()),
             mode="overwrite",
             predicate=f"cluster_id = '{quoted}'",
         )
+        sync_commit(table)

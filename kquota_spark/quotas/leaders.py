@@ -16,6 +16,7 @@ from kquota_spark.model.quotas.quota_callback import LeaderBook, LeaderChange, T
 from kquota_spark.process.polling import Polling
 from kquota_spark.quotas.stored import stored_leaders
 from kquota_spark.schema.quota_tables import PARTITION_LEADERS
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.storage import delta_errors, place_of, storage_options
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class LeaderWatcher(Polling):
             data = pa.Table.from_pylist(rows, schema=PARTITION_LEADERS.arrow_schema())
             with delta_errors(f"{self._settings.tables}: {PARTITION_LEADERS.name} cannot be written"):
                 write_deltalake(self._table, data, mode="append")
+                sync_commit(self._table)
         self._known = found
 
     def _opened(self) -> DeltaTable:

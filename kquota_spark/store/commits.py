@@ -21,6 +21,7 @@ from kquota_spark.config.roots import local_path
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.columns import Table
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.parts import Part, dataset_of
 from kquota_spark.store.storage import (
     committed,
@@ -53,11 +54,14 @@ class BatchCommits:
         self._settings, self._declared = settings, table
         self._table: DeltaTable | None = None
         self._is_seen = False
+        self._synced = 0
+        """The newest version that the disk has, as far as this object made it."""
 
     def newest(self) -> DeltaTable:
         """The table as it is now."""
         if self._table is None:
             self._table = delta_table(self._settings, self._declared.name)
+            self._synced = self._table.version()
         else:
             self._table.update_incremental()
         return self._table
@@ -99,6 +103,16 @@ class BatchCommits:
             )
 
         committed(append, _ATTEMPTS)
+        self.sync(has_files=False)
+
+    def sync(self, *, has_files: bool = True) -> None:
+        """Have the disk take what was committed since the last time; for `has_files` see `sync_commit`."""
+        if self._table is None or local_path(self._table.table_uri) is None:
+            return  # nothing was committed, or no request more than needed
+        table = self.newest()
+        if table.version() > self._synced:
+            sync_commit(table, first=self._synced + 1, has_files=has_files)
+            self._synced = table.version()
 
     def require_there(self, parts: Sequence[Part]) -> None:
         """Check once, before the first commit, that what workers wrote is where the table will look for it.
@@ -200,7 +214,9 @@ def replace_rows(settings: Settings, declared: Table, parts: Sequence[Part], con
     def replace() -> None:
         batches = dataset_of(settings, declared, paths).to_batches() if paths else ()
         rows = pa.RecordBatchReader.from_batches(declared.arrow_schema(), batches)
-        write_deltalake(delta_table(settings, declared.name), rows, mode="overwrite", predicate=condition)
+        table = delta_table(settings, declared.name)
+        write_deltalake(table, rows, mode="overwrite", predicate=condition)
+        sync_commit(table)
 
     try:
         retried(replace)

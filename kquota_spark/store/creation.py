@@ -13,6 +13,7 @@ from kquota_spark.schema.columns import SCHEMA_VERSION, VERSION_PROPERTY, Table
 from kquota_spark.schema.gap_tables import LOG_GAPS
 from kquota_spark.schema.quota_tables import QUOTA_RULES
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, USAGE, VIOLATIONS
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.reading import query
 from kquota_spark.store.rules_tables import open_rules_table
 from kquota_spark.store.storage import arrow_files, delta_errors, delta_table, place_of, storage_options
@@ -55,6 +56,7 @@ def create_table(settings: Settings, declared: Table) -> None:
             raise_if_key_not_exists=False,
         )
         _extend(table, declared, path)
+        sync_commit(table)
 
 
 def _extend(table: DeltaTable, declared: Table, path: str) -> None:

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from kquota_spark.config.settings import Settings
 from kquota_spark.process.clock import now_ms
 from kquota_spark.schema.columns import Table
-from kquota_spark.store.storage import file_system, place_of
+from kquota_spark.store.durable import sync_files
+from kquota_spark.store.storage import file_system, local_place_of, place_of
 
 _ROWS_AT_ONCE = 100_000
 _PARTITION = "event_date"
@@ -57,6 +58,7 @@ class PartWriter:
     def __init__(self, settings: Settings, table: Table) -> None:
         self._table = table
         self._files, self._root = file_system(settings, place_of(settings.tables, table.name))
+        self._local = local_place_of(settings.tables, table.name)
         declared = table.arrow_schema()
         self._schema = pa.schema([field for field in declared if field.name != _PARTITION])
         self._waiting: dict[date, list[pa.RecordBatch]] = {}
@@ -75,11 +77,13 @@ class PartWriter:
                 self._flush(day)
 
     def close(self) -> Iterator[Part]:
-        """The files; each is complete when it is named."""
+        """The files; each is complete, and on the disk, when it is named."""
         for day in list(self._waiting):
             self._flush(day)
         for day, part in self._open.items():
             stats = part.close()
+            if self._local is not None:
+                sync_files([self._local / part.path])
             size = int(self._files.get_file_info(f"{self._root}/{part.path}").size)
             yield Part(part.path, size, day.isoformat(), part.rows, stats, now_ms())
 
@@ -87,11 +91,18 @@ class PartWriter:
         table = pa.Table.from_batches(self._waiting.pop(day)).cast(self._schema)
         if day not in self._open:
             directory = f"{_PARTITION}={day.isoformat()}"
-            self._files.create_dir(f"{self._root}/{directory}", recursive=True)
+            self._make_folder(directory)
             path = f"{directory}/part-{uuid.uuid4()}.snappy.parquet"
             writer = pq.ParquetWriter(f"{self._root}/{path}", self._schema, filesystem=self._files)
             self._open[day] = _OpenPart(path, writer, self._table.skip_by)
         self._open[day].write(table)
+
+    def _make_folder(self, directory: str) -> None:
+        if self._local is None:
+            self._files.create_dir(f"{self._root}/{directory}", recursive=True)
+        elif not (folder := self._local / directory).is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            sync_files([folder])
 
 
 class _OpenPart:

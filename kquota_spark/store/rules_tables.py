@@ -20,6 +20,7 @@ from kquota_spark.model.quotas.quota_types import parse_key
 from kquota_spark.model.quotas.rules import END_MS, QuotaChange, RuleStretch, stretches
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.quota_tables import QUOTA_CHANGES, QUOTA_RULES
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.quota_rows import OF_SOURCES, SOURCE_LEVEL, known_through_ms, source_filter
 from kquota_spark.store.rows import arrow_rows, entity_columns, rows_in_ms
 from kquota_spark.store.storage import arrow_files, committed, delta_errors, place_of
@@ -105,6 +106,7 @@ class RulesTables:
             rows = self._unrecorded(changes, problems, observed_at_ms, is_first=next(attempts) == 1)
             if rows:
                 write_deltalake(self._changes_table, arrow_rows(QUOTA_CHANGES, rows), mode="append")
+                sync_commit(self._changes_table)
 
         committed(write, _COMMIT_ATTEMPTS)
         self.changes.extend(changes)
@@ -155,6 +157,7 @@ class RulesTables:
                 self._changes_table.update_incremental()
                 if len(self._changes_table.file_uris()) > _MOST_FILES:
                     self._changes_table.optimize.compact()
+                    sync_commit(self._changes_table)
         except UserError as error:
             # Old files do no harm, and the next round takes them too.
             _log.warning("%s", error)
@@ -193,6 +196,7 @@ class RulesTables:
             if next(attempts) > 1:
                 self._rules_table = self._opened(self._rules_table)
             write_deltalake(self._rules_table, data, mode="overwrite", predicate=predicate)
+            sync_commit(self._rules_table)
 
         committed(write, _COMMIT_ATTEMPTS)
 
@@ -293,6 +297,7 @@ def open_rules_table(root: str, table: Table, storage: dict[str, str] | None) ->
         declared = Schema.from_arrow(table.arrow_schema()).fields
         if added := [field for field in declared if field.name not in held]:
             opened.alter.add_columns(added)
+        sync_commit(opened)
         return opened
 
 

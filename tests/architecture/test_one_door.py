@@ -252,3 +252,18 @@ def test_settings_are_changed_without_reading_them() -> None:
 def test_settings_that_are_replaced_would_be_found() -> None:
     texts = ("replace(settings, tables=t)", "dataclasses.replace(self._settings.quotas, file='')")
     assert [text for text in texts if not _reads_all_settings(ast.parse(text, mode="eval").body)] == []
+
+
+_COMMIT = re.compile(
+    r"(write_deltalake|\.create_write_transaction|optimize\.compact|\.when_not_matched_\w+)\("
+)
+_SYNC = re.compile(r"(\bsync_commit|commits\.sync|self\.sync)\(")
+
+
+def _files_with(pattern: re.Pattern[str]) -> set[str]:
+    return {name for name, tree in trees().items() for text in [ast.unparse(tree)] if pattern.search(text)}
+
+
+def test_each_file_that_commits_has_the_disk_take_it() -> None:
+    assert _files_with(_COMMIT) - _files_with(_SYNC) == set()
+    assert "kquota_spark/store/commits.py" in _files_with(_COMMIT)

@@ -21,10 +21,11 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
 from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.following import DeltaCommits, NewCommits
 from kquota_spark.store.reading import Tables, open_tables, query
 from kquota_spark.store.rows import arrow_rows
-from kquota_spark.store.storage import delta_errors, delta_table, place_of, storage_options
+from kquota_spark.store.storage import delta_errors, delta_table, place_of
 
 _TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
@@ -99,8 +100,9 @@ def _write(settings: Settings, gaps: list[LogGap]) -> None:
     columns = ("broker_id", "from_time", "to_time", "reason")
     rows = [{"cluster_id": settings.cluster_id, **dict(zip(columns, gap, strict=True))} for gap in gaps]
     with delta_errors(f"{path}: cannot be written"):
-        options = storage_options(settings)
-        write_deltalake(path, arrow_rows(LOG_GAPS, rows), mode="append", storage_options=options)
+        table = delta_table(settings, LOG_GAPS.name)
+        write_deltalake(table, arrow_rows(LOG_GAPS, rows), mode="append")
+        sync_commit(table)
 
 
 class Heard(Protocol):

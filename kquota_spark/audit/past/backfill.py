@@ -29,6 +29,7 @@ from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.ship.log_text import DamagedGzipError, LogText
 from kquota_spark.store.creation import ARCHIVED, create_tables
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.reading import query
 from kquota_spark.store.storage import delta_errors, delta_table, place_of
 
@@ -108,7 +109,9 @@ def _append(settings: Settings, broker_id: int, path: Path, topic: str) -> Backf
     )
     try:
         with delta_errors(f"{_shown(path)}: cannot be written to {table}"):
-            write_deltalake(delta_table(settings, REQUESTS.name), batches, mode="append")
+            requests = delta_table(settings, REQUESTS.name)
+            write_deltalake(requests, batches, mode="append")
+            sync_commit(requests)
     except UserError:
         if found.problem is not None:  # it comes back wrapped in the writer's own
             raise found.problem from None

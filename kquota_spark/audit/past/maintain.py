@@ -21,9 +21,11 @@ from kquota_spark.checkpoints.checkpoints import oldest_unfinished_ms
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import AGREEMENT, DECISIONS, TABLES, USAGE
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.storage import (
     OvertakenError,
     delta_errors,
+    delta_table,
     delta_table_if_there,
     place_of,
     storage_options,
@@ -128,6 +130,7 @@ def _expired(table: DeltaTable, name: str, first_kept: date, is_dry_run: bool) -
     old = sorted(day for day in files if day < first_kept)
     if old and not is_dry_run:
         table.delete(f"event_date < '{first_kept.isoformat()}'")
+        sync_commit(table)
     yield from (Step(name, "delete date", day.isoformat(), files[day]) for day in old)
 
 
@@ -143,6 +146,7 @@ def _compacted(
         try:
             with delta_errors(f"table {name}"):
                 made = table.optimize.compact(partition_filters=[("event_date", "=", day.isoformat())])
+                sync_commit(table)
         except OvertakenError:
             table.update_incremental()
             yield Step(name, "compact", day.isoformat(), 0, "another writer was faster: next time")
@@ -166,6 +170,7 @@ def _vacuumed(table: DeltaTable, name: str, hours: int, is_dry_run: bool) -> Ste
     removed = table.vacuum(hours, dry_run=is_dry_run, enforce_retention_duration=False, full=True)
     if not is_dry_run:
         table.create_checkpoint()
+        sync_commit(table)  # the entries that it replaces go next
         table.cleanup_metadata()
     return Step(name, "remove files", "", len(removed))
 
@@ -213,6 +218,7 @@ def roll_up_agreement(
             schema_mode="merge",  # an earlier release had fewer columns
             storage_options=storage_options(settings),
         )
+        sync_commit(delta_table(settings, AGREEMENT.name))
     return len(rows)
 
 

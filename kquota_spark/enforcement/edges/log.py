@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,6 +23,7 @@ from kquota_spark.errors import UserError
 from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.schema.quota_tables import ENFORCEMENT_LOG
+from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.reading import Tables
 from kquota_spark.store.storage import committed, delta_errors, delta_table, local_place_of, place_of
 
@@ -108,8 +107,7 @@ class EnforcementLog:
         )
         written = CommitProperties(app_transactions=[Transaction(self._writer, last + len(entries))])
         write_deltalake(table, data, mode="append", commit_properties=written)
-        if (local := local_place_of(self._settings.tables, ENFORCEMENT_LOG.name)) is not None:
-            _flush(local, table.version())
+        sync_commit(table)
         self._tidy(table, entries[-1].at_ms)
 
     def _tidy(self, table: Any, at_ms: int) -> None:
@@ -119,6 +117,7 @@ class EnforcementLog:
             with delta_errors(f"{ENFORCEMENT_LOG.name}: files were not put together"):
                 if len(table.file_uris(file_pruning_predicate=day)) > _MANY_FILES:
                     table.optimize.compact(partition_filters=day)
+                    sync_commit(table)
         except UserError as error:
             # Many files are slow and no more; the next append tries again.
             _log.debug("%s", error)
@@ -182,16 +181,3 @@ def _evidence(text: str) -> Evidence:
     found: dict[str, Any] = msgspec.json.decode(text)
     numbers: Mapping[str, float | str] = found.pop("numbers")
     return Evidence(**found, numbers={name: float(value) for name, value in numbers.items()})
-
-
-def _flush(table: Path, version: int) -> None:
-    """Have the disk take a commit and its files: deltalake leaves that to the operating system."""
-    commit = table / "_delta_log" / f"{version:020}.json"
-    actions = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
-    files = [table / action["add"]["path"] for action in actions if "add" in action]
-    for path in (*files, *{file.parent for file in files}, commit, commit.parent):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,0 +1,71 @@
+"""Has a local disk take what was written: after a power failure no file that a table names is empty or missing.
+
+Neither Arrow nor deltalake does that. An object store has taken an object when it answers, so nothing is done there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from kquota_spark.config.roots import local_path
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_LAST_CHECKPOINT = "_last_checkpoint"
+
+
+def sync_files(files: Iterable[Path], *also: Path) -> None:
+    """Have the disk take files, then the folders that name them, then further folders.
+
+    Raises:
+        OSError: the disk cannot take them.
+    """
+    written = list(files)
+    for path in dict.fromkeys([*written, *(file.parent for file in written), *also]):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sync_commit(table: DeltaTable, *, first: int | None = None, has_files: bool = True) -> None:
+    """Have the disk take the newest commits of a table: the files that they name, and then their log entries.
+
+    Every commit of ours is followed by this, so that nobody is told of one that a power failure can take back.
+
+    Args:
+        table: as it is after the commit.
+        first: the first version to take; None for the newest alone.
+        has_files: False where the writers of the files have done it.
+
+    Raises:
+        OSError: the disk cannot take them.
+    """
+    root, newest = local_path(table.table_uri), table.version()
+    if root is None:
+        return
+    log, versions = root / "_delta_log", range(newest if first is None else first, newest + 1)
+    # Another process may have cleaned the log since.
+    entries = [path for version in versions if (path := log / f"{version:020}.json").exists()]
+    checkpoints = [path for each in versions if (path := log / f"{each:020}.checkpoint.parquet").exists()]
+    if has_files:
+        # The folder of a date may be new.
+        sync_files([file for entry in entries for file in _added(root, entry)], root)
+    # Old entries that a checkpoint holds may be gone already: it comes first.
+    sync_files([*checkpoints, *([log / _LAST_CHECKPOINT] if checkpoints else []), *entries])
+    if newest == 0:  # the folders of a new table
+        sync_files([log, root])
+
+
+def _added(root: Path, entry: Path) -> list[Path]:
+    """The files that a commit added, as far as nobody has removed them since."""
+    actions = map(json.loads, entry.read_text(encoding="utf-8").splitlines())
+    paths = (root / unquote(action["add"]["path"]) for action in actions if "add" in action)
+    return [path for path in paths if path.exists()]
