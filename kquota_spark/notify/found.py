@@ -45,6 +45,18 @@ select coalesce(sum(requests_judged), 0)::bigint as requests_judged,
   coalesce(sum(requests_agreeing), 0)::bigint as requests_agreeing
 from decisions where cluster_id = ? and {FROM_LOG} and epoch_ms(second) >= ?
 """  # noqa: S608 - a condition of ours
+_NEWEST = {
+    "requests": "select max(record_time_ms) from requests where cluster_id = ? and record_time_ms >= ?",
+    "jmx_samples": "select max(sample_time_ms) from jmx_samples where cluster_id = ? and sample_time_ms >= ?",
+    "usage": """
+select epoch_ms(max(usage.second)) from usage
+where cluster_id = ? and usage.second >= make_timestamptz(?::bigint * 1000)
+""",
+    "decisions": """
+select epoch_ms(max(decisions.second)) from decisions
+where cluster_id = ? and decisions.second >= make_timestamptz(?::bigint * 1000)
+""",
+}
 _ONCE = {LogEvent.APPLIED: "applied", LogEvent.RESTORED: "rolled_back", LogEvent.FAILED: "failed"}
 
 
@@ -201,7 +213,16 @@ class NewsTables:
                 yield "quotas", through_ms, now_ms
 
     def _newest(self, tables: Tables, name: str) -> int | None:
-        return tables.newest_ms(name) if self._follow(tables, name) else None
+        """The newest time of this cluster, or an hour before that of all clusters where its own is older."""
+        of_all_ms = tables.newest_ms(name) if self._follow(tables, name) else None
+        if of_all_ms is None:
+            return None
+        # Of a cluster that is not behind, the last minutes tell; an hour may be millions of rows.
+        for last_ms in (self._settings.notifications.behind_after, _HOUR_MS):
+            own_ms = tables.query(_NEWEST[name], [self._cluster_id, of_all_ms - last_ms]).rows[0][0]
+            if own_ms is not None:
+                return int(own_ms)
+        return of_all_ms - _HOUR_MS
 
     def _disagreeing(self, tables: Tables, found: Found, now_ms: int) -> None:
         newest_ms = self._newest(tables, "decisions")

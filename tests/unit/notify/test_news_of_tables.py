@@ -178,6 +178,20 @@ def test_the_audit_is_behind_when_lines_verdicts_or_quotas_are_old(tmp_path: Pat
     assert told.read(at_s=303) == {"ops": [f"demo/audit_behind/verdicts/{T0_MS + 303_000} begins", over]}
 
 
+def test_a_cluster_is_behind_though_another_one_in_the_same_tables_is_not(tmp_path: Path) -> None:
+    told = Told(tmp_path, behind_after=300_000)
+    write_table(tmp_path, "requests", request(0))
+    write_table(tmp_path, "usage", usage(0))
+    write_table(tmp_path, "decisions", decision(0))
+    assert told.read(at_s=300) == {}
+    write_table(tmp_path, "requests", request(1, T0_MS + 300_000, cluster_id="live"))
+    begun_ms = T0_MS + 301_000
+    assert told.read(at_s=301) == {"ops": [f"demo/audit_behind/log/{begun_ms} begins"]}
+    # Two hours later no file of the last hour is of this cluster: it is still behind.
+    write_table(tmp_path, "requests", request(2, T0_MS + 7_200_000, cluster_id="live"))
+    assert told.read(at_s=7_200) == {}
+
+
 def test_the_audit_disagrees_below_99_percent_of_100_verdicts_of_an_hour(tmp_path: Path) -> None:
     told = Told(tmp_path)
     old = decision(-3_601, requests_judged=1_000, requests_agreeing=0)
