@@ -12,14 +12,20 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from kquota_spark.audit.violations import EpisodeFold, judged_of, seconds_by_place, violated_seconds
 from kquota_spark.checkpoints.checkpoints import Checkpoint
+from kquota_spark.checkpoints.lineage import require_lineage
 from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
 from kquota_spark.process.metrics import exposition
 from kquota_spark.reports.exported.tables import ExportedTables
 from kquota_spark.schema.columns import Table
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
+from kquota_spark.store.commits import BatchCommits, MicroBatch
+from kquota_spark.store.creation import create_tables
+from kquota_spark.store.reading import query
 from kquota_spark.store.rules_tables import RulesTables
 from kquota_spark.store.storage import storage_options
 from tests.support.places import DATA
@@ -27,6 +33,7 @@ from tests.support.programs.exposition_format import parsed_exposition
 from tests.support.programs.receivers import http_receiver
 from tests.support.programs.s3_server import keys, put, s3_server
 from tests.support.tables.table_rows import T0_MS, decision, violation
+from tests.support.tables.written_parts import written
 
 CAPTURE = DATA / "zk39-plain" / "broker-7.kafka-request.log.gz"
 
@@ -125,3 +132,27 @@ def test_the_exporter_follows_decisions_there(bucket: tuple[Path, str]) -> None:
     found = parsed_exposition(exposition(exported.exposed(T0_MS + 5_000).at(T0_MS + 5_000)))
     # That of the second commit; the first was there before.
     assert list(found["kquota_bucket_bytes_total"].values()) == [1_000]
+
+
+def test_parts_of_workers_are_committed_merged_and_read_there(bucket: tuple[Path, str]) -> None:
+    settings = load_settings(bucket[0]).changed(cluster_id="demo")
+    create_tables(settings)
+    assert require_lineage(settings, ["log"], is_new=False) == []
+    commits, batch = BatchCommits(settings, DECISIONS), MicroBatch("q", 0)
+    above = {"rate_per_s": 1.5e6, "quota_used_percent": 150.0, "throttled_requests": 2}
+    parts = written(settings, decision(0, **above), decision(1))
+    commits.require_there(parts)
+    commits.add(parts, batch)
+    decided = BatchCommits(settings, DECISIONS).rows_of(batch)
+    assert decided is not None
+    judged = judged_of(violated_seconds(decided), seconds_by_place(decided, "max"))
+    EpisodeFold(settings).fold(judged, batch)
+    counts = "select (select count(*) from decisions), (select count(*) from violations)"
+    assert query(settings, ["decisions", "violations"], counts).rows == [(2, 1)]
+    lost = [parts[0]._replace(path="event_date=2026-11-21/part-lost.snappy.parquet")]
+    with pytest.raises(
+        UserError, match=r"part-lost.* is not under s3a://lake/kquota/tables as the driver sees"
+    ):
+        BatchCommits(settings, DECISIONS).require_there(lost)
+    with pytest.raises(UserError, match=r"^checkpoint .*/log is missing, but table decisions has rows"):
+        require_lineage(settings, ["log"], is_new=False)
