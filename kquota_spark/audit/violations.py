@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
@@ -115,22 +116,25 @@ class EpisodeFold:
             UserError: other writers of the table were always faster.
         """
         with _writing:
-            retried(lambda: self._fold(judged, batch))
+            pieces = [*_of_one_source(self._settings, judged.violated)]
+            retried(lambda: self._fold(pieces, judged.newest_ms, batch))
             self._commits.sync()
 
-    def _fold(self, judged: Judged, batch: MicroBatch) -> None:
-        if self._commits.has(batch):
+    def _fold(self, pieces: Sequence[Piece], newest_ms: Mapping[Place, int], batch: MicroBatch) -> None:
+        # One version of the table for the check, the read and the commit: what another driver commits in between
+        # makes this commit fail.
+        table = self._commits.newest()
+        if batch.is_in(table):
             return
-        pieces = [*_of_one_source(self._settings, judged.violated)]
-        still_open = dict(self._still_open())
+        still_open = dict(self._still_open(table))
         found = folded(
             [*((each.bucket, each.episode) for each in still_open.values()), *pieces],
-            Clocks(judged.newest_ms),
+            Clocks(newest_ms),
             self._settings.stream.episode_gap,
         )
         changed = [each for each in found if still_open.get(each.episode_id) != each]
         if changed:
-            merger = self._commits.newest().merge(
+            merger = table.merge(
                 arrow_rows(VIOLATIONS, map(violation_row, changed)),
                 ON_SAME,
                 source_alias="new",
@@ -139,8 +143,7 @@ class EpisodeFold:
             )
             merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    def _still_open(self) -> Iterator[tuple[str, Violation]]:
-        table = self._commits.newest()
+    def _still_open(self, table: DeltaTable) -> Iterator[tuple[str, Violation]]:
         is_mine = pc.field("cluster_id") == self._settings.cluster_id
         rows = table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table(
             filter=pc.field("end_time").is_null() & is_mine

@@ -46,6 +46,11 @@ class MicroBatch(NamedTuple):
         """What a commit says of it."""
         return CommitProperties(app_transactions=[Transaction(self.query_id, self.number)])
 
+    def is_in(self, table: DeltaTable) -> bool:
+        """Whether it, or a later one of the same query, has been committed to a table as it was opened."""
+        number = table.transaction_version(self.query_id)
+        return number is not None and number >= self.number
+
 
 class BatchCommits:
     """The commits of micro-batches into one table."""
@@ -68,11 +73,13 @@ class BatchCommits:
 
     def has(self, batch: MicroBatch) -> bool:
         """Whether a micro-batch has been committed, by this run or by one before."""
-        number = self.newest().transaction_version(batch.query_id)
-        return number is not None and number >= batch.number
+        return batch.is_in(self.newest())
 
     def add(self, parts: Sequence[Part], batch: MicroBatch, *, is_news: bool = True) -> None:
-        """Commit files that were written for a micro-batch, once.
+        """Commit files that were written for a micro-batch, once; files that come second are removed.
+
+        The check and the commit are of the same version of the table. deltalake refuses the commit if another driver
+        has committed a micro-batch of this query since. An older one is never committed after a newer one.
 
         deltalake takes an append for a reader of the whole table: it fails where a restatement or a compaction
         has replaced rows since. The files of this micro-batch do not depend on those rows, so it is tried again.
@@ -91,10 +98,13 @@ class BatchCommits:
         attempts = count(1)
 
         def append() -> None:
-            # The one before may have been made, and only its answer lost.
-            if next(attempts) > 1 and self.has(batch):
+            is_first, table = next(attempts) == 1, self.newest()
+            if batch.is_in(table):
+                # An attempt before may have made the commit, and only its answer was lost.
+                if is_first:
+                    self.discard(parts)
                 return
-            self.newest().create_write_transaction(
+            table.create_write_transaction(
                 actions,
                 mode="append",
                 schema=self._declared.arrow_schema(),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
-from deltalake import write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from kquota_spark.audit.gaps.lost_offsets import looked_through, lost_offsets, note_compared
 from kquota_spark.config.settings import Settings
@@ -23,9 +23,9 @@ from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, S
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.following import DeltaCommits, NewCommits
-from kquota_spark.store.reading import Tables, open_tables, query
-from kquota_spark.store.rows import arrow_rows
-from kquota_spark.store.storage import delta_errors, delta_table, place_of
+from kquota_spark.store.reading import Tables, open_tables
+from kquota_spark.store.rows import arrow_rows, rows_in_ms
+from kquota_spark.store.storage import arrow_files, committed, delta_errors, delta_table, place_of
 
 _TOLD = """
 select distinct broker_id, log_time_ms, record_time_ms from requests
@@ -60,9 +60,8 @@ qualify row_number() over (
 
 _NOTED_EVERY = 50
 """Micro-batches: so few commits of `requests`, at most, a start has to look through."""
-_KNOWN = """
-select broker_id, epoch_ms(from_time), epoch_ms(to_time), reason from log_gaps where cluster_id = $1
-"""
+_BEGINNINGS = (MID_STREAM, BROKER_START)
+_ATTEMPTS = 5
 
 
 class LogGap(NamedTuple):
@@ -85,24 +84,53 @@ def record_gaps(settings: Settings, through: int | None = None) -> list[str]:
     compared = lost_offsets(settings, through)
     unseen = unseen_requests(settings, looked_through(settings))
     found = _in_rows(settings, unseen)
-    if lost := [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]:
-        # After a crash they are found a second time.
-        known = query(settings, (LOG_GAPS.name,), _KNOWN, [settings.cluster_id]).rows
-        found += [gap for gap in lost if gap not in known]
+    # After a crash losses are found a second time.
+    found += [LogGap(*around, loss.reason) for loss in compared.losses for around in loss.brokers]
     if found:
-        _write(settings, found)
+        found = _written(settings, found)
     note_compared(settings, compared, unseen.version)
     return [*(loss.note for loss in compared.losses), *_notes(settings, found)]
 
 
-def _write(settings: Settings, gaps: list[LogGap]) -> None:
-    path = place_of(settings.tables, LOG_GAPS.name)
-    columns = ("broker_id", "from_time", "to_time", "reason")
-    rows = [{"cluster_id": settings.cluster_id, **dict(zip(columns, gap, strict=True))} for gap in gaps]
-    with delta_errors(f"{path}: cannot be written"):
+def _written(settings: Settings, gaps: list[LogGap]) -> list[LogGap]:
+    """Write the gaps that are not in the table yet; those that were written.
+
+    Each append carries the next number. Of two drivers that append at the same time deltalake refuses the second one,
+    which then looks again.
+    """
+    path, writer = place_of(settings.tables, LOG_GAPS.name), f"{LOG_GAPS.name} {settings.cluster_id}"
+
+    def append() -> list[LogGap]:
         table = delta_table(settings, LOG_GAPS.name)
-        write_deltalake(table, arrow_rows(LOG_GAPS, rows), mode="append")
-        sync_commit(table)
+        new = _not_in(table, settings.cluster_id, gaps)
+        if new:
+            number = (table.transaction_version(writer) or 0) + 1
+            columns = ("broker_id", "from_time", "to_time", "reason")
+            rows = [
+                {"cluster_id": settings.cluster_id, **dict(zip(columns, gap, strict=True))} for gap in new
+            ]
+            once = CommitProperties(app_transactions=[Transaction(writer, number)])
+            write_deltalake(table, arrow_rows(LOG_GAPS, rows), mode="append", commit_properties=once)
+            sync_commit(table)
+        return new
+
+    with delta_errors(f"{path}: cannot be written"):
+        return committed(append, _ATTEMPTS)
+
+
+def _not_in(table: DeltaTable, cluster_id: str, gaps: list[LogGap]) -> list[LogGap]:
+    """Those that a version of the table does not have; a log has one beginning."""
+    known = [
+        LogGap(row["broker_id"], row["from_time"], row["to_time"], row["reason"])
+        for row in rows_in_ms(table.to_pyarrow_dataset(filesystem=arrow_files(table)).to_table())
+        if row["cluster_id"] == cluster_id
+    ]
+    begun = {gap.broker_id for gap in known if gap.reason in _BEGINNINGS}
+    return [
+        gap
+        for gap in gaps
+        if gap not in known and (gap.reason not in _BEGINNINGS or gap.broker_id not in begun)
+    ]
 
 
 class Heard(Protocol):

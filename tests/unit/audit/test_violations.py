@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from kquota_spark.audit import violations
 from kquota_spark.audit.violations import (
     EpisodeFold,
     judged_of,
@@ -20,6 +22,7 @@ from kquota_spark.audit.violations import (
 )
 from kquota_spark.config.settings import Duration, Kafka, Settings
 from kquota_spark.model.measure.points import CONTROLLER_ID
+from kquota_spark.model.replay.episodes import folded
 from kquota_spark.schema.harm import IS_VIOLATED
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
@@ -198,6 +201,25 @@ def test_a_batch_that_comes_again_adds_nothing(settings: Settings) -> None:
     assert DeltaTable(f"{settings.tables}/violations").version() == version
     # And the batch after it is not taken for a copy.
     assert only(episodes(settings, [over(2)]), "violated_seconds", "throttled_ms") == [(3, 210)]
+
+
+def test_a_driver_that_wakes_up_undoes_no_episode_of_its_successor(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    episodes(settings, [over(0)])
+    monkeypatch.setattr(violations, "_writing", contextlib.nullcontext())  # the other process has its own
+    successors = [(1, 2)]
+
+    def folded_after_the_successor(*args: Any) -> Any:
+        for number in successors.pop() if successors else ():
+            fold(settings, number, over(number))
+        return folded(*args)
+
+    monkeypatch.setattr(violations, "folded", folded_after_the_successor)
+    fold(settings, 1, over(1))
+    assert successors == []
+    assert only(rows_of(settings, "violations"), "violated_seconds") == [(3,)]
+    assert DeltaTable(f"{settings.tables}/violations").transaction_version("query") == 2
 
 
 def test_a_batch_that_changes_nothing_writes_nothing(settings: Settings) -> None:

@@ -123,6 +123,48 @@ def test_a_commit_whose_answer_is_lost_is_made_once(
     assert only(rows_of(settings, "decisions"), "second") == [(T0_MS,)]
 
 
+def ten(second: int) -> list[dict[str, Any]]:
+    """Ten rows of one second."""
+    return [decision(second, bucket_user=f"user-{number}") for number in range(10)]
+
+
+def test_a_micro_batch_that_another_driver_has_committed_is_refused_at_the_commit(settings: Settings) -> None:
+    woken, successor = BatchCommits(settings, DECISIONS), BatchCommits(settings, DECISIONS)
+    woken.add(written(settings, *ten(0)), MicroBatch("q", 0))
+    assert not successor.has(MicroBatch("q", 1))  # both are past their first look
+    successor.add(written(settings, *ten(1)), MicroBatch("q", 1))
+    late = written(settings, *ten(1))
+    woken.add(late, MicroBatch("q", 1))
+    assert len(rows_of(settings, "decisions")) == 20
+    assert not (Path(settings.tables) / "decisions" / late[0].path).exists()
+
+
+def test_of_two_drivers_that_commit_the_same_micro_batch_at_once_one_does(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = BatchCommits(settings, DECISIONS), BatchCommits(settings, DECISIONS)
+    one.add(written(settings, *ten(0)), MicroBatch("q", 0))
+    write, rivals = DeltaTable.create_write_transaction, [written(settings, *ten(1))]
+
+    def writes_after_the_other(*args: Any, **options: Any) -> None:
+        if rivals:  # between the look at the table and the commit
+            other.add(rivals.pop(), MicroBatch("q", 1))
+        write(*args, **options)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", writes_after_the_other)
+    one.add(written(settings, *ten(1)), MicroBatch("q", 1))
+    assert rivals == []
+    assert len(rows_of(settings, "decisions")) == 20
+
+
+def test_an_older_micro_batch_is_refused_after_a_newer_one(settings: Settings) -> None:
+    commits = BatchCommits(settings, DECISIONS)
+    commits.add(written(settings, decision(7)), MicroBatch("q", 7))
+    commits.add(written(settings, decision(5)), MicroBatch("q", 5))
+    assert only(rows_of(settings, "decisions"), "second") == [(T0_MS + 7_000,)]
+    assert DeltaTable(f"{settings.tables}/decisions").transaction_version("q") == 7
+
+
 def test_what_is_not_committed_is_no_row_and_can_be_removed(settings: Settings) -> None:
     parts = written(settings, decision(0))
     assert rows_of(settings, "decisions") == []

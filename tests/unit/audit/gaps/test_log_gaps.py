@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kquota_spark.audit.gaps import log_gaps
 from kquota_spark.audit.gaps.log_gaps import GapWatch, record_gaps
 from kquota_spark.config.settings import Settings
-from kquota_spark.schema.gap_tables import BROKER_START, MID_STREAM
+from kquota_spark.schema.gap_tables import BROKER_START, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
 from tests.support.tables.recorded_gaps import Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, unreadable, write_table
@@ -119,3 +121,47 @@ def test_the_driver_looks_when_a_task_tells_of_a_new_broker_or_of_a_shipper(tmp_
     ]
     watch.follow([Told(brokers=[1, 65])], 4)
     assert len(said) == 3
+
+
+def test_two_recorders_at_once_write_each_gap_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_at(tmp_path)
+    told(settings, 1, 0, 5_000)
+    write_table(Path(settings.tables), "requests", line(1, 500, "5000-7"))
+    write, heard = write_deltalake, list[list[str]]()
+
+    def writes_after_the_other(*args: Any, **options: Any) -> None:
+        if not heard:  # between the look at the table and the commit
+            heard.append([])
+            heard[0] = record_gaps(settings)
+        write(*args, **options)
+
+    monkeypatch.setattr(log_gaps, "write_deltalake", writes_after_the_other)
+    assert record_gaps(settings) == []
+    assert heard == [
+        [
+            "shippers lost lines: 1 new gaps in log_gaps",
+            "the audit begins in mid-stream of the log of broker 1: 12 s are uncertain",
+        ]
+    ]
+    assert stored(settings) == [(1, 0, 5_000, SHIPPER_LOST_LINES), (1, None, 501, MID_STREAM)]
+
+
+def test_a_compaction_at_that_moment_does_not_stop_the_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_at(tmp_path)
+    for number in (0, 1):
+        told(settings, number, 0, 5_000)
+        assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
+    told(settings, 2, 0, 5_000)
+    write, compacted = write_deltalake, list[Any]()
+
+    def writes_after_a_compaction(*args: Any, **options: Any) -> None:
+        if not compacted:
+            compacted.append(DeltaTable(f"{settings.tables}/log_gaps").optimize.compact())
+        write(*args, **options)
+
+    monkeypatch.setattr(log_gaps, "write_deltalake", writes_after_a_compaction)
+    assert record_gaps(settings) == ["shippers lost lines: 1 new gaps in log_gaps"]
+    assert compacted[0]["numFilesRemoved"] == 2
+    assert [row[0] for row in stored(settings)] == [0, 1, 2]
