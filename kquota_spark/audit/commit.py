@@ -20,7 +20,9 @@ from kquota_spark.audit.task_reports import TaskReport, TaskReports
 from kquota_spark.audit.violations import EpisodeFold, Judged, judged_of, seconds_by_place, violated_seconds
 from kquota_spark.checkpoints.checkpoints import LOG, TARGETS
 from kquota_spark.checkpoints.pinned import Pins
+from kquota_spark.checkpoints.runs import Run
 from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError
 from kquota_spark.schema.tables import DECISIONS, REQUESTS, TABLES
 from kquota_spark.store.commits import BatchCommits, MicroBatch
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NEWEST = "newest_ms"
+_QUERY_ID = "sql.streaming.queryId"
+"""The local property in which Spark keeps it for the thread of the query."""
 _DECLARED = {table.name: table for table in TABLES}
 _NONE_VIOLATED = violated_seconds(DECISIONS.arrow_schema().empty_table())
 
@@ -36,12 +40,18 @@ class Sink:
     """What becomes of the micro-batches of one query.
 
     `counted` has sums of what was written, by name; `newest_ms` is a maximum. `gaps` is there for the query of the log.
+    With a `run` each micro-batch ends if a later run has started.
     """
 
     def __init__(
-        self, settings: Settings, query: str, reports: TaskReports, say: Callable[[str], None]
+        self,
+        settings: Settings,
+        query: str,
+        reports: TaskReports,
+        say: Callable[[str], None],
+        run: Run | None = None,
     ) -> None:
-        self.settings, self.query = settings, query
+        self.settings, self.query, self._run = settings, query, run
         self.counted: Counter[str] = Counter()
         self.reports, self._is_first = reports, True
         self._pins = Pins(settings, query)
@@ -52,9 +62,17 @@ class Sink:
     def commit(self, rows: DataFrame, number: int) -> None:
         """What `foreachBatch` does: run the micro-batch and commit it."""
         context = rows.sparkSession.sparkContext
-        batch = MicroBatch(context.getLocalProperty("sql.streaming.queryId") or "", number)
+        query_id = context.getLocalProperty(_QUERY_ID)
+        if not query_id:
+            # All queries would commit under one name, and numbers of one would be taken for those of another.
+            raise UserError(
+                f"Spark gave no id of the query {self.query} to the thread that commits: unset PYSPARK_PIN_THREAD"
+            )
+        batch = MicroBatch(query_id, number)
+        self.require_newest()
         self._pins.pin(context, batch)
-        reports = self._run(rows)
+        reports = self._executed(rows)
+        self.require_newest()  # the tasks may have taken long, or this process may have been stopped
         # Only the first one of a run can have been committed before.
         done = {name for name, commits in self._commits.items() if self._is_first and commits.has(batch)}
         self._is_first = False
@@ -77,7 +95,16 @@ class Sink:
         self._episodes.fold(judged, batch)
         self._count(reports)
 
-    def _run(self, rows: DataFrame) -> list[TaskReport]:
+    def require_newest(self) -> None:
+        """Check that no later run has started.
+
+        Raises:
+            UserError: one has.
+        """
+        if self._run is not None:
+            self._run.require_newest()
+
+    def _executed(self, rows: DataFrame) -> list[TaskReport]:
         try:
             rows.collect()
         except Py4JJavaError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,11 +15,12 @@ from kquota_spark.audit.commit import Sink
 from kquota_spark.audit.gaps.log_gaps import GapWatch
 from kquota_spark.audit.progress import Progress, raise_failure
 from kquota_spark.audit.queries import QUERIES, Started, close_all_windows, start_query, wanted_queries
-from kquota_spark.audit.spark import spark_session
+from kquota_spark.audit.spark import require_pinned_threads, spark_session
 from kquota_spark.audit.violations import rebuild_all_violations
 from kquota_spark.checkpoints.checkpoints import LOG
 from kquota_spark.checkpoints.driver_lock import driver_lock
 from kquota_spark.checkpoints.lineage import require_lineage
+from kquota_spark.checkpoints.runs import Run, begun_run
 from kquota_spark.config.governor import make_governor
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
@@ -63,15 +64,17 @@ def run_audit(
         UserError: Java, a server, topic, table or jar is missing, or a query failed; one line.
     """
     require_java()
+    require_pinned_threads()
     stop = StopRequest(say)
     metrics = AuditMetrics(settings)
     say(f"checking the topics of {settings.kafka.bootstrap_servers} and the tables under {settings.tables}")
-    names = _prepared(settings, queries)
+    names = _checked(settings, queries)
     with ExitStack() as stack:
         stack.callback(stop.end)
+        _lock(settings, names, stack)
         stack.enter_context(metrics.served())
-        for name in names:
-            stack.enter_context(driver_lock(settings.checkpoints, name))
+        create_tables(settings)
+        GapWatch(settings, say).record()
         begun = require_lineage(settings, names, is_new=is_new_lineage)
         say(f"reading the quotas of {settings.cluster_id} ({settings.quotas.source})")
         check = _watch(settings, stack)
@@ -79,9 +82,10 @@ def run_audit(
         session = spark_session(settings, f"kquota-audit {settings.cluster_id}")
         stack.callback(session.stop)
         stop.hold_jvm(session)
+        runs = {name: begun_run(settings, name) for name in names}
         if begun:
             rebuild_all_violations(settings)
-        run = _Run(session, settings, check, stop, metrics)
+        run = _Run(session, settings, check, stop, metrics, runs)
         try:
             if is_once or is_drained:
                 run.once(names, is_drained=is_drained)
@@ -91,8 +95,8 @@ def run_audit(
             raise UserError("the JVM of the driver is gone: killed, or out of memory") from error
 
 
-def _prepared(settings: Settings, queries: Sequence[str]) -> list[str]:
-    """What a query would stumble over, said before Spark starts; the queries whose source there is."""
+def _checked(settings: Settings, queries: Sequence[str]) -> list[str]:
+    """What a query would stumble over, said before anything is written; the queries whose source there is."""
     require_topics(settings)
     wanted = wanted_queries(settings, queries)
     if not wanted:
@@ -100,9 +104,13 @@ def _prepared(settings: Settings, queries: Sequence[str]) -> list[str]:
             "--only: nothing to run, because kafka.topic or kafka.jmx_topic of these queries is empty"
         )
     make_governor(settings, RuleBook(), LeaderBook())
-    create_tables(settings)
-    GapWatch(settings, say).record()
     return wanted
+
+
+def _lock(settings: Settings, names: Sequence[str], stack: ExitStack) -> None:
+    """Take the locks of the queries, before anything is written: a driver that is refused has changed nothing."""
+    for name in names:
+        stack.enter_context(driver_lock(settings.checkpoints, name))
 
 
 def _watch(settings: Settings, stack: ExitStack) -> Callable[[], None]:
@@ -132,6 +140,7 @@ class _Run:
     check: Callable[[], None]
     stop: StopRequest
     metrics: AuditMetrics
+    runs: Mapping[str, Run]
 
     def once(self, names: Sequence[str], *, is_drained: bool) -> None:
         for name in names:
@@ -140,12 +149,16 @@ class _Run:
                     return
                 if is_end:
                     close_all_windows(self.settings)
-                self._wait([start_query(self.session, self.settings, name, is_once=True, say=say)])
+                self._wait([self._start(name, is_once=True)])
 
     def on(self, names: Sequence[str]) -> None:
-        started = [start_query(self.session, self.settings, name, is_once=False, say=say) for name in names]
+        started = [self._start(name, is_once=False) for name in names]
         say(f"auditing {self.settings.cluster_id}: {', '.join(names)}; stop with Ctrl-C")
         self._wait(started)
+
+    def _start(self, name: str, *, is_once: bool) -> Started:
+        run = self.runs[name]
+        return start_query(self.session, self.settings, name, is_once=is_once, say=say, run=run)
 
     def _wait(self, started: Sequence[Started]) -> None:
         """Wait until all queries have ended or `stop` is set, and say how they get on; any failure ends all."""
@@ -159,7 +172,7 @@ class _Run:
                 if (
                     not self.stop.is_asked
                 ):  # a signal to all processes ends Spark's workers too, and a query with them
-                    raise_failure(self.settings, query)
+                    _raise_failure(self.settings, query, sink)
                 _follow(query, sink, progress[sink.query])
             self.metrics.update(progress, {sink.query: query.isActive for query, sink in started})
             if not is_active:
@@ -174,6 +187,13 @@ class _Run:
             query.stop()
         for name, done in progress.items():
             say(f"{name}: {done}")
+
+
+def _raise_failure(settings: Settings, query: StreamingQuery, sink: Sink) -> None:
+    """`raise_failure`; a query that ended for a later run says only that."""
+    if query.exception() is not None:
+        sink.require_newest()
+    raise_failure(settings, query)
 
 
 def _follow(query: StreamingQuery, sink: Sink, progress: Progress) -> None:

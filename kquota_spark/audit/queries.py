@@ -21,6 +21,7 @@ from kquota_spark.checkpoints.checkpoints import JMX, LOG, Checkpoint
 from kquota_spark.checkpoints.known import LimitsLoader
 from kquota_spark.checkpoints.lineage import stored_lineage
 from kquota_spark.checkpoints.notes import write_note
+from kquota_spark.checkpoints.runs import Run
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
 from kquota_spark.formats.jmx.sample import addresses
@@ -57,12 +58,21 @@ def wanted_queries(settings: Settings, names: Sequence[str]) -> list[str]:
 
 
 def start_query(
-    session: SparkSession, settings: Settings, name: str, *, is_once: bool, say: Callable[[str], None]
+    session: SparkSession,
+    settings: Settings,
+    name: str,
+    *,
+    is_once: bool,
+    say: Callable[[str], None],
+    run: Run | None = None,
 ) -> Started:
-    """Start one of `QUERIES`, in a scheduler pool of its own so that neither starves the other."""
+    """Start one of `QUERIES`, in a scheduler pool of its own so that neither starves the other.
+
+    With `run` it ends when a later run has started.
+    """
     reports = TaskReports(session.sparkContext)
     rows = _BUILT[name](session, settings, reports)
-    return start(rows, Sink(settings, name, reports, say), is_once=is_once)
+    return start(rows, Sink(settings, name, reports, say, run), is_once=is_once)
 
 
 def start(rows: DataFrame, sink: Sink, *, is_once: bool) -> Started:

@@ -44,8 +44,24 @@ _HIDDEN = (
     "(?i)secret|password|token|credential|jaas|[.]sas[.]|(access|account|private|encryption|keystore)[.]?key"
 )
 """What Spark hides; its default does not know the keys of accounts, of encryption and of stores in PEM."""
+_PIN_THREAD = "PYSPARK_PIN_THREAD"
 _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def require_pinned_threads() -> None:
+    """Check that PySpark gives each thread of Python a thread of the JVM of its own, as it does by default.
+
+    The queries know by that which of them commits, and by which quotas its tasks judge.
+
+    Raises:
+        UserError: the environment turns it off.
+    """
+    given = os.environ.get(_PIN_THREAD, "true")
+    if given.lower() != "true":  # as pyspark.java_gateway reads it
+        raise UserError(
+            f"{_PIN_THREAD}={given} is set in the environment, and commits of the queries would be mixed up: unset it"
+        )
 
 
 def spark_session(settings: Settings, app_name: str) -> SparkSession:

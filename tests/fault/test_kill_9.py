@@ -54,8 +54,16 @@ BEFORE_SPARK = (
     "overwrite quota_rules",
 )
 OF_QUERIES = {
-    "jmx": ("replace jmx.pinned.json", "add jmx_samples", "add usage", "add decisions", "merge violations"),
+    "jmx": (
+        "replace jmx.run.json",
+        "replace jmx.pinned.json",
+        "add jmx_samples",
+        "add usage",
+        "add decisions",
+        "merge violations",
+    ),
     "log": (
+        "replace log.run.json",
         "replace N.json",
         "replace log.pinned.json",
         "add requests",

@@ -7,9 +7,12 @@ import shutil
 import signal
 from pathlib import Path
 
+from deltalake import DeltaTable
+
 from kquota_spark.checkpoints.driver_lock import driver_pid
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.process.processes import wait_for
+from kquota_spark.schema.columns import VERSION_PROPERTY
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
     RUN_S,
@@ -22,7 +25,13 @@ from tests.support.clusters.audited_topic import (
 ONCE = ("audit.py", "--once")
 
 
-def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_line(
+def as_it_is(root: Path) -> dict[str, bytes]:
+    """All files of tables and checkpoints; a version of a table is a file of its log."""
+    folders = (root / "tables", root / "checkpoints")
+    return {str(path): path.read_bytes() for each in folders for path in each.rglob("*") if path.is_file()}
+
+
+def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_line_and_changes_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     config = configured(tmp_path / "first", cluster)
@@ -30,19 +39,24 @@ def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_li
     try:
         checkpoints, log = str(tmp_path / "first" / "checkpoints"), tmp_path / "first" / "audit.log"
         assert wait_for(
-            lambda: driver_pid(checkpoints, "log") is not None or first.poll() is not None,
+            lambda: Path(checkpoints, "log.run.json").exists() or first.poll() is not None,
             within_s=BEGUN_WITHIN_S,
         )
         assert first.poll() is None
         try:
             # However fast it is, it does not end before the second has looked.
             os.killpg(first.pid, signal.SIGSTOP)
+            # A start raises the schema of a table of an older release.
+            gaps = DeltaTable(f"{tmp_path}/first/tables/log_gaps")
+            gaps.alter.set_table_properties({VERSION_PROPERTY: "1"}, raise_if_not_exists=False)
+            before = as_it_is(tmp_path / "first")
             beside = started(config, job=ONCE)
             try:
                 assert beside.wait(BEGUN_WITHIN_S) == 1
             finally:
                 beside.kill()
                 beside.wait()
+            assert as_it_is(tmp_path / "first") == before
         finally:
             os.killpg(first.pid, signal.SIGCONT)
         said = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("audit: ")]

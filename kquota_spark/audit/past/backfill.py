@@ -60,9 +60,9 @@ def backfill(
     Raises:
         UserError: a file cannot be read, was appended before, or the job is running; files before it stay appended.
     """
-    create_tables(settings)
     # Delta on a local file system takes one writer at a time.
     with driver_lock(settings.checkpoints, LOG):
+        create_tables(settings)
         rows = query(settings, [REQUESTS.name], _KNOWN, [settings.cluster_id]).rows
         known = {topic.split(":")[1]: (topic.split(":", 2)[2], lines) for topic, lines in rows}
         for broker_id, path in files:

@@ -124,6 +124,7 @@ def test_it_waits_for_no_running_job(
     with driver_lock(str(tmp_path / "checkpoints"), "log"):
         assert main(["backfill", "--config", str(config), "--file", f"7={CAPTURE}"]) == 1
     assert "are in use by another driver" in capsys.readouterr().err
+    assert not (tmp_path / "tables").exists()
 
 
 def test_archived_files_are_no_rows_of_the_job(tmp_path: Path, config: Path) -> None:
