@@ -19,7 +19,7 @@ from kquota_spark.schema.harm import IS_VIOLATED
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import BatchCommits, MicroBatch, retried
 from kquota_spark.store.durable import sync_commit
-from kquota_spark.store.reading import Tables, open_tables, query
+from kquota_spark.store.reading import Tables, open_tables
 from kquota_spark.store.rows import arrow_rows, rows_in_ms
 from kquota_spark.store.storage import arrow_files, delta_table
 
@@ -176,8 +176,9 @@ def _of_one_source(settings: Settings, violated: Sequence[Piece]) -> Iterator[Pi
     if not (of_jmx and settings.kafka.has_log):
         return iter(violated)
     mutation = QuotaType.CONTROLLER_MUTATION.value
-    asked = [settings.cluster_id, min(of_jmx) - LOG_SILENCE_MS, mutation, CONTROLLER_ID]
-    rows = query(settings, (DECISIONS.name,), _LOG_TOLD, asked).rows
+    since_ms = min(of_jmx) - LOG_SILENCE_MS
+    with open_tables(settings, DECISIONS.name, newer_than_ms=since_ms) as tables:
+        rows = tables.query(_LOG_TOLD, [settings.cluster_id, since_ms, mutation, CONTROLLER_ID]).rows
     told_ms = {(teller, quota_type): time_ms for teller, quota_type, time_ms in rows}
 
     def is_told(bucket: BucketId, start_ms: int) -> bool:

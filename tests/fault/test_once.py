@@ -31,7 +31,7 @@ def as_it_is(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for each in folders for path in each.rglob("*") if path.is_file()}
 
 
-def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_line_and_changes_nothing(
+def test_a_second_run_adds_nothing_and_one_beside_the_first_is_refused_in_one_line(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     config = configured(tmp_path / "first", cluster)

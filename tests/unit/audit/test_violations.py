@@ -269,6 +269,20 @@ def test_the_log_makes_the_episodes_of_a_broker_that_has_one(settings: Settings)
     assert rows_of(settings, "violations") == found
 
 
+def test_beside_a_log_a_violated_second_of_jmx_opens_the_newest_file_of_decisions_only(
+    settings: Settings,
+) -> None:
+    both = replace(settings, kafka=Kafka(jmx_topic="jmx"))
+    decisions = Path(settings.tables) / "decisions"
+    for offset_s in (0, 400):
+        write_table(Path(settings.tables), "decisions", decision(offset_s))
+    # The first file ends 601 s before the second of JMX, too old to count. It is gone, so a read of it would fail.
+    actions = pa.table(DeltaTable(str(decisions)).get_add_actions(flatten=True))
+    (decisions / str(actions.sort_by("max.second")["path"][0])).unlink()
+    fold(both, 0, over(601, source="jmx", broker_id=1), over(601, source="jmx", broker_id=2))
+    assert only(rows_of(settings, "violations"), "broker_id", "source") == [(2, "jmx")]
+
+
 def test_episodes_made_anew_are_those_that_were_folded(settings: Settings) -> None:
     seconds = (0, 1, 4, 8, 9, 86_399, 86_400, 86_402, 200_000)
     rows = [over(second) for second in seconds] + [over(86_401, bucket_user="bob")]
