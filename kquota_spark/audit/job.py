@@ -13,11 +13,12 @@ from py4j.protocol import Py4JNetworkError
 from kquota_spark.audit.audit_metrics import AuditMetrics
 from kquota_spark.audit.commit import Sink
 from kquota_spark.audit.gaps.log_gaps import GapWatch
+from kquota_spark.audit.gaps.lost_samples import expired_samples
 from kquota_spark.audit.progress import Progress, raise_failure
 from kquota_spark.audit.queries import QUERIES, Started, close_all_windows, start_query, wanted_queries
 from kquota_spark.audit.spark import require_pinned_threads, spark_session
 from kquota_spark.audit.violations import rebuild_all_violations
-from kquota_spark.checkpoints.checkpoints import LOG
+from kquota_spark.checkpoints.checkpoints import JMX, LOG
 from kquota_spark.checkpoints.driver_lock import driver_lock
 from kquota_spark.checkpoints.lineage import require_lineage
 from kquota_spark.checkpoints.runs import Run, begun_run
@@ -73,9 +74,7 @@ def run_audit(
         stack.callback(stop.end)
         _lock(settings, names, stack)
         stack.enter_context(metrics.served())
-        create_tables(settings)
-        GapWatch(settings, say).record()
-        begun = require_lineage(settings, names, is_new=is_new_lineage)
+        begun = _prepared(settings, names, is_new_lineage=is_new_lineage)
         say(f"reading the quotas of {settings.cluster_id} ({settings.quotas.source})")
         check = _watch(settings, stack)
         say("starting Spark")
@@ -111,6 +110,16 @@ def _lock(settings: Settings, names: Sequence[str], stack: ExitStack) -> None:
     """Take the locks of the queries, before anything is written: a driver that is refused has changed nothing."""
     for name in names:
         stack.enter_context(driver_lock(settings.checkpoints, name))
+
+
+def _prepared(settings: Settings, names: Sequence[str], *, is_new_lineage: bool) -> list[str]:
+    """Tables, notes and checkpoints as the queries need them; the queries that begin anew."""
+    create_tables(settings)
+    GapWatch(settings, say).record()
+    begun = require_lineage(settings, names, is_new=is_new_lineage)
+    for line in expired_samples(settings) if JMX in names else ():
+        say(line)
+    return begun
 
 
 def _watch(settings: Settings, stack: ExitStack) -> Callable[[], None]:

@@ -182,9 +182,7 @@ def _require_msk(session: SparkSession, kafka: Kafka) -> None:
 def request_log(session: SparkSession, settings: Settings, offsets: Offsets) -> DataFrame:
     """The log topics as a stream, headers included; from its beginning, or from offsets by topic and partition."""
     starting = _starting_offsets(settings, settings.kafka.log_topics, offsets)
-    reader = _reader(session, settings, settings.kafka.subscription, starting)
-    # Lines that expired before they were read do not end the job: `audit.gaps.lost_offsets` finds and tells them.
-    return reader.option("failOnDataLoss", "false").load()
+    return _reader(session, settings, settings.kafka.subscription, starting).load()
 
 
 def jmx_messages(session: SparkSession, settings: Settings, offsets: Offsets) -> DataFrame:
@@ -204,6 +202,8 @@ def _reader(
         .option(*subscription)
         .option("startingOffsets", starting_offsets)
         .option("includeHeaders", "true")
+        # What expired before it was read does not end the job: `audit.gaps` finds and reports it.
+        .option("failOnDataLoss", "false")
         .option("maxOffsetsPerTrigger", settings.kafka.max_lines_per_trigger)
         # A topic of one partition would otherwise keep one core busy and the others idle.
         .option("minPartitions", settings.stream.shuffle_partitions)

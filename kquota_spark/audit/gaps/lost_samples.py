@@ -1,0 +1,38 @@
+"""Samples of JMX that expired in Kafka before the query of JMX came to read them.
+
+A missed sample makes no verdict uncertain: each sample is judged by itself. The driver prints at its start what is
+missing, and the query continues at the first sample there is (failOnDataLoss = false).
+"""
+
+from __future__ import annotations
+
+from kquota_spark.checkpoints.checkpoints import JMX, Checkpoint
+from kquota_spark.config.settings import Settings
+from kquota_spark.errors import UserError, one_line
+from kquota_spark.kafka.questions import first_offsets
+from kquota_spark.store.storage import place_of
+
+
+def expired_samples(settings: Settings) -> list[str]:
+    """One line for each partition whose next sample is gone; none before the first micro-batch.
+
+    Raises:
+        UserError: the checkpoint cannot be read.
+    """
+    try:
+        checkpoint, topic = Checkpoint.of(settings, JMX), settings.kafka.jmx_topic
+        if not checkpoint.exists or checkpoint.last_batch is None:
+            return []
+        noted = checkpoint.source_offset(checkpoint.last_batch).get(topic, {})
+    except (OSError, ValueError) as error:
+        where = place_of(settings.checkpoints, JMX)
+        raise UserError(f"checkpoint {where} cannot be read: {one_line(error)}") from error
+    read_to = {(topic, int(partition)): offset for partition, offset in noted.items()}
+    begins = first_offsets(settings, read_to)
+    return [
+        f"{topic} partition {partition}: {begins[topic, partition] - offset:,} JMX messages from offset {offset} on "
+        "expired before they were read; their seconds have no verdict by JMX: raise retention.ms of the topic above "
+        "the longest pause of the audit"
+        for (_, partition), offset in sorted(read_to.items())
+        if begins.get((topic, partition), offset) > offset
+    ]
