@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, core, settings
+from hypothesis import HealthCheck, core, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.chance import SEED
+from tests.support.chance import SEED, Chance, drawn
 
 # Captured outputs are as wide as those of the pages; a width that this shell exports would be theirs.
 os.environ["COLUMNS"] = "100"
@@ -24,11 +25,20 @@ pytest_plugins = [
 ]
 
 # By default 200 ms an example, and a second for making the first ones: on a machine that pauses, they fail.
+# Without its database: what another run has found would be tried in this one too.
 settings.register_profile(
-    "kquota", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "kquota", database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("kquota")
 core.global_force_seed = SEED  # type: ignore[assignment]
+# By default it also draws numbers and texts that stand in our modules, of those that happen to be imported by then.
+providers._get_local_constants = lambda: providers._local_constants
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> Chance:
+    """The source of chance of one test, the same in each run with the same seed."""
+    return drawn(request.node.name)
 
 
 class Folder(NamedTuple):
@@ -65,6 +75,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.timeout(folder.timeout_s))
     if folder.is_alone:
         item.add_marker(pytest.mark.alone)
+    if "chance" in getattr(item, "fixturenames", ()) or is_hypothesis_test(getattr(item, "obj", None)):
+        item.add_marker(pytest.mark.random)
 
 
 class SharedServers(LoadScopeScheduling):  # type: ignore[misc]

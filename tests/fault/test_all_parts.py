@@ -20,7 +20,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from kquota_spark.embedded.readiness import connected
 from kquota_spark.process.processes import wait_for
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.clusters.audited_topic import differences
 from tests.support.trouble.clients import pressing_on
 from tests.support.trouble.parts import kept_running
@@ -66,8 +66,7 @@ def _restate_all(found: World, config: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path: Path) -> None:
-    chance = drawn("trouble")
+def test_nothing_is_lost_and_nothing_is_there_twice(tmp_path: Path, chance: Chance) -> None:
     with world(tmp_path) as found, kept_running([*found.parts.values()]):
         writes_before = _writes(found)
         with pressing_on(found.cluster, LOAD, OFFENDER):

@@ -17,7 +17,7 @@ from kquota_spark.embedded.servers import free_ports
 from kquota_spark.process.graceful_stop import STOP_S
 from kquota_spark.process.processes import wait_for
 from tests.fault.conftest import Run
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.clusters.audited_topic import (
     BEGUN_WITHIN_S,
     ENDLESS,
@@ -53,9 +53,8 @@ def _stopped(config: Path, send: Callable[[subprocess.Popen[bytes]], None], afte
 
 
 def test_sigterm_to_spark_submit_then_ctrl_c_leave_every_table_as_an_untroubled_run_does(
-    cluster: Cluster, calm: Run, tmp_path: Path
+    cluster: Cluster, calm: Run, tmp_path: Path, chance: Chance
 ) -> None:
-    moments = drawn()
     [port] = free_ports(1)
     config = configured(tmp_path / "stopped", cluster, f"metrics: {{port: {port}}}")
 
@@ -64,7 +63,7 @@ def test_sigterm_to_spark_submit_then_ctrl_c_leave_every_table_as_an_untroubled_
         lambda process: process.send_signal(signal.SIGTERM),
         lambda process: os.killpg(process.pid, signal.SIGINT),
     ]
-    pauses = [moments.uniform(0.0, 0.15) * calm.seconds for _ in signals]
+    pauses = [chance.uniform(0.0, 0.15) * calm.seconds for _ in signals]
     print("stopped after", [f"{pause:.1f} s" for pause in pauses])
     assert _stopped(config, signals[0], pauses[0]) == 0
     assert "Exception" not in (tmp_path / "stopped" / "audit.log").read_text(encoding="utf-8")

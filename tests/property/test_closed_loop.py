@@ -16,15 +16,15 @@ from kquota_spark.enforce.simulation import closed_loop
 from kquota_spark.enforce.simulation.closed_loop import Trial
 from kquota_spark.enforce.simulation.scenario import HOUR_MS, LENGTH_MS, Load, Scenario, draw
 from kquota_spark.model.simulation.clients import Client
-from tests.support.chance import SEED
+from tests.support.chance import Chance
 
 SCENARIOS = 300
 
 
-def test_nothing_is_broken_in_random_scenarios() -> None:
+def test_nothing_is_broken_in_random_scenarios(chance: Chance) -> None:
     done: list[int] = []
-    summary = closed_loop.run(SCENARIOS, SEED, done.append)
-    print(f"KQUOTA_SEED={SEED} repeats it:", summary)
+    summary = closed_loop.run(SCENARIOS, chance.randrange(10**6), done.append)
+    print(summary)
     assert summary.first_broken == ()
     assert (summary.broken, summary.scenarios, done) == (0, SCENARIOS, list(range(1, SCENARIOS + 1)))
 
@@ -54,9 +54,10 @@ def waves(scenario: Scenario) -> tuple[int, int]:
     return outcome.turns, sum(ms > LENGTH_MS * 3 // 4 for ms in outcome.changed_at_ms)
 
 
-def contended(*, has_hysteresis: bool, reversals_per_day: int) -> Scenario:
+def contended(chance: Chance, *, has_hysteresis: bool, reversals_per_day: int) -> Scenario:
     """Two clients that want 1.5 MB/s each of a broker that does 2 MB/s, and nothing goes wrong."""
-    drawn = next(found for number in range(100) if (found := draw(SEED, number)).load is Load.CONSTANT)
+    seed = chance.randrange(10**6)
+    drawn = next(found for number in range(100) if (found := draw(seed, number)).load is Load.CONSTANT)
     clients = [
         Client("app", 75_000_000, user=f"user{i}", interval_ms=50_000, first_send_ms=i * 1_000)
         for i in range(2)
@@ -80,20 +81,20 @@ def contended(*, has_hysteresis: bool, reversals_per_day: int) -> Scenario:
     )
 
 
-def test_with_hysteresis_the_loop_comes_to_rest() -> None:
-    turns, late = waves(contended(has_hysteresis=True, reversals_per_day=1_000))
+def test_with_hysteresis_the_loop_comes_to_rest(chance: Chance) -> None:
+    turns, late = waves(contended(chance, has_hysteresis=True, reversals_per_day=1_000))
     assert (turns, late) == (0, 0)
 
 
-def test_without_hysteresis_it_goes_round_and_round() -> None:
-    turns, late = waves(contended(has_hysteresis=False, reversals_per_day=1_000))
+def test_without_hysteresis_it_goes_round_and_round(chance: Chance) -> None:
+    turns, late = waves(contended(chance, has_hysteresis=False, reversals_per_day=1_000))
     print(turns, late)
     assert turns >= 8
     assert late >= 2
 
 
 @pytest.mark.parametrize("most", [0, 1, 2])
-def test_without_hysteresis_the_guard_leaves_what_is_unstable_alone(most: int) -> None:
-    turns, late = waves(contended(has_hysteresis=False, reversals_per_day=most))
+def test_without_hysteresis_the_guard_leaves_what_is_unstable_alone(most: int, chance: Chance) -> None:
+    turns, late = waves(contended(chance, has_hysteresis=False, reversals_per_day=most))
     assert turns <= 2 * most
     assert late == 0

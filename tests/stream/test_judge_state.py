@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.replay.decision import Stretch, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Governing
 from kquota_spark.pipeline.bucket_judge import Configs
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.spark.judged_usage import judged, settings_with_rules, used
 from tests.support.spark.queries import only
 from tests.support.spark.remembered import remembered
@@ -25,7 +24,7 @@ CONFIG = RateConfig()
 CONFIGS = Configs(CONFIG, CONFIG)
 
 
-def _busy_seconds(chance: random.Random) -> list[list[dict[str, Any]]]:
+def _busy_seconds(chance: Chance) -> list[list[dict[str, Any]]]:
     """20 seconds of requests around the limits of alice and erin, each a list of usage rows."""
     seconds = []
     for start_ms in range(0, 40_000, 2_000):
@@ -40,8 +39,10 @@ def _busy_seconds(chance: random.Random) -> list[list[dict[str, Any]]]:
     return seconds
 
 
-def test_the_cut_into_batches_and_restarts_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    seconds = _busy_seconds(drawn())
+def test_the_cut_into_batches_and_restarts_change_nothing(
+    spark: SparkSession, tmp_path: Path, chance: Chance
+) -> None:
+    seconds = _busy_seconds(chance)
     whole = judged(spark, settings_with_rules(tmp_path / "1"), [row for rows in seconds for row in rows])
     assert len(whole) == 20 * 3  # alice's two clients share a bucket
     # A commit of 7 seconds and one of a single one; a restart; the rest, in another order.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kquota_spark.config.settings import Settings
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.spark.queries import change, only, rows_of, run_log, settings_at, write_rules
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, write_table
 
@@ -19,7 +18,7 @@ WRITTEN = ("usage", "decisions", "violations")
 SECONDS = 90
 
 
-def _requests(chance: random.Random) -> list[dict[str, Any]]:
+def _requests(chance: Chance) -> list[dict[str, Any]]:
     """90 s of alice without a pause, bob with one of 20 s from second 30 on; both around their limits."""
     rows: list[dict[str, Any]] = []
     for second in range(SECONDS):
@@ -53,10 +52,12 @@ def _run(root: Path) -> Settings:
     return settings
 
 
-def test_late_lines_restated_equal_a_run_that_had_them_in_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_lines_restated_equal_a_run_that_had_them_in_time(
+    spark: SparkSession, tmp_path: Path, chance: Chance
+) -> None:
     from kquota_spark.audit.past.restate import require_closed, restate
 
-    rows = _requests(drawn())
+    rows = _requests(chance)
     # What comes late: all of seconds 20 to 24, 40 s after its time; bob's pause, with a request in it, too.
     rows.append(request(len(rows), T0_MS + 40_500, user="bob", charged_bytes=90_000))
     late = [row for row in rows if 20 <= (row["record_time_ms"] - T0_MS) // 1_000 < 25]

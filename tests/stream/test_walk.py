@@ -21,7 +21,7 @@ from kquota_spark.embedded.admin import create_topics
 from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.store.creation import create_tables
 from tests.bench.lines import START_MS, lines
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.spark.durable_steps import AFTER, BEFORE, install
 from tests.support.spark.queries import (
     change,
@@ -127,9 +127,12 @@ class Walk:
 
 
 def test_after_a_hundred_steps_the_tables_are_those_of_one_run(
-    spark: SparkSession, running_with_zookeeper: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    running_with_zookeeper: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    chance: Chance,
 ) -> None:
-    chance = drawn("walk")
     kafka = Kafka(bootstrap_servers=running_with_zookeeper.bootstrap_servers, topic=TOPIC)
     walk = Walk(spark, replace(settings_at(tmp_path / "walked"), kafka=kafka))
     topic = Lines(running_with_zookeeper)

@@ -20,7 +20,7 @@ from kquota_spark.process.clock import now_ms
 from kquota_spark.quotas.watch import Watcher
 from kquota_spark.quotas.watched_sources import ZooKeeperSource
 from kquota_spark.store.rules_tables import RulesTables
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.clusters.quota_nodes import (
     changes,
     known_through_ms,
@@ -162,9 +162,8 @@ def test_an_expired_session_loses_no_edit(
 
 @pytest.mark.usefixtures("only_events")
 def test_a_storm_of_edits_ends_in_the_state_of_zookeeper(
-    client: KazooClient, settings: Settings, watch: Callable[[Settings], Watcher]
+    client: KazooClient, settings: Settings, watch: Callable[[Settings], Watcher], chance: Chance
 ) -> None:
-    chance = drawn()
     watch(settings)
     stopping = threading.Event()
 

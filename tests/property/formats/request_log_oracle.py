@@ -196,7 +196,7 @@ _TEXT = re.compile(
     r"(?:RequestHeader\(apiKey=\w+, apiVersion=(?P<version>\d+), clientId=(?P<client>.*), correlationId=(?P<id>-?\d+)\)"
     r"|\{api_key=\d+,api_version=(?P<old>\d+),correlation_id=(?P<old_id>-?\d+),client_id=(?P<old_client>.*)\})"
     r" -- (?P<bodies>\{.*) from connection (?P<connection>\S+);totalTime:.*,localTime:(?P<local>[^,]+),"
-    r".*principal:(?P<kind>[^:]*):(?P<user>.*),listener:",
+    r"[^;]*?,securityProtocol:\w+,principal:(?P<kind>[^:]*):(?P<user>.*),listener:",
     re.ASCII,
 )
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 from kquota_spark.formats.messages.envelopes import KINDS, Envelopes
 from kquota_spark.formats.messages.messages import SOURCES, MessageFormat
 from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.logs.log_lines import T0_MS
 from tests.support.places import DATA
 
@@ -23,7 +21,7 @@ _PIECES = (
 )  # fmt: skip
 
 
-def mutated(value: bytes, dice: random.Random) -> bytes:
+def mutated(value: bytes, dice: Chance) -> bytes:
     """One to four cuts, swaps of a byte, insertions or repetitions."""
     for _ in range(dice.randint(1, 4)):
         start, end = sorted(dice.randrange(len(value) + 1) for _ in range(2))
@@ -45,8 +43,7 @@ def mutated(value: bytes, dice: random.Random) -> bytes:
     return value
 
 
-def test_no_mutated_envelope_raises_or_gives_a_line_that_is_not_in_it() -> None:
-    dice = drawn()
+def test_no_mutated_envelope_raises_or_gives_a_line_that_is_not_in_it(chance: Chance) -> None:
     values = [
         value
         for file in sorted(_SAMPLES.glob("*.*"))
@@ -66,9 +63,9 @@ def test_no_mutated_envelope_raises_or_gives_a_line_that_is_not_in_it() -> None:
     bare, auto = RequestLogParser("Europe/Berlin"), Envelopes()
     kinds = dict.fromkeys(("request", "unreadable"), 0)
     for _ in range(RUNS):
-        value = mutated(dice.choice(values), dice)
-        row = dice.choice((readers[0], dice.choice(readers))).read(
-            value, dice.choice((None, b"1")), "log", T0_MS
+        value = mutated(chance.choice(values), chance)
+        row = chance.choice((readers[0], chance.choice(readers))).read(
+            value, chance.choice((None, b"1")), "log", T0_MS
         )
         kinds[row[0]] += 1
         assert row[3] is None or len(row[3]) < 300

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 
 import pyarrow as pa
 
 from kquota_spark.pipeline.jmx.ingest import JmxSettings, sampled_batch
 from kquota_spark.schema.broker_tables import JMX_SAMPLES
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.logs.jmx_messages import TIME_MS, jolokia, telegraf
 from tests.support.places import DATA
 
@@ -42,7 +41,7 @@ def real_messages() -> list[bytes]:
     ]  # fmt: skip
 
 
-def broken(message: bytes, source: random.Random) -> bytes:
+def broken(message: bytes, source: Chance) -> bytes:
     """A message with up to four pieces cut out, put in twice, or replaced by a word."""
     for _ in range(source.randint(1, 4)):
         start = source.randrange(len(message) + 1)
@@ -52,10 +51,9 @@ def broken(message: bytes, source: random.Random) -> bytes:
     return message
 
 
-def test_no_message_stops_the_query() -> None:
-    source = drawn()
+def test_no_message_stops_the_query(chance: Chance) -> None:
     real = real_messages()
-    values = [broken(source.choice(real), source) for _ in range(MESSAGES)]
+    values = [broken(chance.choice(real), chance) for _ in range(MESSAGES)]
     count = len(values)
     batch = pa.RecordBatch.from_pydict(
         {
@@ -65,7 +63,7 @@ def test_no_message_stops_the_query() -> None:
             "timestamp_ms": pa.array([TIME_MS] * count, pa.int64()),
             "written_by_ms": pa.array([TIME_MS] * count, pa.int64()),
             "value": pa.array(values, pa.binary()),
-            "broker": pa.array([source.choice([None, b"1", b"x", b"9" * 30]) for _ in values], pa.binary()),
+            "broker": pa.array([chance.choice([None, b"1", b"x", b"9" * 30]) for _ in values], pa.binary()),
         }
     )
     rows = sampled_batch(batch, SETTINGS)

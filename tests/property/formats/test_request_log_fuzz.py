@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import gzip
 import json
-import random
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import pytest
 
 from kquota_spark.formats.request_log.line import Request, RequestLogParser, Unreadable
 from tests.property.formats.request_log_oracle import Broken, json_facts, text_facts
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.places import DATA
 
 LINES_PER_KIND = 12
@@ -92,31 +91,31 @@ def real_lines() -> list[bytes]:
 LINES = real_lines()
 
 
-def _flipped(line: bytes, dice: random.Random) -> bytes:
+def _flipped(line: bytes, dice: Chance) -> bytes:
     changed = bytearray(line)
     for _ in range(dice.randint(1, 3)):
         changed[dice.randrange(len(changed))] = dice.randrange(256)
     return bytes(changed)
 
 
-def _place(line: bytes, dice: random.Random) -> int:
+def _place(line: bytes, dice: Chance) -> int:
     """Anywhere, or where one thing ends and the next begins."""
     places = [match.start() for match in _BOUNDARY.finditer(line)]
     return dice.choice(places) if places and dice.random() < 0.7 else dice.randrange(len(line) + 1)
 
 
-def _cut(line: bytes, dice: random.Random) -> bytes:
+def _cut(line: bytes, dice: Chance) -> bytes:
     start, end = sorted((_place(line, dice), _place(line, dice)))
     return dice.choice([line[:start], line[end:], line[:start] + line[end:]])
 
 
-def _doubled(line: bytes, dice: random.Random) -> bytes:
+def _doubled(line: bytes, dice: Chance) -> bytes:
     start, end = sorted((_place(line, dice), _place(line, dice)))
     at = end if dice.random() < 0.7 else _place(line, dice)
     return line[:at] + line[start:end] + line[at:]
 
 
-def _spliced(line: bytes, dice: random.Random) -> bytes:
+def _spliced(line: bytes, dice: Chance) -> bytes:
     other = dice.choice(LINES)
     if dice.random() < 0.5:
         # At the same name: what comes out is often well formed.
@@ -127,7 +126,7 @@ def _spliced(line: bytes, dice: random.Random) -> bytes:
     return line[: _place(line, dice)] + other[_place(other, dice) :]
 
 
-def _inserted(line: bytes, dice: random.Random) -> bytes:
+def _inserted(line: bytes, dice: Chance) -> bytes:
     start = _place(line, dice)
     return line[:start] + dice.choice(_WORDS) + line[start + dice.choice([0, 0, 1, 5]) :]
 
@@ -145,7 +144,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     return [one for one in found if one]
 
 
-def _with_another_field(line: bytes, dice: random.Random) -> bytes:
+def _with_another_field(line: bytes, dice: Chance) -> bytes:
     """A field dropped, of another type, or under another name."""
     start, end = line.find(b'{"'), line.rfind(b"}") + 1
     if start < 0 or not line.startswith(b"Completed request:", start - 18):
@@ -164,7 +163,7 @@ def _with_another_field(line: bytes, dice: random.Random) -> bytes:
     return line[:start] + json.dumps(body, ensure_ascii=False).encode() + line[end:]
 
 
-MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [
+MUTATIONS: list[Callable[[bytes, Chance], bytes]] = [
     _flipped, _cut, _doubled, _spliced, _inserted, _with_another_field
 ]  # fmt: skip
 
@@ -184,10 +183,10 @@ def _check(line: bytes, found: Request) -> None:
 
 
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__.strip("_"))
-def test_no_broken_line_becomes_a_request(mutate: Callable[[bytes, random.Random], bytes]) -> None:
-    dice, parser, read = drawn(mutate.__name__), RequestLogParser(), 0
+def test_no_broken_line_becomes_a_request(mutate: Callable[[bytes, Chance], bytes], chance: Chance) -> None:
+    parser, read = RequestLogParser(), 0
     for _ in range(100_000 // len(MUTATIONS) + 1):
-        line = mutate(dice.choice(LINES), dice)
+        line = mutate(chance.choice(LINES), chance)
         try:
             found = parser.parse(line)
         except Unreadable:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.chance import Chance
 from tests.support.clusters.outages import kill, pause, resume
 from tests.support.clusters.zookeeper_edits import set_quota
 from tests.support.trouble.world import EDITED, QUOTA, World
 
 _LOOK_S = 0.5
 _LASTS_S, _HEALS_S = (2.0, 9.0), (3.0, 12.0)
-Trouble = Callable[[World, random.Random], None]
+Trouble = Callable[[World, Chance], None]
 
 
 def _killed(name: str) -> Trouble:
@@ -23,7 +23,7 @@ def _killed(name: str) -> Trouble:
 
 
 def _paused(name: str) -> Trouble:
-    def trouble(world: World, chance: random.Random) -> None:
+    def trouble(world: World, chance: Chance) -> None:
         world.parts[name].send(signal.SIGSTOP)
         try:
             _pass(world, chance.uniform(*_LASTS_S))
@@ -34,7 +34,7 @@ def _paused(name: str) -> Trouble:
 
 
 def _paused_server(name: int | str) -> Trouble:
-    def trouble(world: World, chance: random.Random) -> None:
+    def trouble(world: World, chance: Chance) -> None:
         pause(world.cluster, name)
         try:
             _pass(world, chance.uniform(*_LASTS_S))
@@ -45,7 +45,7 @@ def _paused_server(name: int | str) -> Trouble:
 
 
 def _killed_server(name: int | str) -> Trouble:
-    def trouble(world: World, _: random.Random) -> None:
+    def trouble(world: World, _: Chance) -> None:
         kill(world.cluster, name)
         world.cluster.start(name)
 
@@ -53,7 +53,7 @@ def _killed_server(name: int | str) -> Trouble:
 
 
 def _cut(name: str) -> Trouble:
-    def trouble(world: World, chance: random.Random) -> None:
+    def trouble(world: World, chance: Chance) -> None:
         world.networks[name].cut()
         try:
             _pass(world, chance.uniform(*_LASTS_S))
@@ -63,7 +63,7 @@ def _cut(name: str) -> Trouble:
     return trouble
 
 
-def _full_disk(world: World, chance: random.Random) -> None:
+def _full_disk(world: World, chance: Chance) -> None:
     with _ballast(world.disk / "ballast"):
         _pass(world, chance.uniform(*_LASTS_S))
 
@@ -82,17 +82,17 @@ def _ballast(file: Path) -> Iterator[None]:
         file.unlink()
 
 
-def _edited(world: World, chance: random.Random) -> None:
+def _edited(world: World, chance: Chance) -> None:
     limit = QUOTA + chance.randrange(9_999)
     set_quota(world.cluster.zookeeper_connect, client_id=EDITED, producer_byte_rate=limit)
 
 
-def _maintained(world: World, _: random.Random) -> None:
+def _maintained(world: World, _: Chance) -> None:
     done = world.run("maintain")
     assert done.returncode == 0, done.stderr
 
 
-def _restated(world: World, _: random.Random) -> None:
+def _restated(world: World, _: Chance) -> None:
     now_ms = time.time_ns() // 1_000_000
     # A stretch that is closed; with nothing in it there is nothing to restate.
     done = world.run("jobs/restate.py", "--from", str(now_ms - 90_000), "--to", str(now_ms - 45_000))
@@ -120,7 +120,7 @@ TROUBLES: dict[str, Trouble] = {
 }
 
 
-def walk(world: World, chance: random.Random, seconds: float) -> dict[str, int]:
+def walk(world: World, chance: Chance, seconds: float) -> dict[str, int]:
     """Disturb for so long; how often each trouble came. Every one comes once before any comes twice."""
     began_s, came = time.monotonic(), dict.fromkeys(TROUBLES, 0)
     waiting: list[str] = []

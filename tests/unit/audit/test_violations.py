@@ -27,7 +27,7 @@ from kquota_spark.schema.harm import IS_VIOLATED
 from kquota_spark.schema.tables import DECISIONS, VIOLATIONS
 from kquota_spark.store.commits import MicroBatch
 from kquota_spark.store.reading import open_tables
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.spark.queries import only, rows_of, settings_at
 from tests.support.tables.table_rows import DAY, T0_MS, decision, second, write_table
 
@@ -169,8 +169,7 @@ def test_at_most_20_names_whatever_comes_first(settings: Settings) -> None:
     assert only(episodes(settings, *late_names_first), "users") == [(names[:20],)]
 
 
-def test_the_cut_into_batches_changes_nothing(tmp_path: Path) -> None:
-    chance = drawn()
+def test_the_cut_into_batches_changes_nothing(tmp_path: Path, chance: Chance) -> None:
     seconds = []
     for offset_s in range(60):
         places: list[dict[str, Any]] = [
@@ -356,8 +355,7 @@ def test_the_brokers_throttle_says_which_seconds_are_violated(
     assert (found.num_rows == 1, in_sql) == (is_violated, is_violated)
 
 
-def test_both_forms_of_the_rule_choose_the_same_seconds(tmp_path: Path) -> None:
-    chance = drawn()
+def test_both_forms_of_the_rule_choose_the_same_seconds(tmp_path: Path, chance: Chance) -> None:
     rows = [
         _told(
             chance.choice([None, 99.0, 100.0, 100.1, 150.0]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.rules import QuotaChange
 from kquota_spark.reports.agreement.agreement import ALWAYS
 from kquota_spark.reports.agreement.agreement_evidence import drops
+from tests.support.chance import Chance
 from tests.support.logs.captures import KRAFT41, ZK37, ZK39_PLAIN, Capture
 from tests.support.programs.command_output import as_json, shown
 from tests.support.tables.capture_tables import write_capture
@@ -124,7 +124,7 @@ def test_a_request_quota_that_the_audit_does_not_know_throttles_other_requests_t
 
 def logged_late(lines: list[bytes]) -> list[bytes]:
     """A broker with busy processors: a third of its lines 30 ms late on average, in the order as written."""
-    chance = Random(7)
+    chance = Chance(7)
     return [later(line, chance.expovariate(1 / 30)) if chance.random() < 0.3 else line for line in lines]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.logs.replayed_captures import PLAIN, found, run
 
 NO_MARKER = "no 'Completed request:' near the start"
 NOT_JSON = "not valid JSON (cut in half, or not UTF-8)"
-_Broken = tuple[Callable[[bytes, random.Random], bytes], str]
+_Broken = tuple[Callable[[bytes, Chance], bytes], str]
 KINDS: tuple[_Broken, ...] = (
     (lambda line, dice: b"", NO_MARKER),
     (lambda line, dice: b"\0" * len(line), NO_MARKER),
@@ -53,20 +52,19 @@ class Mixed(NamedTuple):
     reasons: Counter[str]
 
 
-def mixed(percent: int) -> Mixed:
+def mixed(percent: int, chance: Chance) -> Mixed:
     """The beginning of the capture with so many lines malformed in place, then copies of sound lines."""
     with gzip.open(PLAIN.logs[0]) as file:
         lines = file.read().splitlines()[:LINES]
-    dice = drawn("malformed", percent)
-    chosen = set(dice.sample(range(len(lines)), round(len(lines) * percent / 100)))
+    chosen = set(chance.sample(range(len(lines)), round(len(lines) * percent / 100)))
     sound = [line for index, line in enumerate(lines) if index not in chosen]
     reasons: Counter[str] = Counter()
     for index in chosen:
-        broken, reason = dice.choice(KINDS)
-        lines[index] = broken(lines[index], dice)
+        broken, reason = chance.choice(KINDS)
+        lines[index] = broken(lines[index], chance)
         reasons[reason] += 1
     produces = [line for line in sound if b'"requestApiKeyName":"PRODUCE"' in line]
-    copies = dice.sample(produces, min(COPIES, len(produces)))
+    copies = chance.sample(produces, min(COPIES, len(produces)))
     return Mixed(lines + copies, sound, len(copies), reasons)
 
 
@@ -82,9 +80,9 @@ def replayed(folder: Path, lines: list[bytes]) -> dict[str, Any]:
 
 @RATES
 def test_lines_are_requests_and_unreadable_ones_and_the_others_are_judged_as_without_these(
-    percent: int, tmp_path: Path
+    percent: int, tmp_path: Path, chance: Chance
 ) -> None:
-    log = mixed(percent)
+    log = mixed(percent, chance)
     assert sum(log.reasons.values()) == {1: 20, 50: 1_000, 100: 2_000}[percent]
     answer = replayed(tmp_path / "mixed", log.lines)
     alone = replayed(tmp_path / "sound", log.sound)
@@ -103,8 +101,8 @@ def test_lines_are_requests_and_unreadable_ones_and_the_others_are_judged_as_wit
 
 
 @RATES
-def test_every_line_is_a_row_of_requests_with_its_place(percent: int) -> None:
-    log = mixed(percent)
+def test_every_line_is_a_row_of_requests_with_its_place(percent: int, chance: Chance) -> None:
+    log = mixed(percent, chance)
     rows, sound = (_rows(lines) for lines in (log.lines, log.sound))
     assert [row["kafka_offset"] for row in rows] == list(range(len(log.lines)))
     kinds = Counter(row["kind"] for row in rows)
@@ -145,16 +143,16 @@ def _rows(lines: list[bytes]) -> list[dict[str, Any]]:
     ],
 )
 def test_the_doctor_warns_of_many_malformed_lines(
-    percent: int, status: str, share: str, tmp_path: Path
+    percent: int, status: str, share: str, tmp_path: Path, chance: Chance
 ) -> None:
     config, log = tmp_path / "kquota.yaml", tmp_path / "log"
     config.write_text(f"cluster_id: demo\ntables: {tmp_path}/tables\ncheckpoints: {tmp_path}/checkpoints\n")
-    log.write_bytes(b"".join(line + b"\n" for line in mixed(percent).lines))
+    made = mixed(percent, chance)
+    log.write_bytes(b"".join(line + b"\n" for line in made.lines))
     assert run(["backfill", "--config", str(config), "--file", f"{BROKER_ID}={log}"])[0] == 0
     _, out, _ = run(["doctor", "--config", str(config), "--output", "json"])
     [check] = [row for row in json.loads(out)["rows"] if row["what"] == "unreadable"]
-    reasons = mixed(percent).reasons
-    most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))[:3]
+    most = sorted(made.reasons.items(), key=lambda item: (-item[1], item[0]))[:3]
     told = "; ".join(f"{times:,} {reason}" for reason, times in most)
     assert (check["status"], check["evidence"]) == (status, f"demo: {share}" + (f": {told}" if told else ""))
     advice = "kept in requests with reason and raw_text: fix what writes them, or the format"

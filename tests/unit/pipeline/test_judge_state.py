@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from itertools import groupby
 from operator import attrgetter
 
@@ -18,7 +17,7 @@ from kquota_spark.model.replay.decision import Decision, judge_bucket, replay_of
 from kquota_spark.pipeline.bucket_judge import BucketJudge, Configs, Judged, ManagerJudge
 from kquota_spark.pipeline.sent import Sent
 from kquota_spark.replay.files import replay_files
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.pipeline.packed import packed_bytes
 from tests.support.places import DATA
 from tests.support.tables.table_rows import T0_MS
@@ -28,8 +27,7 @@ CONFIGS = Configs(CONFIG, CONFIG)
 
 
 @pytest.mark.parametrize("variant", RingVariant)
-def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
-    chance = drawn()
+def test_the_state_comes_back_as_it_was(variant: RingVariant, chance: Chance) -> None:
     config = RateConfig(num_samples=4, window_ms=500, variant=variant)
     configs = Configs(config, config)
     kept, stored = BucketJudge(QuotaType.PRODUCE, configs), BucketJudge(QuotaType.PRODUCE, configs)
@@ -43,7 +41,7 @@ def test_the_state_comes_back_as_it_was(variant: RingVariant) -> None:
     assert stored.state == kept.state
 
 
-def _sent(chance: random.Random, second_ms: int, rate_config: str | None = None) -> Sent:
+def _sent(chance: Chance, second_ms: int, rate_config: str | None = None) -> Sent:
     moments = sorted(chance.randrange(1_000) for _ in range(chance.randrange(1, 6)))
     points = [
         (second_ms + moment, 0, chance.randrange(2**32), index, chance.randrange(2**31), 0, 0, 0)
@@ -77,7 +75,7 @@ def test_a_state_of_another_release_is_refused() -> None:
 
 
 def test_a_manager_keeps_its_buckets_apart_and_goes_on_with_each() -> None:
-    chance = random.Random(3)
+    chance = Chance(3)
     rows = [
         (f'["","c{number}"]', _sent(chance, T0_MS + second * 1_000))
         for second in range(30)
@@ -97,7 +95,7 @@ def test_a_manager_keeps_its_buckets_apart_and_goes_on_with_each() -> None:
 
 def test_a_manager_forgets_what_no_ring_remembers() -> None:
     judge = ManagerJudge(QuotaType.PRODUCE, CONFIGS)
-    chance = random.Random(4)
+    chance = Chance(4)
     judge.judge([("early", _sent(chance, T0_MS)), ("late", _sent(chance, T0_MS + 1_000))])
     # 12 s after the end of its last second: T0 + 1 s + 12 s. Of the seconds that come next the oldest counts.
     judge.judge([("next", _sent(chance, T0_MS + 90_000)), ("next", _sent(chance, T0_MS + 12_000))])
@@ -108,7 +106,7 @@ def test_a_manager_forgets_what_no_ring_remembers() -> None:
 
 def test_what_is_known_of_the_rules_is_the_least_of_all_rows() -> None:
     def known(*through_ms: int | None) -> int | None:
-        chance = random.Random(5)
+        chance = Chance(5)
         rows = [_sent(chance, T0_MS) for _ in through_ms]
         for row, time_ms in zip(rows, through_ms, strict=True):
             row.known_through_ms = time_ms
@@ -122,12 +120,12 @@ def test_what_is_known_of_the_rules_is_the_least_of_all_rows() -> None:
 def test_a_state_names_its_own_windows() -> None:
     name = "<=3.7/5x2000ms"
     judge = BucketJudge(QuotaType.PRODUCE, CONFIGS)
-    [judged] = judge.judge([_sent(random.Random(1), T0_MS, name)])
+    [judged] = judge.judge([_sent(Chance(1), T0_MS, name)])
     assert judged.model_variant == name
     again = BucketJudge(QuotaType.PRODUCE, CONFIGS, judge.state)
     assert again.config == RateConfig(5, 2_000, RingVariant.UP_TO_3_7)
     assert again.forget_at_ms == T0_MS + 1_000 + again.config.horizon_ms
     # Another ring is a restart of the broker: what it had measured is gone.
-    [restarted] = again.judge([_sent(random.Random(1), T0_MS + 1_000)])
-    [fresh] = BucketJudge(QuotaType.PRODUCE, CONFIGS).judge([_sent(random.Random(1), T0_MS + 1_000)])
+    [restarted] = again.judge([_sent(Chance(1), T0_MS + 1_000)])
+    [fresh] = BucketJudge(QuotaType.PRODUCE, CONFIGS).judge([_sent(Chance(1), T0_MS + 1_000)])
     assert restarted == fresh

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from kquota_spark.model.measure.sampled_rate import RateConfig, RingVariant
@@ -13,14 +11,14 @@ from kquota_spark.model.replay.replay import BucketReplay
 from kquota_spark.pipeline.bucket_judge import Configs
 from kquota_spark.pipeline.rejudge import Reach, rejudged
 from kquota_spark.pipeline.sent import Sent, stretch_of
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.pipeline.packed import packed_bytes
 from tests.support.tables.table_rows import T0_MS
 
 MINUTE_MS = 60_000
 
 
-def _second(chance: random.Random, start_ms: int) -> Sent:
+def _second(chance: Chance, start_ms: int) -> Sent:
     times = sorted(chance.randrange(start_ms, start_ms + 1_000) for _ in range(chance.choice([1, 2, 5])))
     points = [
         [time_ms, time_ms + 1, 7, index, chance.randrange(900), 0, 0, 0]
@@ -31,7 +29,7 @@ def _second(chance: random.Random, start_ms: int) -> Sent:
     )
 
 
-def _traffic(chance: random.Random, busy: float, seconds: int) -> list[Sent]:
+def _traffic(chance: Chance, busy: float, seconds: int) -> list[Sent]:
     return [_second(chance, T0_MS + second * 1_000) for second in range(seconds) if chance.random() < busy]
 
 
@@ -41,10 +39,9 @@ def _judged(rows: list[Sent], config: RateConfig) -> list[Decision]:
 
 @pytest.mark.parametrize("variant", RingVariant)
 @pytest.mark.parametrize("busy", [1.0, 0.7, 0.15])
-def test_a_late_second_restated_is_as_if_in_time(variant: RingVariant, busy: float) -> None:
+def test_a_late_second_restated_is_as_if_in_time(variant: RingVariant, busy: float, chance: Chance) -> None:
     config = RateConfig(num_samples=5, window_ms=1_000, variant=variant)
     configs = Configs(config, config)
-    chance = drawn()
     differing = 0
     for _ in range(40):
         rows = _traffic(chance, busy, 120)
@@ -73,7 +70,7 @@ def test_a_late_second_restated_is_as_if_in_time(variant: RingVariant, busy: flo
 
 def test_a_bucket_without_a_pause_within_the_reach_says_so() -> None:
     configs = Configs(RateConfig(), RateConfig())
-    chance = random.Random(1)
+    chance = Chance(1)
     rows = _traffic(chance, 1.0, 60)
     from_ms = T0_MS + 30_000
     reach = Reach(from_ms, from_ms + 1_000, T0_MS, T0_MS + 60_000, is_from_beginning=False)
@@ -87,7 +84,7 @@ def test_a_bucket_without_a_pause_within_the_reach_says_so() -> None:
 
 
 def test_nothing_new_makes_no_difference_behind_the_stretch() -> None:
-    rows = _traffic(random.Random(2), 1.0, 60)
+    rows = _traffic(Chance(2), 1.0, 60)
     from_ms = T0_MS + 30_000
     reach = Reach(from_ms, from_ms + 1_000, T0_MS, T0_MS + 60_000, is_from_beginning=True)
     inside = [row for row in rows if row.second_ms == from_ms]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from kquota_spark.model.measure.points import Point
 from kquota_spark.pipeline.measure import TILE_POINTS, usage_batch
 from kquota_spark.pipeline.packed_points import from_columns, packed, points_of, unpacked
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.pipeline.packed import packed_bytes
 from tests.support.tables.table_rows import T0_MS
 
@@ -36,7 +35,7 @@ def stored(usage: pa.RecordBatch) -> list[list[Point]]:
     return [[Point(**point) for point in row] for row in rows]
 
 
-def _row(chance: random.Random) -> list[Points]:
+def _row(chance: Chance) -> list[Points]:
     """Requests of few milliseconds, so that many share one; a third of them comes twice."""
     points = [
         Point._make([T0_MS + chance.randrange(4), T0_MS + chance.randrange(2), *_numbers(chance, 5), 0])
@@ -48,12 +47,11 @@ def _row(chance: random.Random) -> list[Points]:
     return [points[:cut], points[cut:]]
 
 
-def _numbers(chance: random.Random, count: int) -> list[int]:
+def _numbers(chance: Chance, count: int) -> list[int]:
     return [chance.choice([0, 1, 2**31 - 1]) for _ in range(count)]
 
 
-def test_points_are_the_sorted_set_of_all_copies() -> None:
-    chance = drawn()
+def test_points_are_the_sorted_set_of_all_copies(chance: Chance) -> None:
     rows = [_row(chance) for _ in range(200)]
     # A part of a longer array: Spark's batches begin anywhere in their buffers.
     usage = usage_batch(seconds(*rows).slice(50), "demo")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from kquota_spark.enforce.guard_settings import Bounds, Exempt, GuardSettings
 from kquota_spark.enforce.policies.cluster_quota_policy import served, value_under
 from kquota_spark.enforce.policies.observations import BucketUse, Observations
 from kquota_spark.enforce.policies.policy import ClusterQuota
+from tests.support.chance import Chance
 from tests.support.enforcement.observed_uses import ALICE, WRITE, broker, only, place, seen, use, wanted
 
 MB = 1_000_000.0
@@ -52,17 +52,16 @@ def test_the_value_under_which_the_shares_add_up_to_the_budget(
     assert served(demands, value) == min(30.0, sum(demands))
 
 
-def test_shares_never_exceed_the_budget_and_use_all_of_it_if_wanted() -> None:
-    for seed in range(2_000):
-        random = Random(seed)
-        budget = random.uniform(1.0, 100.0)
-        demands = [random.choice((0.0, random.uniform(0.0, 80.0))) for _ in range(random.randint(1, 12))]
+def test_shares_never_exceed_the_budget_and_use_all_of_it_if_wanted(chance: Chance) -> None:
+    for number in range(2_000):
+        budget = chance.uniform(1.0, 100.0)
+        demands = [chance.choice((0.0, chance.uniform(0.0, 80.0))) for _ in range(chance.randint(1, 12))]
         value = value_under(demands, budget)
         total = served(demands, value)
-        assert total <= budget * (1 + 1e-12), seed
-        assert total == pytest.approx(min(budget, sum(demands)), rel=1e-12), seed
-        assert value >= budget / len(demands) * (1 - 1e-12), seed  # never worse than the even split
-        assert value <= budget * (1 + 1e-12), seed
+        assert total <= budget * (1 + 1e-12), number
+        assert total == pytest.approx(min(budget, sum(demands)), rel=1e-12), number
+        assert value >= budget / len(demands) * (1 - 1e-12), number  # never worse than the even split
+        assert value <= budget * (1 + 1e-12), number
 
 
 def test_a_skewed_load_gets_one_value_by_its_skew_and_the_evidence_shows_the_even_split_s_loss() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 from kquota_spark.model.govern.govern import RuleGovernor
 from kquota_spark.model.quotas.entities import DEFAULT, Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.pipeline.governed_requests import Asked, Found, asked, governed
 from tests.support.tables.table_rows import T0_MS
 
@@ -17,20 +16,20 @@ USERS: Sequence[str] = ("alice", "bob", "<default>", "team:pay+ments@corp", "ü 
 CLIENTS: Sequence[str] = ("etl", "app", "<default>", "a/b", "")
 
 
-def _random_changes(chance: random.Random) -> list[QuotaChange]:
+def _random_changes(chance: Chance) -> list[QuotaChange]:
     """Edits of random entities of each level, set and removed, some at the very same millisecond."""
     names = [name for name in USERS if name]
     clients = [name for name in CLIENTS if name]
     changes = []
     for users in (names, [DEFAULT], [None]):
         for client_ids in (clients, [DEFAULT], [None]):
-            for entity in {(chance.choice(users), chance.choice(client_ids)) for _ in range(3)}:
+            for entity in dict.fromkeys((chance.choice(users), chance.choice(client_ids)) for _ in range(3)):
                 if entity != (None, None):
                     changes += _random_edits(chance, Entity(*entity))
     return changes
 
 
-def _random_edits(chance: random.Random, entity: Entity) -> list[QuotaChange]:
+def _random_edits(chance: Chance, entity: Entity) -> list[QuotaChange]:
     edits = []
     for _ in range(chance.randrange(1, 5)):
         at_ms = chance.choice([0, T0_MS + chance.randrange(5_000), T0_MS + 1_000 * chance.randrange(5)])
@@ -58,8 +57,7 @@ def _expected(book: RuleBook, asked_for: Asked) -> Found:
     )
 
 
-def test_it_answers_as_the_model_does() -> None:
-    chance = drawn()
+def test_it_answers_as_the_model_does(chance: Chance) -> None:
     changes = _random_changes(chance)
     book = RuleBook(stretches(changes))
     edges = sorted({edit.changed_at_ms for edit in changes if edit.changed_at_ms})

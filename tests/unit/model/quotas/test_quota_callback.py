@@ -17,17 +17,16 @@ from kquota_spark.model.quotas.quota_callback import (
 )
 from kquota_spark.model.quotas.quota_types import QuotaKey, QuotaType
 from kquota_spark.model.quotas.resolve import Bucket
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.quotas.callback_quotas import book, user
 
 PRODUCE, FETCH, REQUEST = QuotaType.PRODUCE, QuotaType.FETCH, QuotaType.REQUEST
 PRODUCER = QuotaKey.PRODUCER_BYTE_RATE
 
 
-def test_the_default_callback_answers_as_the_resolution_does() -> None:
-    # Random quotas on all levels; a broker that has seen no other kinds of quotas takes short cuts that name
+def test_the_default_callback_answers_as_the_resolution_does(chance: Chance) -> None:
+    # Chance quotas on all levels; a broker that has seen no other kinds of quotas takes short cuts that name
     # the bucket of unlimited traffic otherwise, so all three kinds are shown to it first.
-    chance = drawn()
     names: list[Name] = ["a", "ü b", DEFAULT, None]
     entities = [Entity(u, c) for u, c in product(names, names) if (u, c) != (None, None)]
     for _ in range(50):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -12,6 +11,7 @@ from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.agreement import Agreement
 from kquota_spark.model.replay.decision import Stretch, judge_bucket
 from kquota_spark.model.replay.replay import BucketReplay, Verdict
+from tests.support.chance import Chance
 from tests.support.logs.captures import (
     BUSY,
     KRAFT41,
@@ -38,7 +38,7 @@ SOME_30, SOME_300 = Late(0.1, 1, 30), Late(0.1, 1, 300)
 
 def tally(capture: Capture, late: Late, *, learns: bool = True) -> Agreement:
     """Of all produces under a bandwidth quota."""
-    chance, found = Random(5), Agreement()
+    chance, found = Chance(5), Agreement()
     for key, bucket in buckets_of(capture).items():
         if key.quota_type is QuotaType.PRODUCE:
             verdicts: list[Verdict] = []
@@ -47,7 +47,7 @@ def tally(capture: Capture, late: Late, *, learns: bool = True) -> Agreement:
     return found
 
 
-def _moved(bucket: list[Stretch], late: Late, chance: Random) -> list[Stretch]:
+def _moved(bucket: list[Stretch], late: Late, chance: Chance) -> list[Stretch]:
     moved: dict[tuple[int, int], Stretch] = {}
     for index, stretch in enumerate(bucket):
         for each in stretch.points:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.reports.exported.bucket_looks import BucketKey, Counts, Look, SeenBucket
 from kquota_spark.reports.exported.shown_buckets import ShownBuckets
-from tests.support.chance import drawn
+from tests.support.chance import Chance
 from tests.support.reports.exported import Exporter
 from tests.support.tables.table_rows import DAY, decision
 
@@ -65,21 +65,20 @@ def test_a_quiet_look_takes_no_series_away() -> None:
     assert _names(shown) == {"b"}
 
 
-def test_uses_that_shake_by_a_twentieth_change_no_series_in_an_hour() -> None:
-    uses, shaken = {f"b{n}": n / 100 for n in range(1, 101)}, drawn()
+def test_uses_that_shake_by_a_twentieth_change_no_series_in_an_hour(chance: Chance) -> None:
+    uses = {f"b{n}": n / 100 for n in range(1, 101)}
     shown = ShownBuckets(10)
     changes = 0
     for look in range(240):
         before = _names(shown)
         shown.fold(
-            _look(**{name: use * shaken.uniform(0.95, 1.05) for name, use in uses.items()}), look * LOOK_MS
+            _look(**{name: use * chance.uniform(0.95, 1.05) for name, use in uses.items()}), look * LOOK_MS
         )
         changes += look >= 8 and _names(shown) != before  # two minutes to find the highest
     assert changes == 0
 
 
-def test_no_counter_goes_backwards_and_together_they_are_everything() -> None:
-    chance = drawn()
+def test_no_counter_goes_backwards_and_together_they_are_everything(chance: Chance) -> None:
     shown = ShownBuckets(5)
     last: dict[BucketKey, int] = defaultdict(int)
     other = total = comings = 0
