@@ -40,7 +40,7 @@ class Round(NamedTuple):
 
 def run(seed: int, places: list[str]) -> Round:
     """Run all random tests once."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--durations=0", "-m", "random"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--disable-warnings", "-m", "random"]
     environment = {**os.environ, VARIABLE: str(seed), "PYTHONHASHSEED": str(seed)}
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", *places],

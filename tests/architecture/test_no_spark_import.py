@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -9,45 +10,33 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.cli.command_groups import all_commands
 from tests.support.places import ROOT
 
 PACKAGE = ROOT / "kquota_spark"
-ALL_COMMANDS = sorted(f"kquota_spark.cli.{file.stem}" for file in (PACKAGE / "cli").glob("[!_]*.py"))
-READING = (
-    "judge.agreement",
-    "quotas.alter",
-    "chosen.cluster_choice",
-    "quotas.context",
-    "look.declared_tables",
-    "quotas.describe",
-    "quotas.diff",
-    "judge.doctor",
-    "quotas.drift",
-    "enforce.plans",
-    "enforce.status",
-    "enforce.quotas",
-    "enforce.exempt",
-    "quotas.exchange",
-    "judge.findings",
-    "enforce.freeze",
-    "status.command",
-    "quotas.kfk",
-    "quotas.kfk_selection",
-    "options",
-    "enforce.override",
-    "enforce.plan_page",
-    "quotas.quota_edits",
-    "look.read",
-    "run.notify",
-    "text.render",
-    "look.report",
-    "run.topics",
-    "quotas.tree",
-    "look.usage",
-    "judge.whatif",
-)
-NO_SPARK = ("kquota_spark.enforcement.input", "kquota_spark.reports.gathered.gathering", *ALL_COMMANDS)
-NOTHING_SLOW = ("kquota_spark", *(f"kquota_spark.cli.{name}" for name in READING))
+MODULES = {
+    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in sorted(PACKAGE.rglob("*.py"))
+}
+CLI = [name for name in MODULES if name.startswith("kquota_spark.cli")]
+MAY_BE_SLOW = {
+    f"kquota_spark.cli.{name}"
+    for name in (
+        "judge.replay",
+        "judge.replay_results",
+        "judge.window_comparison",
+        "run.audit",
+        "serve.app",
+        "status.of_tables",
+        "top.screen",
+    )
+}
+"""Modules that need Arrow, Flask or Textual for all that they do; commands import most of them where they use them."""
+NOTHING_SLOW = ("kquota_spark", *(name for name in CLI if name not in MAY_BE_SLOW))
+NO_SPARK = ("kquota_spark.enforcement.input", "kquota_spark.reports.gathered.gathering", *CLI)
+COMMANDS_WITH_SPARK = {"kquota_spark.cli.run.audit", "kquota_spark.cli.run.past"}
+ASKS_FOR_A_SESSION_FIRST = "kquota_spark.process.graceful_stop"
+"""It imports Spark only if its caller has a Spark session to stop."""
 SPARK = {"pyspark", "delta", "py4j"}
 SLOW = SPARK | {
     "pyarrow",
@@ -95,6 +84,14 @@ print(json.dumps(loaded))
     return found
 
 
+def test_the_module_of_every_command_is_among_the_modules_that_are_tried() -> None:
+    declared = [f"kquota_spark.cli.{command.module}" for command in all_commands()]
+    assert [name for name in declared if name not in CLI] == []
+    adding = [name for name in CLI if "\ndef add_commands(" in MODULES[name].read_text(encoding="utf-8")]
+    assert sorted(adding) == sorted(set(declared))
+    assert len(declared) > 40
+
+
 def test_no_command_loads_spark(newly_loaded: dict[str, list[str]]) -> None:
     assert {*NO_SPARK, *NOTHING_SLOW} == set(newly_loaded)
     assert {module: bad for module, names in newly_loaded.items() if (bad := SPARK & {*names})} == {}
@@ -102,6 +99,40 @@ def test_no_command_loads_spark(newly_loaded: dict[str, list[str]]) -> None:
 
 def test_reading_commands_load_nothing_slow_before_they_need_it(newly_loaded: dict[str, list[str]]) -> None:
     assert {module: bad for module in NOTHING_SLOW if (bad := SLOW & {*newly_loaded[module]})} == {}
+
+
+def _imports(file: Path) -> set[str]:
+    """What a file imports when it runs, anywhere in it: modules, and what may be modules below them."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(file.read_bytes())]
+    while waiting:
+        match waiting.pop():
+            case ast.If(test=condition, orelse=otherwise) if ast.unparse(condition) == "TYPE_CHECKING":
+                waiting.extend(otherwise)
+            case ast.Import(names=names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module=str(module), names=names):
+                found |= {module, *(f"{module}.{alias.name}" for alias in names)}
+            case node:
+                waiting.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def test_no_other_command_can_come_to_spark_while_it_runs() -> None:
+    imports = {name: _imports(file) for name, file in MODULES.items()}
+    of_spark = {
+        name for name, found in imports.items() if SPARK & {imported.partition(".")[0] for imported in found}
+    }
+    assert ASKS_FOR_A_SESSION_FIRST in of_spark
+    coming = set()
+    for command in {f"kquota_spark.cli.{command.module}" for command in all_commands()}:
+        reached, waiting = set[str](), [command]
+        while waiting:
+            reached.add(module := waiting.pop())
+            waiting += [name for name in imports[module] if name in MODULES and name not in reached]
+        if (reached & of_spark) - {ASKS_FOR_A_SESSION_FIRST}:
+            coming.add(command)
+    assert coming == COMMANDS_WITH_SPARK
 
 
 def test_a_query_needs_duckdb_and_deltalake_only(tmp_path: Path) -> None:

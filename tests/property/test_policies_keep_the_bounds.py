@@ -40,7 +40,7 @@ def _guards(chance: Chance) -> GuardSettings:
         ceiling=floor * 10 ** chance.uniform(0, 4),
         largest_step_percent=chance.choice((1.0, 10.0, 50.0, 100.0)),
     )
-    return GuardSettings(bounds={WRITE.value: bounds} if chance.chance() < 0.95 else {})
+    return GuardSettings(bounds={WRITE.value: bounds} if chance.random() < 0.95 else {})
 
 
 def _policies(chance: Chance) -> Policies:
@@ -90,22 +90,22 @@ def _rules(chance: Chance) -> dict[Entity, float]:
 
 
 def _use(chance: Chance, at: Place, rule: Entity | None, limit: float | None) -> BucketUse:
-    scale = (limit or 1e6) * chance.choice((0.1, 1.0, 3.0)) * chance.chance()
+    scale = (limit or 1e6) * chance.choice((0.1, 1.0, 3.0)) * chance.random()
     seconds = chance.randint(1, 5_000)
     throttled = chance.choice((0, chance.randint(0, seconds)))
     return BucketUse(
         place=at,
         limit_per_s=limit,
         rule=rule,
-        has_one_limit=chance.chance() < 0.9,
+        has_one_limit=chance.random() < 0.9,
         seconds=seconds,
         certain_seconds=chance.randint(0, seconds),
         throttled_seconds=throttled,
         observed_throttled_seconds=throttled,
-        mean_rate_per_s=scale * chance.chance(),
+        mean_rate_per_s=scale * chance.random(),
         peak_rate_per_s=scale,
-        p95_rate_per_s=scale * chance.chance(),
-        throttled_rate_per_s=scale * chance.chance(),
+        p95_rate_per_s=scale * chance.random(),
+        throttled_rate_per_s=scale * chance.random(),
         throttle_ms=throttled * 100_000,
         episodes=chance.randint(0, 20),
         peak_used_percent=chance.uniform(0, 500),
