@@ -14,7 +14,14 @@ from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforce.guard_settings import Exempt
 from kquota_spark.enforce.simulation import closed_loop
 from kquota_spark.enforce.simulation.closed_loop import Trial
-from kquota_spark.enforce.simulation.scenario import HOUR_MS, LENGTH_MS, Load, Scenario, draw
+from kquota_spark.enforce.simulation.scenario import (
+    HOUR_MS,
+    LENGTH_MS,
+    MINUTE_MS,
+    Load,
+    Scenario,
+    draw,
+)
 from kquota_spark.model.simulation.clients import Client
 from tests.support.chance import Chance
 
@@ -27,6 +34,13 @@ def test_nothing_is_broken_in_random_scenarios(chance: Chance) -> None:
     print(summary)
     assert summary.first_broken == ()
     assert (summary.broken, summary.scenarios, done) == (0, SCENARIOS, list(range(1, SCENARIOS + 1)))
+
+
+def test_one_late_change_under_a_constant_load_is_no_wave() -> None:
+    # 11 requests in half an hour instead of 12: the use of all comes below 0.7 of the capacity, once in five hours.
+    outcome = Trial(draw(309_182, 79)).run()
+    assert outcome.changed_at_ms == [20 * MINUTE_MS, 260 * MINUTE_MS]
+    assert outcome.broken == []
 
 
 def test_all_that_can_happen_does_so_that_all_of_it_is_judged() -> None:
@@ -91,6 +105,15 @@ def test_without_hysteresis_it_goes_round_and_round(chance: Chance) -> None:
     print(turns, late)
     assert turns >= 8
     assert late >= 2
+
+
+def test_changes_that_go_on_under_a_constant_load_are_broken(chance: Chance) -> None:
+    outcome = Trial(contended(chance, has_hysteresis=False, reversals_per_day=1_000)).run()
+    broken = [what.partition(" ms")[0].partition(" [")[0] for what in outcome.broken]
+    assert sorted(broken) == [
+        "users/user0: constant load, and changes at",
+        "users/user1: constant load, and changes at",
+    ]
 
 
 @pytest.mark.parametrize("most", [0, 1, 2])

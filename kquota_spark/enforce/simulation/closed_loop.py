@@ -236,9 +236,14 @@ class Trial:
         effects = [effect for of_quota in self._watch.effects.values() for effect in of_quota]
         self.outcome.changed_at_ms = sorted(effect.at_ms for effect in effects)
         self.outcome.turns = sum(turns_of(of_quota) for of_quota in self._watch.effects.values())
-        last = [ms for ms in self.outcome.changed_at_ms if ms > LENGTH_MS * 3 // 4]
-        if self._scenario.load is Load.CONSTANT and last:
-            self._watch.broken.append(f"constant load, and changes at {last} ms")
+        if self._scenario.load is not Load.CONSTANT:
+            return
+        # One late change is chance: requests are few, so a use that is near a threshold crosses it once in a while.
+        # A change leads away from its threshold: who is changed again goes round.
+        for quota, of_quota in self._watch.effects.items():
+            last = [effect.at_ms for effect in of_quota if effect.at_ms > LENGTH_MS * 3 // 4]
+            if len(last) > 1:
+                self._watch.broken.append(f"{quota.entity}: constant load, and changes at {last} ms")
 
     def _take_everything_back(self) -> None:
         """After two days away, what has run out is put back and the rest is rolled back: as if we had never been."""
