@@ -60,9 +60,10 @@ def repeating(seed: int, test: str) -> str:
 
 
 def _print(found: Round, known: set[str]) -> None:
-    """How a round ended; its output where a test failed for the first time."""
+    """How a round ended; its output where none ran, or a test failed for the first time."""
     print(f"fuzz: seed {found.seed}: {found.output.rstrip().rpartition(chr(10))[2]}", flush=True)
-    if not found.failed or not known.issuperset(found.failed):
+    is_new = not known.issuperset(found.failed)
+    if is_new or found.code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         print(found.output, flush=True)
     for test in found.failed:
         print(f"fuzz: {repeating(found.seed, test)}", flush=True)
@@ -83,10 +84,9 @@ def main() -> int:
     while rounds == 0 or time.monotonic() < until_s:
         found = run(seed, [*chosen.places])
         rounds += 1
-        if found.code != pytest.ExitCode.OK:
-            _print(found, set(failures))
-            if found.code != pytest.ExitCode.TESTS_FAILED:
-                return 1
+        _print(found, set(failures))
+        if found.code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return 1
         for test in found.failed:
             failures.setdefault(test, []).append(seed)
         seed = new_seed()

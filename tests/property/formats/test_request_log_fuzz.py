@@ -200,6 +200,13 @@ def test_no_broken_line_becomes_a_request(mutate: Callable[[bytes, Chance], byte
     assert read > 100
 
 
+def test_the_oracle_reads_the_type_of_a_principal_up_to_the_first_colon() -> None:
+    # Out of `principal:User:alice` by a piece that stands there twice: a line that a broker could have written.
+    line = next(line for line in LINES if b"principal:User:alice," in line)
+    found = text_facts(line.replace(b"principal:User:alice", b"principal:Userprincipal:User:alice"))
+    assert (found["principal_type"], found["user"]) == ("Userprincipal", "User:alice")
+
+
 def test_the_oracle_reads_every_real_line() -> None:
     assert len(LINES) > 150
     parser = RequestLogParser()

@@ -149,6 +149,12 @@ def test_principals(user: str) -> None:
     assert found == PRODUCE._replace(user=user)
 
 
+def test_the_type_of_a_principal_ends_at_the_first_colon() -> None:
+    # `KafkaPrincipal.toString` is the type, a colon and the name, and a principal builder may name a type so.
+    found = parsed(PRODUCE_27, ("principal:User:alice", "principal:Userprincipal:User:alice"))
+    assert found == PRODUCE._replace(principal_type="Userprincipal", user="User:alice")
+
+
 def test_a_client_id_or_a_body_cannot_imitate_the_end_of_the_line() -> None:
     at = PRODUCE_27.index(b" from connection")
     imitation = PRODUCE_27[at:].decode().replace("alice", "root").removesuffix(" (kafka.request.logger)")
