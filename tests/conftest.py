@@ -71,7 +71,7 @@ _HERE = Path(__file__).parent
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Each test gets what its folder says."""
     folder = FOLDERS[item.path.relative_to(_HERE).parts[0]]
-    if item.get_closest_marker("timeout") is None:
+    if item.get_closest_marker("timeout") is None and item.config.getoption("timeout") is None:
         item.add_marker(pytest.mark.timeout(folder.timeout_s))
     if folder.is_alone:
         item.add_marker(pytest.mark.alone)

@@ -13,11 +13,16 @@ import sys
 PARTS = ("model", "throughput", "scale", "growth", "live", "request_log", "reading")
 
 
+def command_of(part: str) -> list[str]:
+    """The command that runs one part."""
+    return [sys.executable, "-m", f"tests.bench.runs.{part}"]
+
+
 def main() -> int:
     """Run all parts, also after one that fails; 1 if any has failed. A signal ends the part and then this process."""
     failed, signals = list[str](), list[int]()
     for part in PARTS:
-        print(f"tests.bench.{part}", file=sys.stderr, flush=True)
+        print(f"tests.bench.runs.{part}", file=sys.stderr, flush=True)
         if _run(part, signals):
             failed.append(part)
         if signals:
@@ -28,7 +33,7 @@ def main() -> int:
 
 def _run(part: str, signals: list[int]) -> int:
     """Exit status of a part. It is never killed: it has to end its job and its servers itself."""
-    process = subprocess.Popen([sys.executable, "-m", f"tests.bench.{part}"])
+    process = subprocess.Popen(command_of(part))
 
     def stop(number: int, _: object) -> None:
         signals.append(number)

@@ -20,16 +20,18 @@ from confluent_kafka import Producer
 from kquota_spark.embedded.cluster import Cluster
 from tests.bench.job import ALL_REQUESTS, MASTER, Place, configure, end_of_log, running, spark_submit
 from tests.bench.lines import EVEN, QUOTAS, Line, Population, closing_heartbeats, lines
-from tests.bench.processes import Kind, PeakMemory, machine_cpu_s
+from tests.bench.processes import Kind, PeakMemory, job_cpu_s
 from tests.bench.reconcile import DecidedRequests, last_commit_s, problems
-from tests.bench.report import Spread, say, spread
+from tests.bench.report import Spread, say
+from tests.bench.rounds import Round, lines_per_s
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 _STREAM = "trigger: 1 s, allowed_lateness: 10 s"
 _GAP_MS = 60_000
 """Quiet time in the log before each round, so that all earlier lines are decided when its clock starts."""
 _WITHIN_S = 900
-_POLL_S = 2
+_POLL_S = 0.5
+"""CPU of the job is counted until a poll sees the last decision, so this is short."""
 
 
 class Case(NamedTuple):
@@ -61,16 +63,19 @@ class Measured(NamedTuple):
     """What the rounds gave.
 
     Attributes:
-        lines_per_s: of all rounds.
-        busy_cores: of the machine, with the broker's.
+        rounds: in their order.
         peak_bytes: memory of all processes of the job.
         problems: failures of the reconciliation.
     """
 
-    lines_per_s: Spread
-    busy_cores: Spread
+    rounds: list[Round]
     peak_bytes: dict[Kind, int]
     problems: list[str]
+
+    @property
+    def lines_per_s(self) -> Spread:
+        """Median and range of the rounds."""
+        return lines_per_s(self.rounds)
 
 
 def preload(case: Case, at: Place, warm_up: int) -> Place:
@@ -84,7 +89,8 @@ def preload(case: Case, at: Place, warm_up: int) -> Place:
 
 def measure(case: Case, place: Place, size: Size) -> Measured:
     """Run the job on a topic with its warm-up, and measure the rounds."""
-    rates, busy, loaded, expected = list[float](), list[float](), size.warm_up, case.population.expected
+    rounds, loaded, expected = list[Round](), size.warm_up, case.population.expected
+    broker_pid = place.cluster.brokers[0].pid
     command = spark_submit("jobs/audit.py", place.config, case.master)
     log = place.root / "job.log"
     decided = DecidedRequests(place.tables)
@@ -96,14 +102,17 @@ def measure(case: Case, place: Place, size: Size) -> Measured:
             more = lines(range(loaded, loaded + size.lines), number * _GAP_MS, population=case.population)
             loaded += size.lines
             _load(place, chain(more, closing_heartbeats(loaded, number * _GAP_MS)))
-            started_s, before_s = time.time(), machine_cpu_s()
+            started_s, before = time.time(), job_cpu_s(job.pid, broker_pid)
             os.killpg(job.pid, signal.SIGCONT)
             _wait(job, place, decided, sum(expected(loaded).values()))
-            busy.append((machine_cpu_s() - before_s) / (time.time() - started_s))
-            rates.append(size.lines / (last_commit_s(place.tables / "decisions") - started_s))
-            say(f"{case.name}: round {number} of {ROUNDS}, {rates[-1]:,.0f} lines/s")
+            after, seconds = (
+                job_cpu_s(job.pid, broker_pid),
+                last_commit_s(place.tables / "decisions") - started_s,
+            )
+            rounds.append(Round(size.lines, seconds, {kind: after[kind] - before[kind] for kind in after}))
+            say(f"{case.name}: round {number} of {ROUNDS}, {rounds[-1].lines_per_s:,.0f} lines/s")
     found = problems(place.tables, loaded, expected(loaded), are_all_requests=case.tables == ALL_REQUESTS)
-    return Measured(spread(rates), spread(busy), memory.bytes_by_kind, found)
+    return Measured(rounds, memory.bytes_by_kind, found)
 
 
 def _load(place: Place, messages: Iterable[Line]) -> None:

@@ -24,12 +24,6 @@ def process_cpu_s(pid: int) -> float:
     return sum(map(int, _stat(pid)[11:13])) / _TICKS_PER_S
 
 
-def machine_cpu_s() -> float:
-    """CPU seconds of all cores of the machine so far, idle time and waiting left out."""
-    user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split()[1:9])
-    return (user + nice + system + irq + softirq) / _TICKS_PER_S
-
-
 def session_cpu_s(session: int) -> dict[Kind, float]:
     """CPU seconds of all processes of a session so far, by kind, with those that ended and were waited for."""
     found: dict[Kind, float] = {"jvm": 0.0, "driver": 0.0, "workers": 0.0}
@@ -37,6 +31,12 @@ def session_cpu_s(session: int) -> dict[Kind, float]:
         with suppress(OSError):  # it has ended
             found[_kind(pid)] += sum(map(int, _stat(pid)[11:15])) / _TICKS_PER_S
     return found
+
+
+def job_cpu_s(session: int, broker_pid: int) -> dict[str, float]:
+    """CPU seconds so far of all processes of a job, and of the broker that it reads from, by kind."""
+    found: dict[str, float] = {**session_cpu_s(session)}
+    return {**found, "broker": process_cpu_s(broker_pid)}
 
 
 class PeakMemory:

@@ -59,7 +59,7 @@ class Report:
         rules = ["---", *["---:"] * (len(self._columns) - 1)]
         table = [f"| {' | '.join(each)} |" for each in (list(self._columns.values()), rules, *cells)]
         machine = f"{os.cpu_count()} cores, `json.loads` {three_digits(self.json_loads_per_s)} lines/s on one of them"
-        return "\n".join([f"`python -m tests.bench.{self._part}`: {machine}", "", *table])
+        return "\n".join([f"`python -m tests.bench.runs.{self._part}`: {machine}", "", *table])
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -17,32 +19,44 @@ from kquota_spark.config.loader import load_settings
 from kquota_spark.pipeline.ingest import IngestSettings, MessageReader, parsed, to_messages
 from kquota_spark.schema.tables import REQUESTS
 from tests.bench.preloaded import ROUNDS
+from tests.bench.processes import job_cpu_s
+from tests.bench.rounds import Round
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FLOOR = re.compile(r"^floor: ([\d.]+) s", re.MULTILINE)
+_FLOOR = re.compile(r"^floor: (\{.*\})$", re.MULTILINE)
+_BROKER_PID = "BENCH_BROKER_PID"
 
 
-def floor_s(command: Sequence[str], environment: Mapping[str, str]) -> list[float]:
+def floor_rounds(
+    command: Sequence[str], environment: Mapping[str, str], broker_pid: int, lines: int
+) -> list[Round]:
     """Run this script as a Spark application.
 
     Args:
         command: spark-submit of this script.
         environment: of the command.
-
-    Returns:
-        The seconds that each of its rounds took for the whole topic.
+        broker_pid: the process of the broker.
+        lines: of the whole topic, which each round reads.
     """
-    # spark-submit joins its stderr to stdout
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    found = _FLOOR.findall(done.stdout)
+    # spark-submit joins its stderr to stdout. A session of its own: its CPU is that of all its processes.
+    done = subprocess.run(
+        command,
+        env={**environment, _BROKER_PID: str(broker_pid)},
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+    )
+    found = list(map(json.loads, _FLOOR.findall(done.stdout)))
     if not found:
         raise SystemExit((done.stdout + done.stderr)[-4_000:])
-    return list(map(float, found))
+    return [Round(lines, each["seconds"], each["cpu_s"]) for each in found]
 
 
 def main() -> int:
+    session_id, broker_pid = os.getsid(0), int(os.environ[_BROKER_PID])
     settings = load_settings(Path(sys.argv[sys.argv.index("--config") + 1]))
     session = spark_session(settings, "kquota-bench floor")
     messages = (
@@ -55,9 +69,13 @@ def main() -> int:
     parse = IngestSettings(settings.cluster_id, "UTC", 60_000, 30_000, 4_096)
     _parse(messages.limit(200_000), parse)  # warm up
     for _ in range(ROUNDS):
-        started_s = time.monotonic()
+        started_s, before = time.monotonic(), job_cpu_s(session_id, broker_pid)
         _parse(messages, parse)
-        print(f"floor: {time.monotonic() - started_s:.2f} s", file=sys.stderr)
+        after = job_cpu_s(session_id, broker_pid)
+        cpu_s = {kind: after[kind] - before[kind] for kind in after}
+        print(
+            f"floor: {json.dumps({'seconds': time.monotonic() - started_s, 'cpu_s': cpu_s})}", file=sys.stderr
+        )
     session.stop()
     return 0
 

@@ -15,6 +15,7 @@ from tests.bench.job import Place, bench_place
 from tests.bench.lines import Population
 from tests.bench.preloaded import Case, Measured, Size, measure, preload
 from tests.bench.report import Cell, Report, say
+from tests.bench.rounds import CPU_COLUMNS, cpu_cells
 
 SIZE = Size(int(os.environ.get("GROWTH_WARM_UP", "600000")), int(os.environ.get("GROWTH_LINES", "600000")))
 BASE = (1_000, 10)
@@ -27,6 +28,7 @@ _COLUMNS = {
     "requests": "requests",
     "lines_per_s": "lines per second (range)",
     "to_base": "times the first row",
+    "cpu_us": CPU_COLUMNS["cpu_us"],
     "driver_gb": "driver at most, GB (JVM and Python)",
     "workers_gb": "Python workers at most, GB",
     "reconciled": "reconciled",
@@ -97,6 +99,7 @@ def _figures(found: Measured, base: float) -> dict[str, Cell]:
     return {
         "lines_per_s": found.lines_per_s,
         "to_base": round(found.lines_per_s.median / base, 2),
+        "cpu_us": cpu_cells(found.rounds)["cpu_us"],
         "driver_gb": round((peak["jvm"] + peak["driver"]) / 1e9, 2),
         "workers_gb": round(peak["workers"] / 1e9, 2),
         "reconciled": "no" if found.problems else "yes",

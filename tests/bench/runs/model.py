@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import random
 import sys
 import time
@@ -23,9 +24,10 @@ from kquota_spark.model.replay.replay import BucketReplay, Governing
 from tests.bench.report import Report, Spread, spread
 from tests.support.logs.request_lines import json_bodies, request_lines
 
-_ROUNDS = 5
-_POINTS = 400_000
-_BUCKETS = 10_000
+_ROUNDS = int(os.environ.get("MODEL_ROUNDS", "5"))
+_POINTS = int(os.environ.get("MODEL_POINTS", "400000"))
+"""A multiple of ten times the buckets, and of 100."""
+_BUCKETS = int(os.environ.get("MODEL_BUCKETS", "10000"))
 _SECONDS = 10
 _BATCH_SECONDS = 10
 _SEED = 11

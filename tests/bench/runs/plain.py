@@ -20,6 +20,7 @@ from deltalake import write_deltalake
 from kquota_spark.checkpoints.known import KnownLoader
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import mutation_config, rate_config
+from kquota_spark.embedded.cluster import Cluster
 from kquota_spark.model.measure.points import Point
 from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
@@ -32,6 +33,8 @@ from kquota_spark.pipeline.measure import usage_batch
 from kquota_spark.pipeline.sent import Manager, bucket_text
 from kquota_spark.replay.parsing import ingest_settings
 from kquota_spark.schema.tables import DECISIONS
+from tests.bench.processes import process_cpu_s
+from tests.bench.rounds import Round
 from tests.support.pipeline.packed import packed_bytes
 
 _AT_ONCE = 100_000
@@ -140,20 +143,26 @@ _OF: tuple[tuple[str, pa.DataType, Callable[[Message], Any]], ...] = (
     ("partition", pa.int32(), Message.partition),
     ("offset", pa.int64(), Message.offset),
     ("timestamp_ms", pa.int64(), lambda message: message.timestamp()[1]),
+    ("written_by_ms", pa.int64(), lambda message: message.timestamp()[1]),
     ("value", pa.binary(), Message.value),
     ("broker", pa.binary(), Message.key),
 )
 
 
-def plain_lines_per_s(
-    settings: Settings, client_settings: Mapping[str, str], tables: Path, count: int
-) -> float:
-    """Audit the first messages of the topic, so many of them."""
+def plain_round(settings: Settings, cluster: Cluster, tables: Path, count: int) -> Round:
+    """Audit some messages of the topic, so many of them; its CPU is this process's."""
     audit, started_s = PlainAudit(settings, tables), 0.0
-    for messages, is_end in _read(settings, client_settings, count):
-        started_s = started_s or time.monotonic()
+    broker, before_s, broker_before_s = cluster.brokers[0].pid, 0.0, 0.0
+    for messages, is_end in _read(settings, cluster.client_settings(), count):
+        if not started_s:
+            started_s, before_s, broker_before_s = (
+                time.monotonic(),
+                time.process_time(),
+                process_cpu_s(broker),
+            )
         audit.take(messages, is_end=is_end)
-    return count / (time.monotonic() - started_s)
+    cpu_s = {"process": time.process_time() - before_s, "broker": process_cpu_s(broker) - broker_before_s}
+    return Round(count, time.monotonic() - started_s, cpu_s)
 
 
 def _read(

@@ -19,7 +19,7 @@ from tests.bench.big_tables import write_big_tables
 from tests.bench.report import Report, say, spread
 
 DECISIONS = int(os.environ.get("BENCH_DECISIONS", "10000000"))
-_RUNS = 3
+_RUNS = int(os.environ.get("BENCH_RUNS", "3"))
 _COLUMNS = {"command": "command", "first_line_s": "first line, s (range)", "whole_s": "whole, s (range)"}
 _WITHIN_S = 120
 COMMANDS = (

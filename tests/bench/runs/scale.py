@@ -13,6 +13,7 @@ import sys
 from tests.bench.job import bench_place
 from tests.bench.preloaded import Case, Size, measure, preload
 from tests.bench.report import Report, say
+from tests.bench.rounds import CPU_COLUMNS, cpu_cells
 
 SIZE = Size(int(os.environ.get("SCALE_WARM_UP", "1000000")), int(os.environ.get("SCALE_LINES", "600000")))
 MASTERS = ("local-cluster[1,1,2048]", "local-cluster[2,1,2048]")
@@ -20,7 +21,7 @@ _COLUMNS = {
     "master": "master of Spark",
     "lines_per_s": "lines per second (range)",
     "to_one": "times one executor",
-    "busy_cores": "busy cores (range)",
+    **CPU_COLUMNS,
     "reconciled": "reconciled",
 }
 
@@ -40,7 +41,7 @@ def main() -> int:
                     "master": f"`{master}`",
                     "lines_per_s": found.lines_per_s,
                     "to_one": round(found.lines_per_s.median / of_one, 2),
-                    "busy_cores": found.busy_cores,
+                    **cpu_cells(found.rounds),
                     "reconciled": "no" if found.problems else "yes",
                 }
             )

@@ -26,9 +26,10 @@ from tests.bench.job import (
     spark_submit,
 )
 from tests.bench.preloaded import ROUNDS, Case, Size, measure, preload
-from tests.bench.report import Cell, Report, Spread, say, spread
-from tests.bench.runs.floor import floor_s
-from tests.bench.runs.plain import plain_lines_per_s
+from tests.bench.report import Cell, Report, say
+from tests.bench.rounds import CPU_COLUMNS, Round, cpu_cells, lines_per_s
+from tests.bench.runs.floor import floor_rounds
+from tests.bench.runs.plain import plain_round
 
 SIZE = Size(int(os.environ.get("BENCH_WARM_UP", "8000000")), int(os.environ.get("BENCH_LINES", "2000000")))
 _TABLES = {"all": ALL_REQUESTS, "throttled": THROTTLED_REQUESTS}
@@ -37,13 +38,14 @@ _COLUMNS = {
     "case": "",
     "lines_per_s": "lines per second (range)",
     "to_json_loads": "times `json.loads`",
+    **CPU_COLUMNS,
     "reconciled": "reconciled",
 }
 
 
 class _Rate(NamedTuple):
     name: str
-    lines_per_s: Spread
+    rounds: list[Round]
     problems: list[str] | None = None
     """None where nothing is to be reconciled."""
 
@@ -53,11 +55,12 @@ def main() -> int:
     is_sound = True
     with Report("throughput", _COLUMNS) as report, bench_place() as at:
         for rate in _rates(at):
-            times = round(rate.lines_per_s.median / report.json_loads_per_s, 2)
+            found = lines_per_s(rate.rounds)
             row: dict[str, Cell] = {
                 "case": rate.name,
-                "lines_per_s": rate.lines_per_s,
-                "to_json_loads": times,
+                "lines_per_s": found,
+                "to_json_loads": round(found.median / report.json_loads_per_s, 2),
+                **cpu_cells(rate.rounds),
             }
             if rate.problems is not None:
                 row["reconciled"] = "no" if rate.problems else "yes"
@@ -75,23 +78,22 @@ def _rates(at: Place) -> Iterator[_Rate]:
         place = preload(case, at, SIZE.warm_up)
         if name == _WANTED[0]:
             say("reading and parsing them")
-            seconds = floor_s(spark_submit("tests/bench/runs/floor.py", place.config), environment())
-            yield _Rate("floor: read and parse only", spread([SIZE.warm_up / each for each in seconds]))
+            command = spark_submit("tests/bench/runs/floor.py", place.config)
+            floor = floor_rounds(command, environment(), place.cluster.brokers[0].pid, SIZE.warm_up)
+            yield _Rate("floor: read and parse only", floor)
         found = measure(case, place, SIZE)
-        yield _Rate(
-            f"whole audit, {name} requests, {MASTER or 'local[*]'}", found.lines_per_s, found.problems
-        )
+        yield _Rate(f"whole audit, {name} requests, {MASTER or 'local[*]'}", found.rounds, found.problems)
         if name == _WANTED[-1]:
             yield _Rate("one plain process, without Spark", _plain(place))
 
 
-def _plain(place: Place) -> Spread:
-    settings, client, rates = load_settings(place.config), place.cluster.client_settings(), list[float]()
+def _plain(place: Place) -> list[Round]:
+    settings, rounds = load_settings(place.config), list[Round]()
     for number in range(1, ROUNDS + 1):
         say(f"one plain process, round {number} of {ROUNDS}")
         tables = place.root / f"plain-{number}"
-        rates.append(plain_lines_per_s(settings, client, tables, min(SIZE)))
-    return spread(rates)
+        rounds.append(plain_round(settings, place.cluster, tables, min(SIZE)))
+    return rounds
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+"""`make bench` names parts that are there, and each tells how it is run again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+
+import pytest
+
+from tests.bench.__main__ import PARTS, command_of
+from tests.support.places import ROOT
+
+RUNS = ROOT / "tests" / "bench" / "runs"
+
+
+def test_every_module_with_a_main_of_its_own_is_a_part() -> None:
+    found = {
+        file.stem for file in RUNS.glob("*.py") if "`python -m tests.bench.runs." in file.read_text()[:60]
+    }
+    assert found == set(PARTS)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_command_of_a_part_names_a_module(part: str) -> None:
+    *_, option, module = command_of(part)
+    assert option == "-m"
+    assert importlib.util.find_spec(module) is not None
+
+
+def test_model_measures_the_parser_and_the_model() -> None:
+    environment = {**os.environ, "MODEL_POINTS": "2000", "MODEL_BUCKETS": "20", "MODEL_ROUNDS": "2"}
+    done = subprocess.run(
+        command_of("model"),
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [(row["part"], row["work"]) for row in rows] == [
+        ("model", work)
+        for work in (
+            "`json.loads` of the standard library, lines",
+            "the parser, exact bytes included, lines",
+            "replay of one hot bucket, points",
+            "replay over 20 buckets, points",
+            "judging of one hot bucket, points",
+            "judging over 20 buckets, points",
+        )
+    ]
+    assert all(row["per_s"]["low"] > 0 for row in rows)
+    assert "`python -m tests.bench.runs.model`: " in done.stdout
