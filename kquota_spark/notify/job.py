@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from kquota_spark.config.settings import Alertmanager, Mail, Settings
+from kquota_spark.config.secret_length import SHORT_SECRET, is_short
+from kquota_spark.config.settings import Alertmanager, Mail, Settings, Webhook
 from kquota_spark.enforce.guard_settings import pattern_problem
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.person_units import person_ms
@@ -175,6 +176,8 @@ def route_problems(route: AnyRoute) -> Iterator[str]:
         yield from _mail_problems(route)
     elif not _is_address(route.url):
         yield "url: not an address, expected http:// or https:// with a host, in printable ASCII"
+    if isinstance(route, Webhook) and is_short(route.secret):
+        yield f"secret: {SHORT_SECRET}"
 
 
 def _is_address(url: str) -> bool:

@@ -112,7 +112,7 @@ def test_the_outbox_of_notifications_is_kept_there(bucket: tuple[Path, str]) -> 
     config, endpoint = bucket
     append(load_settings(config), VIOLATIONS, violation(0, None))
     with http_receiver() as received:
-        route = f"{{kind: webhook, secret: x, url: '{received.url}'}}"
+        route = f"{{kind: webhook, secret: sixteen-letters-, url: '{received.url}'}}"
         with config.open("a", encoding="utf-8") as file:
             file.write(f"notifications: {{routes: {{ops: {route}}}}}\n")
         assert [main(["notify", "--once", "--config", str(config)]) for _ in range(2)] == [0, 0]

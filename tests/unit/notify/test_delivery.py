@@ -64,7 +64,12 @@ def once(config: Path) -> int:
 
 
 def hook(received: Receiver, **changed: Any) -> dict[str, Any]:
-    return {"kind": "webhook", "url": f"{received.url}/hook?token=canary", "secret": "hush", **changed}
+    return {
+        "kind": "webhook",
+        "url": f"{received.url}/hook?token=canary",
+        "secret": "hush-hush-hush-0",
+        **changed,
+    }
 
 
 def event_ids(received: Receiver) -> list[str]:
@@ -83,7 +88,9 @@ def test_a_kill_between_outbox_and_send_loses_nothing_and_copies_have_one_id(tmp
     assert len({post.headers["Kquota-Message-Id"] for post in received.posts}) == 1
     assert event_ids(received) == ["demo/violation/e0"] * 2
     post = received.posts[1]
-    signed = hmac.new(b"hush", post.headers["Kquota-Timestamp"].encode() + b"." + post.body, hashlib.sha256)
+    signed = hmac.new(
+        b"hush-hush-hush-0", post.headers["Kquota-Timestamp"].encode() + b"." + post.body, hashlib.sha256
+    )
     assert post.headers["Kquota-Signature"] == f"v1={signed.hexdigest()}"
 
 

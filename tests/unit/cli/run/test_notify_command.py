@@ -14,7 +14,7 @@ tables: {root}
 notifications:
   routes:
     ops: {{kind: slack, url: "{url}/ops-canary"}}
-    alice: {{kind: webhook, url: "{url}/alice", secret: hush-canary, users: [alice]}}
+    alice: {{kind: webhook, url: "{url}/alice", secret: hush-canary-0123, users: [alice]}}
 """
 WRONG = """
 tables: {root}
@@ -42,10 +42,22 @@ def test_all_problems_of_all_routes_are_named_and_no_secret(tmp_path: Path) -> N
         f"{head}ops.{address}",
         f"{head}a.users[0]: '(' is no regular expression (missing ): ()",
         f"{head}a.{address}",
+        f"{head}a.secret: shorter than 16 characters: make one with openssl rand -hex 32",
         f"{head}mx.sender: 'me\\r\\nBcc: x@example.com', expected an address such as ops@example.com",
         f"{head}mx.to[0]: 'a', expected an address such as ops@example.com",
         f"{head}mx.security: none with a login, expected starttls or tls: the password would be sent in the clear",
     ]
+
+
+def test_a_webhook_that_anybody_could_sign_for_is_refused(tmp_path: Path) -> None:
+    short = "shorter than 16 characters: make one with openssl rand -hex 32"
+    for secret in ("''", "hush-canary-012"):
+        text = ROUTES.replace("hush-canary-0123", secret)
+        assert run("notify", "--once", "--config", written(tmp_path, text, "https://example.com")) == (
+            1,
+            "",
+            f"kquota: notifications.routes.alice.secret: {short}\n",
+        )
 
 
 def test_without_routes_it_says_where_they_belong(tmp_path: Path) -> None:
