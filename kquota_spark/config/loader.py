@@ -54,6 +54,7 @@ _PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers"
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", date: "a date"}
 _SECRETS = {
     "options", "storage_options", "callback_options", "password", "key_password", "secret", "token", "url",
+    "proxy_secret",
 }  # fmt: skip
 """Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
 _TEXT = "tag:yaml.org,2002:str"

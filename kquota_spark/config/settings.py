@@ -355,8 +355,12 @@ class Serve(Section):
     """Opens every page, 16 characters or more; empty for none."""
     user_header: str = ""
     """In which a reverse proxy names the user, e.g. X-Forwarded-User; empty for none."""
+    proxy_secret: str = field(default="", repr=False)
+    """The proxy sends it as X-Kquota-Proxy-Secret, 16 characters or more; without it the user header is ignored."""
     proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     """Addresses whose header counts."""
+    hosts: tuple[str, ...] = ()
+    """Host names by which browsers open the pages, beside loopback and the address that it listens on."""
     operators: tuple[str, ...] = ()
     """Users of that header who see every page; all others see their own."""
 

@@ -1,21 +1,28 @@
 """Who asks: an operator, a tenant, or nobody that we know.
 
-A reverse proxy names users in a header, which counts only from the proxy's address. A token, or the session that it
-opened, makes an operator. Where neither is set, whoever reaches the loopback address is one.
+A reverse proxy names users in a header. It counts only from the proxy's address and with the proxy's secret. A token,
+or the session that it opened, makes an operator. Where neither is set, whoever reaches the loopback address is one.
+A request must name a host that is ours: a page of the web can give its own name our address, but not ours.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kquota_spark.config.secret_length import SHORT_SECRET, is_short
 from kquota_spark.config.settings import Serve
 from kquota_spark.errors import UserError
 
-_LEAST_TOKEN = 16
 _BEARER = "bearer "
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
+_SENT_BY_PROXY = "X-Kquota-Proxy-Secret"
+_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]*))(?::[0-9]{1,5})?")
+"""The header Host, in small letters: an IPv6 address in brackets or another name, then perhaps a port."""
 
 
 class Viewer(NamedTuple):
@@ -35,13 +42,20 @@ class Access:
         """Check them.
 
         Raises:
-            UserError: the token is short, or the address is open to others and nothing says who may look.
+            UserError: a secret is short, a host is none, or the address is open to others and nothing says who may
+                look.
         """
         self._token, self._header = settings.token, settings.user_header
         self._proxies, self._operators = settings.proxies, settings.operators
-        if self._token and len(self._token) < _LEAST_TOKEN:
+        self._proxy_secret = settings.proxy_secret
+        self._hosts = _hosts(settings.hosts, address)
+        self._is_any_address = address in _EVERYWHERE
+        if self._token and is_short(self._token):
+            raise UserError(f"serve.token: {SHORT_SECRET}")
+        if self._header and is_short(self._proxy_secret):
             raise UserError(
-                f"serve.token: shorter than {_LEAST_TOKEN} characters: make one with openssl rand -hex 32"
+                f"serve.proxy_secret: {SHORT_SECRET}, and let the proxy send it as {_SENT_BY_PROXY}; "
+                "without it serve.user_header cannot be trusted"
             )
         if not (self._token or self._header or is_loopback(address)):
             raise UserError(
@@ -58,11 +72,21 @@ class Access:
         """Whether nobody has to say who they are."""
         return not (self._token or self._header)
 
+    def is_host(self, host: str) -> bool:
+        """Whether a header Host is one of ours: loopback, the address that we listen on, or in the settings."""
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
+            return False
+        name = _canonical(found[1] or found[2])
+        # An address is no name that somebody else could give another address.
+        return name in self._hosts or is_loopback(name) or (self._is_any_address and _is_ip(name))
+
     def viewer(
         self, peer: str | None, header: Callable[[str], str | None], *, is_logged_in: bool
     ) -> Viewer | None:
         """Who sent a request with these headers from this address; None for nobody that we know."""
-        named = header(self._header) if self._header and peer in self._proxies else None
+        is_proxy = peer in self._proxies and self._is_proxy_secret(header(_SENT_BY_PROXY) or "")
+        named = header(self._header) if self._header and is_proxy else None
         if named is not None:
             user = _utf8(named)
             return None if not user else Viewer(None if user in self._operators else user)
@@ -76,6 +100,11 @@ class Access:
         """Whether this is the token; takes the same time for each that is not."""
         return self.has_token and secrets.compare_digest(given.encode(), self._token.encode())
 
+    def _is_proxy_secret(self, given: str) -> bool:
+        return bool(self._proxy_secret) and secrets.compare_digest(
+            given.encode(), self._proxy_secret.encode()
+        )
+
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine reaches an address."""
@@ -83,6 +112,31 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return address == "localhost"
+
+
+def _hosts(named: tuple[str, ...], address: str) -> frozenset[str]:
+    for number, host in enumerate(named):
+        if not (_is_ip(host) or _NAME.fullmatch(host.lower())):
+            raise UserError(
+                f"serve.hosts[{number}]: {host!r} is no host name, expected one without scheme, port and path, "
+                "e.g. quotas.example.com"
+            )
+    return frozenset(map(_canonical, (*named, address)))
+
+
+def _canonical(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _utf8(value: str) -> str:

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial, wraps
 from typing import Any
-from urllib.parse import urlsplit
 
 from flask import Flask, Response, abort, g, redirect, request, session
 from flask.sessions import SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException
 
-from kquota_spark.cli.serve.access import Access, Viewer, is_loopback
+from kquota_spark.cli.serve.access import Access, Viewer
 from kquota_spark.cli.serve.contents import Contents
 from kquota_spark.cli.text.render import Colour, Report, Row
 from kquota_spark.errors import UserError
@@ -65,8 +64,7 @@ def app_of(contents: Contents, access: Access) -> Flask:
         SESSION_COOKIE_SAMESITE="Strict",
         PERMANENT_SESSION_LIFETIME=timedelta(hours=_LOGIN_H),
     )
-    if access.is_open:
-        app.before_request(_only_by_loopback)
+    app.before_request(partial(_only_by_own_name, access))
     app.after_request(_with_headers)
     app.register_error_handler(Exception, _failed)
     _add_login(app, access)
@@ -165,10 +163,12 @@ def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
         return _page("plans", title="Plans that wait", table=_table(contents.plans()))
 
 
-def _only_by_loopback() -> None:
-    # A page of the web that gives its own name our address would be taken for somebody of this machine.
-    if not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
-        abort(400, "Open this page by http://127.0.0.1 or http://localhost.")
+def _only_by_own_name(access: Access) -> Any:
+    # A page of the web that gives its own name our address is of our origin for the browser, and may send any header.
+    if access.is_host(request.headers.get("Host", "")):
+        return None
+    about = "This name of the server is not in serve.hosts of its settings."
+    return _page("error", title="Unknown host", about=about), 400
 
 
 def _page(kind: str, **values: Any) -> str:

@@ -20,7 +20,7 @@ import pytest
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from tests.support.places import CONF, ROOT
 from tests.support.programs.chromium import Chromium
-from tests.support.reports.served import TOKEN, planned_step
+from tests.support.reports.served import PROXY_SECRET, TOKEN, planned_step
 from tests.support.tables.report_tables import write_report_tables
 
 AXE = (resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
@@ -30,7 +30,9 @@ VIOLATIONS = (
 PERIOD = "2026-11-21T05:40:00..2026-11-21T05:50:00"
 PAGES = {"overview": "/", "live": "/live", "tenants": "/tenants", "plans": "/plans"}
 LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
-OPERATOR, ALICE = {"X-Forwarded-User": "operator"}, {"X-Forwarded-User": "alice"}
+BY_PROXY = ("X-Kquota-Proxy-Secret", PROXY_SECRET)
+OPERATOR = dict([BY_PROXY, ("X-Forwarded-User", "operator")])
+ALICE = dict([BY_PROXY, ("X-Forwarded-User", "alice")])
 
 
 class Served(NamedTuple):
@@ -54,13 +56,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (folder / "kquota.yaml").write_text(
         f"cluster_id: demo\ntables: {folder}/tables\nquotas: {{source: file, file: quotas.yaml}}\n"
         f"enforcement: {{policy_file: {CONF}/policy.yaml}}\n"
-        "serve: {token: '${SERVE_TOKEN}', user_header: X-Forwarded-User, operators: [operator]}\n",
+        "serve: {token: '${SERVE_TOKEN}', user_header: X-Forwarded-User, proxy_secret: '${PROXY_SECRET}',\n"
+        "  operators: [operator]}\n",
         encoding="utf-8",
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "kquota_spark.cli.main", "serve", "--port", "0", "--config",
          str(folder / "kquota.yaml")],
-        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), "SERVE_TOKEN": TOKEN}, stderr=subprocess.PIPE,
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), "SERVE_TOKEN": TOKEN, "PROXY_SECRET": PROXY_SECRET},
+        stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -144,7 +148,7 @@ def test_a_person_logs_in_with_the_token_and_out_again(browser: Chromium, served
 def asked(served: Served, *headers: tuple[str, str]) -> tuple[int, str | None]:
     """Status and the program that the answer names, of a request with exactly these headers."""
     connection = HTTPConnection("127.0.0.1", served.port, timeout=30)
-    connection.putrequest("GET", "/plans")
+    connection.putrequest("GET", "/plans", skip_host=any(name == "Host" for name, _ in headers))
     for name, value in headers:
         connection.putheader(name, value)
     connection.endheaders()
@@ -154,11 +158,22 @@ def asked(served: Served, *headers: tuple[str, str]) -> tuple[int, str | None]:
 
 
 def test_a_header_that_a_client_adds_or_spells_otherwise_makes_no_operator(served: Served) -> None:
-    assert asked(served, ("X-Forwarded-User", "operator")) == (200, None)
-    assert asked(served, ("X-Forwarded-User", "alice"), ("X-Forwarded-User", "operator"))[0] == 404
-    assert asked(served, ("X-Forwarded-User", "operator"), ("X-Forwarded-User", "alice"))[0] == 404
-    assert asked(served, ("X_Forwarded_User", "operator"))[0] == 401
-    assert asked(served, ("X-Forwarded-User", "alice"), ("X_Forwarded_User", "operator"))[0] == 404
+    operator, alice = ("X-Forwarded-User", "operator"), ("X-Forwarded-User", "alice")
+    assert asked(served, BY_PROXY, operator) == (200, None)
+    assert asked(served, BY_PROXY, alice, operator)[0] == 404
+    assert asked(served, BY_PROXY, operator, alice)[0] == 404
+    assert asked(served, BY_PROXY, ("X_Forwarded_User", "operator"))[0] == 401
+    assert asked(served, BY_PROXY, alice, ("X_Forwarded_User", "operator"))[0] == 404
+    assert asked(served, operator)[0] == 401
+    assert asked(served, ("X_Kquota_Proxy_Secret", PROXY_SECRET), operator)[0] == 401
+    assert asked(served, BY_PROXY, BY_PROXY, operator)[0] == 401
+
+
+def test_a_page_of_the_web_that_rebinds_its_name_reads_nothing(served: Served) -> None:
+    rebound = ("Host", "evil.example.com")
+    assert asked(served, rebound, ("X-Forwarded-User", "operator"))[0] == 400
+    assert asked(served, rebound, BY_PROXY, ("X-Forwarded-User", "operator"))[0] == 400
+    assert asked(served, ("Host", "localhost"), BY_PROXY, ("X-Forwarded-User", "operator"))[0] == 200
 
 
 def test_it_ends_when_told_to_and_has_said_no_token(served: Served) -> None:

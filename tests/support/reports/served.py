@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask
+from flask.testing import FlaskClient
 
 from kquota_spark.cli.options import SettingsPlace
 from kquota_spark.cli.serve.access import Access
@@ -47,6 +48,7 @@ CANARIES = {
 """What belongs to the victim alone, in every form in which a page may write it."""
 PERIOD = "2026-11-21T05:40:00..2026-11-21T05:40:10"
 TOKEN = "t0ken-of-the-test-that-nobody-guesses"
+PROXY_SECRET = "s3cret-of-the-proxy-of-the-test"
 NOW_MS = T0_MS + 20_000
 
 
@@ -64,7 +66,7 @@ def write_canary_tables(root: Path) -> Settings:
     settings = Settings(
         cluster_id="demo", tables=str(root), quotas=Quotas(source="file"),
         enforcement=Enforcement(policy_file=str(CONF / "policy.yaml")),
-        serve=Serve(token=TOKEN, user_header="X-Forwarded-User", operators=("operator",)),
+        serve=Serve(token=TOKEN, user_header="X-Forwarded-User", proxy_secret=PROXY_SECRET, operators=("operator",)),
     )  # fmt: skip
     EnforcementLog(settings).append([planned_step()])
     return settings
@@ -111,6 +113,13 @@ def served(settings: Settings) -> Flask:
     """The application, as `kquota serve` puts it together."""
     contents = Contents(settings, SettingsPlace(None, None))
     return app_of(contents, Access(settings.serve, "127.0.0.1"))
+
+
+def by_proxy(app: Flask) -> FlaskClient:
+    """A client whose requests come through the proxy: they carry its secret."""
+    client = app.test_client()
+    client.environ_base["HTTP_X_KQUOTA_PROXY_SECRET"] = PROXY_SECRET
+    return client
 
 
 def readable(page: str) -> str:

@@ -65,7 +65,7 @@ def secret_keys(kind: Any, path: str = "") -> Iterator[str]:
 KEYS = sorted(secret_keys(Settings))
 
 
-def test_there_are_eleven_places_for_secrets() -> None:
+def test_there_are_twelve_places_for_secrets() -> None:
     assert KEYS == [
         "collect.jmx.options.x",
         "collect.jmx.password",
@@ -75,6 +75,7 @@ def test_there_are_eleven_places_for_secrets() -> None:
         "quotas.callback_options.x",
         "quotas.zookeeper_login.password",
         "quotas.zookeeper_tls.key_password",
+        "serve.proxy_secret",
         "serve.token",
         "ship.options.x",
         "storage_options.x",

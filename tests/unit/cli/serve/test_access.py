@@ -13,7 +13,7 @@ from kquota_spark.cli.serve.access import Access
 from kquota_spark.config.settings import Serve, Settings
 from kquota_spark.errors import UserError
 from tests.support.programs.command_output import run
-from tests.support.reports.served import PERIOD, TOKEN, served, write_canary_tables
+from tests.support.reports.served import PERIOD, PROXY_SECRET, TOKEN, by_proxy, served, write_canary_tables
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,9 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture(scope="module")
 def app(settings: Settings) -> Flask:
     return served(settings)
+
+
+PROXY = {"X-Kquota-Proxy-Secret": PROXY_SECRET}
 
 
 def code(client: FlaskClient, path: str = "/", peer: str = "127.0.0.1", **headers: str) -> int:
@@ -37,7 +40,7 @@ def test_an_address_that_others_reach_needs_a_token_or_a_header(address: str) ->
     with pytest.raises(UserError, match=f"^{said}$"):
         Access(Serve(), address)
     assert Access(Serve(token=TOKEN), address).has_token
-    assert not Access(Serve(user_header="X-User"), address).is_open
+    assert not Access(Serve(user_header="X-User", proxy_secret=PROXY_SECRET), address).is_open
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.5.0.1", "::1", "localhost"])
@@ -58,11 +61,73 @@ def test_a_token_that_can_be_guessed_is_refused_and_not_shown() -> None:
     )
 
 
-def test_the_header_counts_from_the_proxy_alone(app: Flask) -> None:
+@pytest.mark.parametrize("given", ["", "hunter2hunter2x"])
+def test_a_user_header_needs_a_secret_of_the_proxy_that_nobody_guesses(given: str) -> None:
+    said = (
+        "serve.proxy_secret: shorter than 16 characters: make one with openssl rand -hex 32, "
+        "and let the proxy send it as X-Kquota-Proxy-Secret; without it serve.user_header cannot be trusted"
+    )
+    with pytest.raises(UserError, match=f"^{said}$"):
+        Access(Serve(token=TOKEN, user_header="X-User", proxy_secret=given), "127.0.0.1")
+
+
+def test_a_request_to_a_rebound_name_is_refused_before_anything_is_read(app: Flask) -> None:
     client = app.test_client()
+    rebound = {"Host": "evil.example.com", "X_Forwarded_User": "operator"}
+    for path in ("/", "/tenants", "/login", "/style.css"):
+        assert code(client, path, **rebound, **PROXY) == 400
+        assert code(client, path, **rebound, Authorization=f"Bearer {TOKEN}") == 400
+    answer = client.get("/tenants", headers={"Host": "evil.example.com", "X-Forwarded-User": "operator"})
+    assert (answer.status_code, "serve.hosts" in answer.text, "canary" in answer.text) == (400, True, False)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "x", PROXY_SECRET[:-1], f"{PROXY_SECRET}x", PROXY_SECRET.upper(), "\xe4", TOKEN],
+)
+def test_the_header_counts_with_the_whole_secret_of_the_proxy_alone(app: Flask, given: str) -> None:
+    client = app.test_client()
+    assert code(client, "/plans", X_Forwarded_User="operator", X_Kquota_Proxy_Secret=given) == 401
+    assert code(client, "/plans", X_Forwarded_User="operator") == 401
+    assert code(client, "/plans", X_Forwarded_User="operator", **PROXY) == 200
+
+
+@pytest.mark.parametrize(
+    ("hosts", "address", "answered", "refused"),
+    [
+        ((), "127.0.0.1", ("127.0.0.1:9193", "localhost", "[::1]:9193", "LOCALHOST"),
+         ("10.1.2.3", "evil.example.com", "127.0.0.1.evil.example.com", "localhost.", "", "[::1", "x@localhost")),
+        ((), "10.1.2.3", ("10.1.2.3:9193", "127.0.0.1"), ("10.1.2.4", "kquota.example.com")),
+        ((), "kafka.example.com", ("kafka.example.com",), ("example.com",)),
+        ((), "0.0.0.0", ("10.1.2.3", "[2001:db8::1]:9193"), ("evil.example.com",)),
+        (("Quotas.example.com", "2001:DB8::1"), "127.0.0.1",
+         ("quotas.EXAMPLE.com:443", "[2001:db8:0::1]", "127.0.0.1"), ("example.com", "xquotas.example.com")),
+    ],
+)  # fmt: skip
+def test_only_known_names_of_the_server_are_answered(
+    hosts: tuple[str, ...], address: str, answered: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    access = Access(Serve(token=TOKEN, hosts=hosts), address)
+    assert [host for host in answered if not access.is_host(host)] == []
+    assert [host for host in refused if access.is_host(host)] == []
+
+
+@pytest.mark.parametrize(
+    "host", ["", "https://quotas.example.com", "quotas.example.com:443", "a/b", "*", "[::1]"]
+)
+def test_a_host_that_is_no_name_is_refused_at_the_start(host: str) -> None:
+    with pytest.raises(UserError) as refused:
+        Access(Serve(token=TOKEN, hosts=("ok.example.com", host)), "127.0.0.1")
+    assert str(refused.value) == (
+        f"serve.hosts[1]: {host!r} is no host name, expected one without scheme, port and path, e.g. quotas.example.com"
+    )
+
+
+def test_the_header_counts_from_the_proxy_alone(app: Flask) -> None:
+    client = by_proxy(app)
     assert code(client, X_Forwarded_User="alice") == 200
-    assert code(client, X_Forwarded_User="alice", peer="10.0.0.9") == 401
-    assert code(client, X_Forwarded_User="operator", peer="10.0.0.9", path="/plans") == 401
+    assert code(client, X_Forwarded_User="alice", peer="10.0.0.9", **PROXY) == 401
+    assert code(client, X_Forwarded_User="operator", peer="10.0.0.9", path="/plans", **PROXY) == 401
     assert code(client, X_Forwarded_User="operator", path="/plans") == 200
     assert code(client, X_Forwarded_User="alice", path="/plans") == 404
     assert code(client, X_Forwarded_User="") == 401
@@ -72,7 +137,7 @@ def test_the_header_counts_from_the_proxy_alone(app: Flask) -> None:
 
 
 def test_a_proxy_that_names_a_tenant_goes_before_a_token(app: Flask) -> None:
-    client = app.test_client()
+    client = by_proxy(app)
     assert code(client, "/plans", X_Forwarded_User="alice", Authorization=f"Bearer {TOKEN}") == 404
     assert code(client, "/plans", Authorization=f"Bearer {TOKEN}") == 200
 
@@ -131,7 +196,7 @@ def test_without_a_token_a_foreign_host_name_is_refused(settings: Settings) -> N
 
 
 def test_every_answer_has_the_headers_that_browsers_go_by(app: Flask) -> None:
-    client = app.test_client()
+    client = by_proxy(app)
     for rule in app.url_map.iter_rules():
         for user in ("alice", "operator", ""):
             answer = client.get(rule.rule, headers={"X-Forwarded-User": user})
@@ -148,7 +213,7 @@ def test_every_answer_has_the_headers_that_browsers_go_by(app: Flask) -> None:
 
 
 def test_a_report_names_its_scripts_by_hash_in_the_header_too(app: Flask) -> None:
-    answer = app.test_client().get(f"/report?period={PERIOD}", headers={"X-Forwarded-User": "alice"})
+    answer = by_proxy(app).get(f"/report?period={PERIOD}", headers={"X-Forwarded-User": "alice"})
     policy = answer.headers["Content-Security-Policy"]
     [scripts] = [part for part in policy.split("; ") if part.startswith("script-src")]
     assert re.fullmatch(r"script-src( 'sha256-[\w+/]+=')+", scripts)

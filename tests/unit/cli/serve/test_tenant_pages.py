@@ -14,6 +14,7 @@ from tests.support.reports.served import (
     NOW_MS,
     PERIOD,
     VICTIM,
+    by_proxy,
     readable,
     served,
     write_canary_tables,
@@ -39,7 +40,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def answers(app: Flask, user: str) -> dict[str, tuple[int, str]]:
     """What this user gets from every route of the application by every method: status, and headers and page."""
     found = {}
-    client = app.test_client()
+    client = by_proxy(app)
     for rule in app.url_map.iter_rules():
         for method in sorted(rule.methods or ()):
             for query in QUERIES:
@@ -85,7 +86,7 @@ def test_the_victim_sees_their_own_page(app: Flask) -> None:
 
 
 def test_a_tenant_that_nobody_has_seen_gets_the_same_answer_as_one_without_traffic(app: Flask) -> None:
-    client = app.test_client()
+    client = by_proxy(app)
     asked = [
         client.get(f"/report?period={PERIOD}", headers={"X-Forwarded-User": user})
         for user in ("nobody", "alicE")
@@ -97,9 +98,9 @@ def test_a_tenant_that_nobody_has_seen_gets_the_same_answer_as_one_without_traff
 
 def test_a_name_is_text_wherever_it_stands(app: Flask) -> None:
     name = "<script>alert(1)</script>\u202e"
-    answer = app.test_client().get("/", headers={"X-Forwarded-User": name.encode().decode("latin-1")})
+    answer = by_proxy(app).get("/", headers={"X-Forwarded-User": name.encode().decode("latin-1")})
     assert answer.status_code == 200
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e" in answer.text
     assert "<script" not in answer.text
-    asked = app.test_client().get(f"/report?period={quote(name)}", headers={"X-Forwarded-User": "alice"})
+    asked = by_proxy(app).get(f"/report?period={quote(name)}", headers={"X-Forwarded-User": "alice"})
     assert (asked.status_code, "<script" in asked.text) == (400, False)
