@@ -3,5 +3,6 @@
 `storage` builds the paths of tables and checkpoints, opens them, and turns errors of Delta into ours. `quota_rows`
 separates the rows of sources from rules. `durable` has a local disk take what was written.
 
-In reading order: storage, durable, parts, commits, files, quota_rows, reading, rows, rules_tables, creation, following.
+In reading order: storage, durable, parts, commits, files, quota_rows, time_limit, reading, rows, rules_tables,
+creation, following.
 """

@@ -31,6 +31,7 @@ from kquota_spark.store.storage import (
     storage_options,
     trimmed,
 )
+from kquota_spark.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from typing import Self
@@ -69,7 +70,13 @@ class Tables:
     Columns of structs (`usage.points`) are left out. Use `open_tables`.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, most_s: float | None = None) -> None:
+        """Open none of them yet.
+
+        Args:
+            settings: where they are.
+            most_s: after so many seconds queries end with a `SlowError`; None for no limit.
+        """
         import duckdb
 
         self._root = trimmed(settings.tables)
@@ -89,6 +96,7 @@ class Tables:
             }
         )
         self._duckdb.execute("set TimeZone = 'UTC'")
+        self._limit = None if most_s is None else TimeLimit(most_s, self._duckdb.interrupt)
 
     def open(self, name: str, newer_than_ms: int | None = None) -> None:
         """Make a table visible to `query`.
@@ -210,8 +218,12 @@ class Tables:
         """What DuckDB cannot do, as an error for users."""
         import duckdb
 
+        self._check_time()
         try:
             yield
+        except duckdb.InterruptException:
+            self._check_time()
+            raise
         except UnicodeEncodeError as error:
             raise UserError("a filter is not UTF-8 text") from error
         except (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException) as error:
@@ -222,6 +234,10 @@ class Tables:
                 f"tables under {self._root} cannot be read ({reason}): if kquota maintain or VACUUM has just "
                 "removed old files, run the command again"
             ) from error
+
+    def _check_time(self) -> None:
+        if self._limit is not None:
+            self._limit.check()
 
     def newest_ms(self, name: str) -> int | None:
         """Newest event time of an opened table that is append-only in time, epoch ms; None if it holds nothing."""
@@ -236,6 +252,8 @@ class Tables:
 
     def close(self) -> None:
         """Free memory and temporary files."""
+        if self._limit is not None:
+            self._limit.end()
         self._duckdb.close()
         self._spill.cleanup()
 

@@ -18,13 +18,14 @@ from flask.sessions import SecureCookieSessionInterface
 from werkzeug.exceptions import HTTPException
 
 from kquota_spark.cli.serve.access import Access, Viewer
-from kquota_spark.cli.serve.contents import Contents
+from kquota_spark.cli.serve.contents import BusyError, Contents
 from kquota_spark.cli.text.render import Colour, Report, Row
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
 from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.pages.page_html import html_part, html_template
-from kquota_spark.reports.scope.period import parse_period
+from kquota_spark.reports.scope.period import Period, parse_period
+from kquota_spark.store.time_limit import SlowError
 
 _PERIODS = {"today": "today", "day": "yesterday", "week": "the last week", "last:1h": "the last hour"}
 _POLICY = (
@@ -42,6 +43,10 @@ _HEADERS = {
 _TONES = {Colour.RED: "over", Colour.YELLOW: "near", Colour.FAINT: "faint"}
 _LOGIN_H = 12
 _LIVE_S = 5
+_DAY_MS = 86_400_000
+_MOST_DAYS = 31
+"""Longest period of a report, days: its time and memory grow with the period, and others wait for it."""
+_RETRY_AFTER_S = 10
 _SEEN = "is_operator"
 _Page = Callable[..., Any]
 
@@ -146,10 +151,7 @@ def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
         if not viewer.may_see(user):
             abort(404)
         asked = request.args.get("period", "today")
-        try:
-            period = parse_period(asked, now_ms())
-        except ValueError as error:
-            abort(400, str(error))
+        period = _period(viewer, asked)
         drawn = contents.report(user or None, asked, period)
         policy = f"{drawn.policy}; frame-ancestors 'none'"
         return Response(drawn.text, headers={"Content-Security-Policy": policy})
@@ -161,6 +163,19 @@ def _add_pages(app: Flask, contents: Contents, access: Access) -> None:
     @page("/plans")
     def plans(_: Viewer) -> str:
         return _page("plans", title="Plans that wait", table=_table(contents.plans()))
+
+
+def _period(viewer: Viewer, asked: str) -> Period:
+    try:
+        period = parse_period(asked, now_ms())
+    except ValueError as error:
+        abort(400, str(error))
+    # Each period is a report of its own, and only one is made at a time: a tenant has few of them.
+    if viewer.tenant is not None and asked not in _PERIODS:
+        abort(400, f"{asked!r}: expected one of {', '.join(_PERIODS)}")
+    if period.to_ms - period.from_ms > _MOST_DAYS * _DAY_MS:
+        abort(400, f"{asked!r}: longer than {_MOST_DAYS} days: kquota report --period makes longer reports")
+    return period
 
 
 def _only_by_own_name(access: Access) -> Any:
@@ -200,7 +215,7 @@ def _with_headers(response: Response) -> Response:
 
 
 def _failed(error: Exception) -> Any:
-    """A page for what went wrong; why is for operators alone, and a mistake of ours for the log."""
+    """A page for what went wrong. Its cause is for operators alone, and a mistake of ours for the log."""
     viewer: Viewer | None = g.get("viewer")
     is_operator = viewer is not None and viewer.tenant is None
     if isinstance(error, HTTPException):
@@ -208,6 +223,10 @@ def _failed(error: Exception) -> Any:
         return _page("error", title=error.name, about=about), error.code or 500
     if not isinstance(error, UserError):
         raise error
+    if isinstance(error, BusyError | SlowError):
+        text = str(error)
+        page = _page("error", title="Not now", about=f"{text[0].upper()}{text[1:]}.")
+        return Response(page, 503, {"Retry-After": str(_RETRY_AFTER_S)})
     print(f"kquota serve: {terminal_text(str(error))}", file=sys.stderr)
     about = str(error) if is_operator else "There is nothing of yours to show for this time."
     return _page("error", title="Nothing to show", about=about), 404

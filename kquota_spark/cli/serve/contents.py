@@ -1,6 +1,7 @@
 """What the pages show: the reports of commands, read from the tables, each kept for a few seconds.
 
-One page is made at a time: a report may take gigabytes of memory. Who asks again gets the page that was just made.
+One report is made at a time, because it may take gigabytes of memory, and within a time limit. Another one asked for
+meanwhile is refused, so that it occupies no thread: the other pages always answer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kquota_spark.enforce.changes import LogEntry
 from kquota_spark.enforce.log_state import LogState
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from kquota_spark.enforcement.policies import load_policies
+from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.process.clock import now_ms
 from kquota_spark.reports.gathered.gathering import gather_report, tenants_seen
@@ -32,10 +34,16 @@ from kquota_spark.store.reading import utc_text
 
 _MOST_KEPT = 16
 _LIVE_S, _REPORT_S = 4.0, 60.0
+_MOST_REPORT_S = 55.0
+"""Time limit of a report, s: reverse proxies give up after 60 s."""
 _TOP = 20
 _WIDE = 400
 """Columns of a page: it scrolls, so nothing is left out."""
 _T = TypeVar("_T")
+
+
+class BusyError(UserError):
+    """Another report is being made."""
 
 
 class DrawnReport(NamedTuple):
@@ -45,14 +53,50 @@ class DrawnReport(NamedTuple):
     text: str
 
 
+class _Kept:
+    """Pages of one kind: one is made at a time, and kept for some seconds. Safe to ask from any thread."""
+
+    def __init__(self, for_s: float, *, is_heavy: bool = False) -> None:
+        self._for_s, self._is_heavy = for_s, is_heavy
+        self._turn = threading.Lock()
+        self._pages: OrderedDict[object, tuple[float, Any]] = OrderedDict()
+
+    def got(self, key: object, make: Callable[[], _T]) -> _T:
+        """The page that was just made, or a new one.
+
+        Raises:
+            BusyError: pages of this kind are heavy, and another one is being made.
+        """
+        if (page := self._page(key)) is not None:
+            return cast("_T", page)
+        if not self._turn.acquire(blocking=not self._is_heavy):
+            raise BusyError("another report is being made: try again in some seconds")
+        try:
+            # It may have been made while this thread waited.
+            if (page := self._page(key)) is not None:
+                return cast("_T", page)
+            began_s, made = time.monotonic(), make()
+            self._pages.pop(key, None)
+            self._pages[key] = began_s, made
+            while len(self._pages) > _MOST_KEPT:
+                self._pages.popitem(last=False)
+            return made
+        finally:
+            self._turn.release()
+
+    def _page(self, key: object) -> Any:
+        began_s, page = self._pages.get(key, (0.0, None))
+        return None if time.monotonic() - began_s > self._for_s else page
+
+
 class Contents:
     """Reads for all pages; safe to ask from any thread."""
 
     def __init__(self, settings: Settings, place: SettingsPlace) -> None:
         self._settings, self._place = settings, place
         self._feed = Feed(settings, place)
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[object, ...], tuple[float, Any]] = OrderedDict()
+        self._states, self._lives, self._waiting = _Kept(_LIVE_S), _Kept(_LIVE_S), _Kept(_LIVE_S)
+        self._reports = _Kept(_REPORT_S, is_heavy=True)
 
     @property
     def cluster_id(self) -> str:
@@ -61,51 +105,50 @@ class Contents:
 
     def status(self) -> Report:
         """What `kquota status` shows."""
-        return self._made(("status",), _LIVE_S, self._status)
+        return self._states.got("status", self._status)
 
     def live(self, owner: str | None) -> Report:
         """What `kquota top` shows; with an owner, of buckets that no other user is in."""
         question = Question(owner=owner)
-        return self._made(("live", owner), _LIVE_S, lambda: top_report(self._feed.read(question), _WIDE))
+        return self._lives.got(owner, lambda: top_report(self._feed.read(question), _WIDE))
 
     def report(self, user: str | None, asked: str, period: Period) -> DrawnReport:
         """What `kquota report` shows, of the cluster or with `--tenant`; `asked` is how the period was named.
 
         Raises:
             UserError: there is nothing to report on.
+            BusyError: another report, or the list of users, is being made.
+            SlowError: it takes too long.
         """
 
         def draw() -> DrawnReport:
-            gathered = gather_report(self._settings, period, made_at_ms=now_ms(), tenant=user, top=_TOP)
+            gathered = gather_report(
+                self._settings, period, made_at_ms=now_ms(), tenant=user, top=_TOP, most_s=_MOST_REPORT_S
+            )
             return DrawnReport(*policed_page(gathered))
 
-        return self._made(("report", user, asked), _REPORT_S, draw)
+        return self._reports.got((user, asked), draw)
 
     def tenants(self) -> list[str]:
-        """Users that sent anything in the last week."""
+        """Users that sent anything in the last week.
+
+        Raises:
+            BusyError: a report is being made.
+            SlowError: it takes too long.
+        """
 
         def ask() -> list[str]:
-            return tenants_seen(self._settings, parse_period("last:7d", now_ms()))
+            return tenants_seen(self._settings, parse_period("last:7d", now_ms()), most_s=_MOST_REPORT_S)
 
-        return self._made(("tenants",), _REPORT_S, ask)
+        return self._reports.got("tenants", ask)
 
     def plans(self) -> Report:
         """Changes that `kquota enforce status` shows as waiting."""
-        return self._made(("plans",), _LIVE_S, self._plans)
+        return self._waiting.got("plans", self._plans)
 
     def close(self) -> None:
         """Free memory and temporary files."""
         self._feed.close()
-
-    def _made(self, key: tuple[object, ...], for_s: float, make: Callable[[], _T]) -> _T:
-        with self._lock:
-            made_s, found = self._kept.pop(key, (0.0, None))
-            if found is None or time.monotonic() - made_s > for_s:
-                made_s, found = time.monotonic(), make()
-            self._kept[key] = made_s, found
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
-            return cast("_T", found)
 
     def _status(self) -> Report:
         time_ms = now_ms()

@@ -47,16 +47,18 @@ def gather_report(
     tenant: str | None = None,
     top: int = 20,
     heat_rows: int = 40,
+    most_s: float | None = None,
 ) -> AuditReport:
     """The report over a stretch of time.
 
     It is made at `made_at_ms`, epoch ms. With a tenant, a user, it is of this user's own buckets and clients, and names
-    no other. Lists are cut to `top`, heat maps to `heat_rows` buckets.
+    no other. Lists are cut to `top`, heat maps to `heat_rows` buckets. `most_s` is a time limit, s.
 
     Raises:
         UserError: there is nothing in the stretch, the user was not seen in it, or the tables cannot be read.
+        SlowError: it takes longer than the limit.
     """
-    with Tables(settings) as tables:
+    with Tables(settings, most_s) as tables:
         scope = open_scope(tables, settings, period, tenant=tenant, top=top)
         if tenant is not None and not tables.query(_IS_SEEN).rows[0][0]:
             msg = f"user {tenant} was not seen from {utc_text(period.from_ms)} to {utc_text(period.to_ms)}"
@@ -64,13 +66,14 @@ def gather_report(
         return _gathered(scope, settings, made_at_ms, heat_rows)
 
 
-def tenants_seen(settings: Settings, period: Period) -> list[str]:
-    """Users that sent anything, in order: each has a page of its own.
+def tenants_seen(settings: Settings, period: Period, *, most_s: float | None = None) -> list[str]:
+    """Users that sent anything, in order: each has a page of its own. `most_s` is a time limit, s.
 
     Raises:
         UserError: the table is missing or cannot be read.
+        SlowError: it takes longer than the limit.
     """
-    with Tables(settings) as tables:
+    with Tables(settings, most_s) as tables:
         tables.open("usage", period.from_ms)
         during = (period.from_ms * 1_000, period.to_ms * 1_000)
         return [user for (user,) in tables.query(_USERS, [settings.cluster_id, *during]).rows]

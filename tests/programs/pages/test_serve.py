@@ -116,10 +116,10 @@ def test_the_live_view_reads_itself_again_while_the_box_is_ticked(browser: Chrom
     assert not browser.value("document.getElementById('again').closest('p').hidden")
 
 
-def test_a_tenants_own_report_is_drawn_under_its_policy(browser: Chromium, served: Served) -> None:
+def test_a_page_of_one_user_is_drawn_under_its_policy(browser: Chromium, served: Served) -> None:
     browser.resize(1280, 900)
     browser.media("light")
-    browser.visit(f"{served.url}/report?period={PERIOD}", **ALICE)
+    browser.visit(f"{served.url}/report?user=alice&period={PERIOD}", **OPERATOR)
     while browser.value("document.documentElement.dataset.charts") not in {"drawn", "failed"}:
         pass
     browser.screenshot(served.folder / "serve-alice-report-1280-light.png")

@@ -13,7 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from kquota_spark.config.settings import Settings
 from kquota_spark.schema.tables import DECISIONS
-from kquota_spark.store.reading import open_tables, query
+from kquota_spark.store.reading import Tables, open_tables, query
+from kquota_spark.store.time_limit import SlowError
 from tests.support.tables.table_rows import T0_MS, decision, run, write_table
 
 
@@ -101,3 +102,19 @@ def test_the_tables_are_described_from_their_declaration(capsys: pytest.CaptureF
         "is_partition": True,
         "about": "UTC date of the row's time; partition, and the unit of retention",
     }
+
+
+def test_a_query_of_hours_ends_at_the_time_limit_and_so_do_all_after_it(tmp_path: Path) -> None:
+    with Tables(Settings(tables=str(tmp_path)), most_s=0.2) as tables:
+        for sql in (
+            "select sum(a.range * b.range) from range(10_000_000) a, range(10_000_000) b",
+            "select 1",
+        ):
+            with pytest.raises(SlowError) as ended:
+                tables.query(sql)
+            assert str(ended.value) == "reading the tables takes longer than 0.2 s: ask for a shorter period"
+
+
+def test_a_query_within_the_time_limit_is_answered(tmp_path: Path) -> None:
+    with Tables(Settings(tables=str(tmp_path)), most_s=3_600.0) as tables:
+        assert tables.query("select 6 * 7").rows == [(42,)]

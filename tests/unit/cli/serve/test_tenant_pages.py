@@ -20,7 +20,9 @@ from tests.support.reports.served import (
     write_canary_tables,
 )
 
-QUERIES = ("", f"?period={PERIOD}", f"?period={PERIOD}&user={VICTIM}", f"?period={PERIOD}&user=alice",
+QUERIES = ("", "?period=last:1h", f"?period=last:1h&user={VICTIM}", "?period=last:1h&user=alice",
+           f"?period=last:1h&user=alice&user={VICTIM}", f"?tenant={VICTIM}&period=last:1h",
+           f"?period={PERIOD}", f"?period={PERIOD}&user={VICTIM}", f"?period={PERIOD}&user=alice",
            f"?user={VICTIM}", "?user=", "?user=%00", f"?period={VICTIM}", f"?period={PERIOD}&user=alice&user={VICTIM}",
            f"?tenant={VICTIM}&period={PERIOD}")  # fmt: skip
 ROUTES = {"/", "/live", "/report", "/tenants", "/plans", "/login", "/logout", "/style.css", "/live.js"}
@@ -69,9 +71,9 @@ def test_no_route_shows_a_tenant_a_name_or_a_number_of_another_user(app: Flask) 
     typed = f"?period={VICTIM}"
     searched = {where: answer for where, answer in found.items() if not where.endswith(typed)}
     assert seen(searched) == {what: [] for what in CANARIES}
-    assert found[f"GET /report?period={PERIOD}"][0] == 200
-    assert found[f"GET /report?period={PERIOD}&user=alice"][0] == 200
-    assert found[f"GET /report?period={PERIOD}&user={VICTIM}"][0] == 404
+    assert found["GET /report?period=last:1h"][0] == 200
+    assert found["GET /report?period=last:1h&user=alice"][0] == 200
+    assert found[f"GET /report?period=last:1h&user={VICTIM}"][0] == 404
     assert {found[f"GET {route}"][0] for route in ("/tenants", "/plans")} == {404}
 
 
@@ -88,7 +90,7 @@ def test_the_victim_sees_their_own_page(app: Flask) -> None:
 def test_a_tenant_that_nobody_has_seen_gets_the_same_answer_as_one_without_traffic(app: Flask) -> None:
     client = by_proxy(app)
     asked = [
-        client.get(f"/report?period={PERIOD}", headers={"X-Forwarded-User": user})
+        client.get("/report?period=last:1h", headers={"X-Forwarded-User": user})
         for user in ("nobody", "alicE")
     ]
     assert [answer.status_code for answer in asked] == [404, 404]
