@@ -17,10 +17,8 @@ _LONG_LIVED = 0.5
 _MOST_ROWS = 100
 _MOST_NAMED = 3
 _HOUR_MS = 3_600_000
-_VARYING = re.compile(
-    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[0-9a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{6,}|[0-9]+",
-    re.IGNORECASE,
-)
+_VARYING = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{6,}|[0-9]+", re.IGNORECASE)
+"""A UUID, a hexadecimal number or a word of the letters a to f, a number."""
 
 
 class IdSeen(NamedTuple):
@@ -42,7 +40,7 @@ def unstable_client_ids(seen: Iterable[IdSeen], from_ms: int, to_ms: int) -> lis
     """
     families: dict[tuple[str, str], list[IdSeen]] = {}
     for one in seen:
-        pattern = _VARYING.sub("#", one.client_id)
+        pattern = _VARYING.sub(_mark, one.client_id)
         if pattern != one.client_id:
             families.setdefault((one.user, pattern), []).append(one)
     found = []
@@ -66,6 +64,11 @@ def unstable_client_ids(seen: Iterable[IdSeen], from_ms: int, to_ms: int) -> lis
             )
         )
     return found
+
+
+def _mark(found: re.Match[str]) -> str:
+    # Words such as "facade" are no numbers. To look ahead for a digit instead would take n steps at each of n letters.
+    return found[0] if found[0].isalpha() else "#"
 
 
 class ShareConsumer(NamedTuple):

@@ -27,9 +27,10 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\u
 _MOST_MARKS = 3
 _COMMA, _IS = r"(?:,\s*|%2C(?:%20|\+)?)", r"(?:=|%3D)"
 """Of a name as it is, and of a sanitised one as rules have it."""
-_VALUE = r"(?:\\.|%(?!2C)|[^,/\\%])*"
+_VALUE = r"(?:\\.|%(?!2C)|[^,/\\% ]| (?!/))*+"
+"""Nothing is given back: names of clients may be made so that each attempt goes through the whole of them."""
 _PART = re.compile(rf"{_COMMA}[A-Za-z][\w.]*{_IS}{_VALUE}")
-_DN = re.compile(rf"CN{_IS}{_VALUE}(?:{_PART.pattern})+(?<! )(?= /|/|$)")
+_DN = re.compile(rf"CN{_IS}{_VALUE}(?:{_PART.pattern})++(?<! )(?= /|/|$)")
 """A distinguished name of mTLS that begins with the common name, alone or left of a client id."""
 _PAIR = re.compile(r"(.+?)( / |/clients/|/c/)(.+)")
 """A user and a client id, as buckets and rules have them."""

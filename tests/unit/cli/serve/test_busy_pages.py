@@ -38,6 +38,7 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.has_begun, self.may_go_on = threading.Event(), threading.Event()
+
         def wait(*args: Any, **options: Any) -> Any:
             self.has_begun.set()
             assert self.may_go_on.wait(2 * ANSWER_S)
