@@ -18,6 +18,8 @@ from kquota_spark.process.processes import watchdog
 _POLL_S, _REPORT_EVERY_S = 0.1, 5.0
 # Ivy waits for a silent server without end. The largest jar takes seconds: this much silence is a dead line.
 _STALLED_AFTER_S = 180.0
+# A run of a few seconds: the optimizing compiler and a parallel collector would cost more than they save.
+_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def retrieve(
@@ -32,7 +34,8 @@ def retrieve(
     Raises:
         UserError: with the reason that Ivy gave.
     """
-    command = [str(java), "-cp", str(class_path / "*"), "org.apache.ivy.Main", "-ivy", str(ivy_xml.resolve())]
+    command = [str(java), *_JAVA_OPTIONS, "-cp", _ivy_of(class_path), "org.apache.ivy.Main"]
+    command += ["-ivy", str(ivy_xml.resolve())]
     # A site with its own mirror of the registry says so in an ivysettings.xml.
     settings = os.environ.get("KQUOTA_IVY_SETTINGS")
     if settings:
@@ -51,6 +54,11 @@ def retrieve(
         raise UserError(_failure(reason(failed.lines)))
     if stalled:
         raise UserError(_failure(f"nothing came for {_STALLED_AFTER_S:.0f} s"))
+
+
+def _ivy_of(directory: Path) -> str:
+    """Ivy's jar alone: all jars of PySpark on the class path cost three times the CPU of a run without downloads."""
+    return str(next(directory.glob("ivy-*.jar"), directory / "*"))
 
 
 class _Run(NamedTuple):

@@ -2,9 +2,9 @@
 
 Both class paths are declared in `conf/ivy.xml` and resolved by the Ivy that is inside PySpark, so that
 nothing but Java is needed; another declaration, with a configuration `broker` alone, is another broker
-version. They live outside the checkout, under the hash of the declaration: checkouts share them, and a
-changed declaration never meets old jars. A manifest, written last, names each jar and its size: a cache
-without it, or with a jar missing or short, is half a cache and is fetched again.
+version. Fetched jars must have the SHA-256 of the list beside the declaration. They live outside the checkout, under
+the hash of both: checkouts share them, and a changed declaration never meets old jars. A manifest, written last, names
+each jar and its size: a cache without it, or with a jar missing or short, is half a cache and is fetched again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import NamedTuple
 
 from kquota_spark.embedded.setup.ivy import retrieve
 from kquota_spark.embedded.setup.java import find_java
+from kquota_spark.embedded.setup.sums import check_sums, parse_sums, read_sums, sums_of, write_sums
 from kquota_spark.errors import UserError
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -77,7 +79,7 @@ def ensure_jars(ivy_xml: Path | None = None, ivy: Path | None = None) -> Jars:
         ivy: the directory with Ivy's jar; None is the installed PySpark.
 
     Raises:
-        UserError: there is no Java, no PySpark, or Ivy could not fetch them.
+        UserError: there is no Java, no PySpark, Ivy could not fetch them, or they are not the listed ones.
     """
     path = ivy_xml or IVY_XML
     declaration, target = _read(path), cache_dir(path)
@@ -93,25 +95,48 @@ def ensure_jars(ivy_xml: Path | None = None, ivy: Path | None = None) -> Jars:
         raise UserError(msg) from error
 
 
+def lock_jars(ivy_xml: Path) -> Path:
+    """Write the list of SHA-256 from what the registry gives now; return its path.
+
+    For an author of a declaration, who compares the list with other sources before it is committed.
+    """
+    confs = _confs(_text(ivy_xml), ivy_xml)
+    with tempfile.TemporaryDirectory() as temporary:
+        work, downloads = Path(temporary, "jars"), Path(temporary, "downloads")
+        retrieve(find_java().path, pyspark_jars(), ivy_xml, confs=confs, into=work, downloads=downloads)
+        return write_sums(sums_of(work, confs), ivy_xml)
+
+
 class _Declaration(NamedTuple):
-    """An ivy.xml as it was read; `confs` are its configurations."""
+    """An ivy.xml and its list of SHA-256 as they were read."""
 
     path: Path
     sha256: str
+    """The hash of both."""
     confs: tuple[str, ...]
+    sums: bytes
 
 
 def _read(ivy_xml: Path) -> _Declaration:
+    text = _text(ivy_xml)
+    confs, sums = _confs(text, ivy_xml), read_sums(ivy_xml)
+    return _Declaration(ivy_xml, hashlib.sha256(text + sums).hexdigest(), confs, sums)
+
+
+def _text(ivy_xml: Path) -> bytes:
     try:
-        text = ivy_xml.read_bytes()
+        return ivy_xml.read_bytes()
     except OSError as error:
         msg = f"{ivy_xml}: cannot be read ({error.strerror}): name the declaration of the jars, conf/ivy.xml"
         raise UserError(msg) from error
+
+
+def _confs(text: bytes, ivy_xml: Path) -> tuple[str, ...]:
     confs = tuple(name.decode() for name in _CONF.findall(text))
     if not confs:
         msg = f"{ivy_xml}: no configuration spark or broker in it: name the declaration of the jars, conf/ivy.xml"
         raise UserError(msg)
-    return _Declaration(ivy_xml, hashlib.sha256(text).hexdigest(), confs)
+    return confs
 
 
 def _complete(directory: Path, declaration: _Declaration) -> Jars | None:
@@ -133,7 +158,7 @@ def _complete(directory: Path, declaration: _Declaration) -> Jars | None:
 
 
 def _fetch(declaration: _Declaration, target: Path, ivy: Path | None) -> Jars:
-    confs = declaration.confs
+    confs, expected = declaration.confs, parse_sums(declaration.sums, declaration.path)
     _refuse_foreign(target, confs)
     java, class_path = find_java(), ivy or pyspark_jars()
     downloads = target.with_name(f".{target.name}.downloads")
@@ -142,6 +167,7 @@ def _fetch(declaration: _Declaration, target: Path, ivy: Path | None) -> Jars:
     work.mkdir()
     try:
         retrieve(java.path, class_path, declaration.path, confs=confs, into=work, downloads=downloads)
+        _check(work, declaration, expected, downloads)
         _write_manifest(work, declaration)
         _publish(work, target, confs)
     finally:
@@ -151,6 +177,15 @@ def _fetch(declaration: _Declaration, target: Path, ivy: Path | None) -> Jars:
     found = _complete(target, declaration)
     assert found is not None
     return found
+
+
+def _check(work: Path, declaration: _Declaration, expected: dict[str, str], downloads: Path) -> None:
+    try:
+        check_sums(sums_of(work, declaration.confs), expected, declaration.path)
+    except UserError:
+        # The next attempt must not take the same jar from Ivy's cache.
+        shutil.rmtree(downloads, ignore_errors=True)
+        raise
 
 
 def _write_manifest(directory: Path, declaration: _Declaration) -> None:
@@ -240,10 +275,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--link", action="store_true", help="link those of Spark's job into the installed PySpark"
     )
+    parser.add_argument(
+        "--lock", action="store_true", help="write the list of their SHA-256 beside a new declaration"
+    )
     parser.add_argument("--ivy", type=Path, help="directory with Ivy's jar, before PySpark is installed")
     options = parser.parse_args(arguments)
     ivy_xml = options.declaration
     try:
+        if options.lock:
+            print(f"jars: their SHA-256 are in {lock_jars(ivy_xml)}")
+            return 0
         jars = ensure_jars(ivy_xml, options.ivy)
         counts = f"{len(jars.spark)} for Spark, {len(jars.broker)} for the brokers"
         print(f"jars: {counts} in {cache_dir(ivy_xml)}")

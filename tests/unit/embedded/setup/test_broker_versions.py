@@ -11,6 +11,7 @@ import pytest
 from kquota_spark.embedded.servers import Server, prepare
 from kquota_spark.embedded.settings import BrokerSettings
 from kquota_spark.embedded.setup.jars import Jars, cache_dir, ensure_jars, find_jars
+from kquota_spark.embedded.setup.sums import sums_path
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.client_properties import read_properties
 
@@ -29,6 +30,10 @@ SETTINGS = """\
   </resolvers>
 </ivysettings>
 """
+SUMS = {
+    "1.0": "d0ff5974b6aa52cf562bea5921840c032a860a91a3512f7fe8f768f6bbe005f6",
+    "2.0": "d84bdb34d4eeef4034d77e5403f850e35bc4a51b1143e3a83510e1aaad839748",
+}
 LOG4J_1, LOG4J_2 = (
     Jars(broker=(Path(f"/jars/{name}.jar"),)) for name in ("reload4j-1.2.25", "log4j-core-2.24.3")
 )
@@ -49,6 +54,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def declaration(path: Path, rev: str, conf: str = "broker") -> Path:
     text = IVY_XML.format(confs=f'<conf name="{conf}"/>', rev=rev, conf=conf)
     path.write_text(text, encoding="utf-8")
+    sums_path(path).write_text(f"{SUMS[rev]}  {conf}/part-{rev}.jar\n", encoding="ascii")
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 
 from kquota_spark.embedded.setup.ivy import reason
 from kquota_spark.embedded.setup.jars import IVY_XML as DECLARATION
-from kquota_spark.embedded.setup.jars import cache_dir, ensure_jars, find_jars, pyspark_jars
+from kquota_spark.embedded.setup.jars import cache_dir, ensure_jars, find_jars, lock_jars, main, pyspark_jars
 from kquota_spark.embedded.setup.java import find_java
+from kquota_spark.embedded.setup.sums import parse_sums, read_sums
 from kquota_spark.errors import UserError
-from tests.support.places import ROOT
+from tests.support.places import CONF, ROOT
 
 IVY_XML = """\
 <ivy-module version="2.0">
@@ -34,6 +36,11 @@ SETTINGS = """\
   </resolvers>
 </ivysettings>
 """
+# sha256sum of the two jars below, and of the broker's with its last byte changed.
+SPARK_SUM = "cb90e1604232ceb2130ee10cea6e19ed399a9546cea35bbf3575627232986099"
+BROKER_SUM = "bef0e9955e6e26ba4765fa7b523e74b0b8df4b67bb529554bfb7bf338e0aac25"
+CHANGED_SUM = "443d86ec05d17d17a230c11eb96f14aeeb413893acdf7a2f92051f11ba7ece62"
+SUMS = f"{SPARK_SUM}  spark/spark-part-1.0.jar\n{BROKER_SUM}  broker/broker-part-2.0.jar\n"
 
 
 @pytest.fixture
@@ -50,6 +57,7 @@ def ivy_xml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("KQUOTA_JARS", raising=False)
     path = tmp_path / "ivy.xml"
     path.write_text(IVY_XML.format(spark="spark-part"), encoding="utf-8")
+    (tmp_path / "ivy.sha256").write_text(SUMS, encoding="ascii")
     return path
 
 
@@ -111,6 +119,7 @@ def test_another_declaration_never_gets_the_old_jars(ivy_xml: Path, monkeypatch:
     ivy_xml.write_text(
         IVY_XML.format(spark="broker-part").replace('rev="1.0"', 'rev="2.0"'), encoding="utf-8"
     )
+    lock_jars(ivy_xml)
     with pytest.raises(UserError, match="jars are missing"):
         find_jars(ivy_xml)
     assert [path.name for path in ensure_jars(ivy_xml).spark] == ["broker-part-2.0.jar"]
@@ -134,6 +143,77 @@ def test_the_reason_of_ivy_is_the_error_and_nothing_is_published(ivy_xml: Path) 
         ensure_jars(ivy_xml)
     assert "\n" not in str(raised.value)
     assert not cache_dir(ivy_xml).exists()
+
+
+def test_a_jar_with_one_byte_changed_is_refused_in_one_line(ivy_xml: Path) -> None:
+    jar = ivy_xml.parent / "registry" / "broker-part-2.0.jar"
+    jar.write_bytes(b"the broker's jaR")
+    with pytest.raises(UserError) as raised:
+        ensure_jars(ivy_xml)
+    assert str(raised.value) == (
+        f"broker/broker-part-2.0.jar: fetched {CHANGED_SUM}, and "
+        f"{ivy_xml.with_suffix('.sha256')} lists {BROKER_SUM}: "
+        "nothing was kept: check the registry or its mirror, and run it again"
+    )
+    # Neither the jars nor Ivy's cache of them: when the registry is mended, the next attempt is a good one.
+    assert [path.name for path in cache_dir(ivy_xml).parent.iterdir()] == [f".{cache_dir(ivy_xml).name}.lock"]
+    jar.write_bytes(b"the broker's jar")
+    assert [path.read_bytes() for path in ensure_jars(ivy_xml).broker] == [b"the broker's jar"]
+
+
+@pytest.mark.parametrize(
+    ("sums", "reason"),
+    [
+        (SUMS.splitlines()[1], f"spark/spark-part-1.0.jar: fetched {SPARK_SUM}, and .* lists no such jar: "),
+        (f"{SUMS}{'0' * 64}  spark/more-1.0.jar", "spark/more-1.0.jar: fetched no such jar, and .* lists 000"),
+        (f"{SUMS}# 2 jars", r"ivy\.sha256:3: not a SHA-256 and a jar: write it with python -m .* --lock .*ivy.xml$"),
+        (None, r"ivy\.sha256: cannot be read \(No such file or directory\): it lists the SHA-256 of each jar: "),
+    ],
+    ids=["one more jar", "one jar less", "a line of another form", "no list"],
+)  # fmt: skip
+def test_only_the_listed_jars_are_taken(ivy_xml: Path, sums: str | None, reason: str) -> None:
+    path = ivy_xml.with_suffix(".sha256")
+    path.unlink() if sums is None else path.write_text(sums, encoding="ascii")
+    with pytest.raises(UserError, match=reason):
+        ensure_jars(ivy_xml)
+
+
+def test_a_changed_list_never_gets_the_old_jars(ivy_xml: Path) -> None:
+    ensure_jars(ivy_xml)
+    ivy_xml.with_suffix(".sha256").write_text(
+        SUMS.replace(BROKER_SUM, "0" * 64),
+        encoding="ascii",
+    )
+    with pytest.raises(UserError, match="jars are missing"):
+        find_jars(ivy_xml)
+    with pytest.raises(
+        UserError,
+        match=rf"broker-part-2\.0\.jar: fetched {BROKER_SUM}, and ",
+    ):
+        ensure_jars(ivy_xml)
+
+
+def test_the_list_of_a_new_declaration_is_written_by_the_command(
+    ivy_xml: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = ivy_xml.with_suffix(".sha256")
+    path.unlink()
+    assert main(["--lock", str(ivy_xml)]) == 0
+    assert capsys.readouterr().out == f"jars: their SHA-256 are in {path}\n"
+    assert path.read_text(encoding="ascii") == SUMS
+
+
+DECLARATIONS = sorted([*CONF.glob("ivy*.xml"), *(ROOT / "tests").glob("*/ivy*.xml")])
+_REVISION = re.compile(r'<dependency org="[\w.]+" name="([\w.-]+)" rev="([\w.]+)" conf="(\w+)->')
+
+
+@pytest.mark.parametrize("declaration", DECLARATIONS, ids=[path.stem for path in DECLARATIONS])
+def test_every_declaration_has_a_list_with_the_jars_that_it_names(declaration: Path) -> None:
+    listed = parse_sums(read_sums(declaration), declaration)
+    named = _REVISION.findall(declaration.read_text(encoding="utf-8"))
+    assert named
+    for name, revision, conf in named:
+        assert any(jar.startswith(f"{conf}/{name}-{revision}") for jar in listed), f"{name} {revision}"
 
 
 def test_a_network_error_wins_over_the_modules_that_were_not_found_for_it() -> None:
