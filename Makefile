@@ -5,10 +5,13 @@ VENV := .venv
 STAMP := $(VENV)/.setup-done
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --no-compile --no-build-isolation --require-hashes
 SPARK := $(VENV)/pyspark
+UV := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
+  --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all lint types docs bench clean
+.PHONY: help setup demo check test test-all lint types docs bench lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -45,12 +48,22 @@ docs: setup ## the pages as a site in .kquota/site/index.html; a broken link fai
 bench: setup ## tables of throughput, scale, growth, latency and more, in about 75 minutes (BENCH_LINES=n, BENCH_WARM_UP=n, BENCH_MASTER=local-cluster[2,1,2048])
 	@$(BIN)/python -m tests.bench
 
+# The two of the images are parts of the one of the checkout. What is in it stays, unless UPGRADE=1 asks for the newest.
+lock: ## write requirements.lock and those of the images anew from pyproject.toml, with hashes (needs uv; UPGRADE=1)
+	@echo 'setuptools>=77' | $(UV) $(if $(UPGRADE),--upgrade) --all-extras - -o requirements.lock
+	@echo 'setuptools>=77' | $(UV) -c requirements.lock --extra spark - -o conf/helm/spark.lock
+	@$(UV) -c requirements.lock -o conf/helm/commands.lock
+
 clean: ## remove what was built or run here (.kquota too); .venv and the jars of all checkouts stay
 	@if [ -x $(BIN)/kquota ] && [ -f .kquota/cluster/cluster.json ]; then $(BIN)/kquota cluster down; fi
 	@rm -rf .kquota build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@rm -rf spark-warehouse metastore_db derby.log
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# The lines of one package in requirements.lock: the first, and all that a backslash continues.
+locked = awk '/^$(1)==/,!/\\$$/' requirements.lock
+
+# pip would fetch what builds an archive by itself, whatever its version: setuptools of the lock comes first instead.
 # Java is looked for before the packages are fetched: what is missing should be said in the first second.
 # Ivy fetches the jars, and is inside PySpark: that archive comes first, so that the jars and the other packages arrive
 # side by side. Python compiles a module at its first import: compiling all of them would take half a minute.
@@ -62,13 +75,16 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "setup: Python environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "setup: Python packages of requirements.lock (1.2 GB unpacked), and the jars at the same time; two to four minutes"
+	@$(call locked,setuptools) > $(VENV)/build.lock && $(INSTALL) -r $(VENV)/build.lock
 	@if [ ! -e $(BIN)/spark-submit ]; then \
-	  $(PIP) download --quiet --no-deps --dest $(SPARK) "$$(grep '^pyspark==' requirements.lock)" && \
+	  $(call locked,pyspark) > $(VENV)/pyspark.lock && \
+	  $(PIP) download --quiet --no-deps --no-build-isolation --require-hashes --dest $(SPARK) -r $(VENV)/pyspark.lock && \
 	  tar -xzf $(SPARK)/pyspark-*.tar.gz -C $(SPARK) --strip-components=3 --wildcards '*/deps/jars/ivy-*.jar' && \
+	  sed "s,^pyspark==[^ ]*,$$(ls $(SPARK)/pyspark-*.tar.gz)," requirements.lock > $(VENV)/local.lock && \
 	  { $(BIN)/python -m kquota_spark.embedded.setup.jars --ivy $(SPARK) & jars=$$!; \
-	    $(PIP) install --quiet --no-compile -r requirements.lock $(SPARK)/pyspark-*.tar.gz || { kill $$jars; exit 1; }; \
+	    $(INSTALL) -r $(VENV)/local.lock || { kill $$jars; exit 1; }; \
 	    wait $$jars; } && rm -r $(SPARK); \
-	else $(PIP) install --quiet --no-compile -r requirements.lock; fi
+	else $(INSTALL) -r requirements.lock; fi
 	@echo "setup: kquota-spark itself, editable"
-	@$(PIP) install --quiet --no-deps -e .
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
