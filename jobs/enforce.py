@@ -1,16 +1,12 @@
-"""Enforcement: `spark-submit jobs/enforce.py --config conf/kquota.yaml`; `--once` needs no spark-submit."""
+"""Enforcement: `spark-submit jobs/enforce.py --config conf/kquota.yaml`; `kquota enforce run` needs no spark-submit."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from kquota_spark.cli.door import through_the_door
-from kquota_spark.cli.enforce.plan_page import event_line
-from kquota_spark.cli.text.page import say
-from kquota_spark.config.loader import load_settings
-from kquota_spark.enforcement.job import run_enforcement
+from kquota_spark.cli.enforce.run import add_options, run
 
 
 def main() -> int:
@@ -18,17 +14,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="enforce.py", description="Let decisions become quotas, as far as the policy file allows."
     )
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--once", action="store_true", help="check once, without Spark, then end")
+    add_options(parser)
     options = parser.parse_args()
-
-    def run() -> int:
-        run_enforcement(
-            load_settings(options.config), lambda entry: say(event_line(entry)), is_once=options.once
-        )
-        return 0
-
-    return through_the_door("enforce", run)
+    return through_the_door("enforce", lambda: run(options))
 
 
 if __name__ == "__main__":

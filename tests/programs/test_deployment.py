@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -121,7 +122,8 @@ def test_what_the_units_manifests_and_cron_lines_start_is_there_and_takes_their_
     for line in lines:
         script, arguments = COMMAND.findall(line)[-1]
         words = arguments.split()
-        program = [script] if script.startswith("jobs/") else ["-m", "kquota_spark.cli.main", words[0]]
+        named = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+        program = [script] if script.startswith("jobs/") else ["-m", "kquota_spark.cli.main", *named]
         if str(program) not in known:
             known[str(program)] = _options_of(program)
         assert {word for word in words if word.startswith("--")} <= known[str(program)], line

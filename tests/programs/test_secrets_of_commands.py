@@ -76,6 +76,7 @@ THEN = [
     ("collect jmx", 1),
     ("enforce plan", 1),
     ("describe", 1),
+    ("enforce run --once", 1),
     ("jobs/enforce.py --once", 1),
     ("jobs/maintain.py", 1),
     ("jobs/report.py --folder {root}/reports", 1),

@@ -77,7 +77,7 @@ def _confirmed_text(settings: Settings, switch: FreezeSwitch) -> str:
         if time.monotonic() > until_s:
             raise UserError(
                 f"no enforcer has confirmed within {within_s:.0f} s, the switch stays on: "
-                f"{reading_text(switch, now_ms())}: does jobs/enforce.py run with these tables and this cluster_id?"
+                f"{reading_text(switch, now_ms())}: does kquota enforce run work with these tables and this cluster_id?"
             )
         time.sleep(_POLL_S)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kquota_spark.cli.enforce import run as enforce_run
 from kquota_spark.cli.enforce import status as enforce_status
 from kquota_spark.cli.enforce.freeze import login_name
 from kquota_spark.cli.enforce.plan_page import (
@@ -51,7 +52,7 @@ _NOT_IN_FORCE = "nothing of it is in force"
 _NEXT = {
     Mode.OBSERVE: "mode observe: it is written down, and never sent",
     Mode.APPROVE: "to be sent it needs: kquota enforce approve {plan_id} --yes",
-    Mode.ENFORCE: "jobs/enforce.py sends it, if it wants the same at its next look",
+    Mode.ENFORCE: "kquota enforce run sends it, if it wants the same at its next look",
 }
 
 
@@ -73,6 +74,7 @@ def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         if name != "apply":  # it has the ticket of its approval
             add_ticket_option(acting)
     enforce_status.add_command(commands)
+    enforce_run.add_command(commands)
     _add_simulate(commands)
 
 
@@ -137,7 +139,7 @@ def run_approve(options: argparse.Namespace) -> int:
     with enforcing(settings, login_name()) as run:
         time_ms = now_ms()
         rows = run.enforcer.approve(options.plan_id, login_name(), time_ms, options.ticket)
-        said = "approved; jobs/enforce.py sends it at its next look"
+        said = "approved; kquota enforce run sends it at its next look"
         if not rows:
             said = f"nothing was approved: {_why_nothing(entries, run, time_ms)}"
     return acted("kquota enforce approve", rows, options.output, said)
@@ -167,7 +169,7 @@ def _why_nothing(entries: Sequence[LogEntry], run: Enforcing, time_ms: int) -> s
         found = ", ".join(dict.fromkeys(status_text(entry) for entry in entries))
         return f"nothing in it waits ({found})"
     if any(entry.event is Event.APPROVED for entry in entries):
-        return "it is approved already; jobs/enforce.py sends it at its next look"
+        return "it is approved already; kquota enforce run sends it at its next look"
     for step in steps:
         if overdue := step.overdue(time_ms, run.policies.guards.approve_within):
             return f"{overdue}; kquota enforce plan makes a new one"

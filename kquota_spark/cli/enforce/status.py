@@ -154,7 +154,7 @@ def _about(entry: LogEntry, policies: Policies, time_ms: int) -> list[str]:
     if proposal.expires_at_ms is None:
         parts.append("stays")
     elif proposal.expires_at_ms <= time_ms:
-        parts.append(f"its time was over at {utc_text(proposal.expires_at_ms)}: is jobs/enforce.py running?")
+        parts.append(f"its time was over at {utc_text(proposal.expires_at_ms)}: is kquota enforce run up?")
     else:
         parts.append(f"until {utc_text(proposal.expires_at_ms)}")
     if entry.event is Event.PLANNED and entry.mode is not Mode.ENFORCE:

@@ -75,7 +75,7 @@ def _note(step: Step, edit: QuotaEdit, now_ms: int) -> str | None:
     )
     if until_ms is None:
         return None if is_kept else f"{has_set}, with no end: {stays}"
-    is_over = " (over: is jobs/enforce.py running?)" if until_ms <= now_ms else ""
+    is_over = " (over: is kquota enforce run up?)" if until_ms <= now_ms else ""
     has_set = f"{has_set} until {utc_text(until_ms)}{is_over}"
     if is_kept:
         then = "it is removed" if proposal.before is None else f"{before} comes back"

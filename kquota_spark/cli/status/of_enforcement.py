@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kquota_spark.cli.enforce.freeze import frozen_text, reading_text
 from kquota_spark.cli.options import SettingsPlace, counted
-from kquota_spark.cli.status.part import Part, State, command_text, job_text
+from kquota_spark.cli.status.part import Part, State, command_text
 from kquota_spark.config.settings import Duration, Settings
 from kquota_spark.enforce.changes import LogEntry
 from kquota_spark.enforce.lifting import lifts
@@ -66,7 +66,7 @@ def enforcer_part(
         state = State.FAIL if log else State.OFF
         then = command_text("enforce status", place) if log else ""
         return Part("enforcer", state, str(error).splitlines()[0], None, then)
-    folded = LogState.of(log)
+    folded, enforcer = LogState.of(log), command_text("enforce run", place._replace(tables=None))
     live = sum(map(len, folded.live.values()))
     waiting = len(folded.waiting(now_ms, policies.guards.approve_within))
     figure = f"mode {policies.mode.name.lower()}, {counted(live, 'change')} in force, {waiting} waiting"
@@ -76,12 +76,12 @@ def enforcer_part(
         return Part("enforcer", state, f"{figure}; {problem}", None, then)
     if holder is None:
         state = State.WARN if log else State.OFF
-        then = job_text("enforce", place) if log else ""
+        then = enforcer if log else ""
         return Part("enforcer", state, f"{figure}; none has ever looked", None, then)
     silent_ms = _LOOKS * settings.enforcement.trigger + settings.enforcement.lease_time
     if holder.is_holding or now_ms - holder.since_ms <= silent_ms:
         return Part("enforcer", State.OK, f"{figure}; {holder.name}", holder.since_ms)
-    then = job_text("enforce", place)
+    then = enforcer
     return Part("enforcer", State.WARN, f"{figure}; {holder.name} is silent", holder.since_ms, then)
 
 

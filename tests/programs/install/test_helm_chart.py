@@ -23,7 +23,7 @@ from kquota_spark.cli.main import parser
 from kquota_spark.config.loader import load_settings
 from kquota_spark.enforce.changes import Mode
 from kquota_spark.enforcement.policies import load_policies
-from tests.support.places import CONF, DATA, ROOT
+from tests.support.places import CONF, DATA
 
 CHART = CONF / "helm" / "kquota"
 DOCKERFILE = CONF / "helm" / "Dockerfile"
@@ -66,7 +66,7 @@ def test_every_pod_starts_a_command_with_options_that_it_has(capsys: pytest.Capt
     commands = {name: pod["containers"][0]["command"] for name, pod in pods()}
     assert {name: command[:2] for name, command in commands.items()} == {
         "payments-audit": ["kquota", "audit"],
-        "payments-enforcer": ["python", "/opt/kquota/jobs/enforce.py"],
+        "payments-enforcer": ["kquota", "enforce"],
         "payments-exporter": ["kquota", "exporter"],
         "payments-maintain": ["kquota", "maintain"],
         "payments-shipper-1": ["kquota", "ship"],
@@ -77,7 +77,6 @@ def test_every_pod_starts_a_command_with_options_that_it_has(capsys: pytest.Capt
         if program == "kquota":
             parser().parse_args(words)
     assert "COPY jobs /opt/kquota/jobs" in DOCKERFILE.read_text(encoding="utf-8")
-    assert '"--config"' in (ROOT / "jobs" / "enforce.py").read_text(encoding="utf-8")
     assert capsys.readouterr().err == ""
 
 

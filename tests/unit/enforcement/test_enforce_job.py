@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kquota_spark.cli.enforce.plan_page import event_line
+from kquota_spark.cli.main import main
 from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Event, LogEntry, Proposal
@@ -199,19 +200,36 @@ def test_after_the_end_no_look_begins(cluster: InMemoryCluster) -> None:
     assert (job.events(), cluster.of_alice) == ([], "1000000")
 
 
+@pytest.mark.parametrize("way", ["kquota enforce run", "jobs/enforce.py"])
 def test_once_looks_once_without_spark(
-    cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    way: str, cluster: InMemoryCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def no_spark(*_: Any) -> None:
         raise AssertionError
 
+    monkeypatch.setattr("kquota_spark.cli.enforce.run.prepare_spark", no_spark)
     monkeypatch.setattr(enforce, "_run_on", no_spark)
     monkeypatch.setattr(enforce, "now_ms", lambda: cluster.now_ms)
-    monkeypatch.setattr("sys.argv", ["enforce.py", "--config", str(cluster.config), "--once"])
-    assert runpy.run_path(str(JOB))["main"]() == 0
+    options = ["--config", str(cluster.config), "--once"]
+    if way == "jobs/enforce.py":
+        monkeypatch.setattr("sys.argv", ["enforce.py", *options])
+        assert runpy.run_path(str(JOB))["main"]() == 0
+    else:
+        assert main(["enforce", "run", *options]) == 0
     assert cluster.of_alice == "500000.0"
     out = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in out] == ["planned:", "sending:", "applied:"]
+
+
+def test_only_what_runs_under_spark_submit_names_the_script() -> None:
+    product = [path for folder in ("kquota_spark", "conf") for path in (ROOT / folder).rglob("*")]
+    texts = {".py", ".md", ".yaml", ".service", ".example"}
+    naming = {
+        str(path.relative_to(ROOT))
+        for path in product
+        if path.suffix in texts and path.is_file() and "jobs/enforce.py" in path.read_text(encoding="utf-8")
+    }
+    assert naming == {"kquota_spark/cli/enforce/run.py", "conf/kubernetes/kquota-enforce.yaml"}
 
 
 def test_a_second_job_on_the_same_checkpoints_is_refused(

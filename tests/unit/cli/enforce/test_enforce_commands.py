@@ -110,7 +110,7 @@ def test_a_plan_of_mode_observe_says_what_to_do_and_is_approved_after_the_mode_w
     assert cluster.of_alice == "1000000"
     cluster.set_mode("approve")
     assert enforce(cluster, "approve", plan, "--yes")[0] == 0
-    said = "nothing was approved: it is approved already; jobs/enforce.py sends it at its next look\n"
+    said = "nothing was approved: it is approved already; kquota enforce run sends it at its next look\n"
     assert enforce(cluster, "approve", plan, "--yes")[:2] == (NOTHING, said)
     assert enforce(cluster, "apply", plan, "--yes")[0] == 0
     assert cluster.of_alice == "500000.0"
@@ -222,7 +222,7 @@ enforcer none has ever looked
         in " ".join(text.split())
     )
     cluster.now_ms = NOW_MS + 16 * MINUTE_MS
-    assert "its time was over at 2026-11-21 05:57:01 UTC: is jobs/enforce.py running?" in " ".join(
+    assert "its time was over at 2026-11-21 05:57:01 UTC: is kquota enforce run up?" in " ".join(
         status().split()
     )
     answer = as_json("enforce", "status", "--config", str(cluster.config))

@@ -178,6 +178,6 @@ def test_without_a_confirmation_wait_fails_and_the_switch_stays_on(
     assert err == (
         "kquota: no enforcer has confirmed within 1 s, the switch stays on: "
         f"{cluster.root}/tables/_kquota/frozen-demo.json, no enforcer has read it yet: "
-        "does jobs/enforce.py run with these tables and this cluster_id?\n"
+        "does kquota enforce run work with these tables and this cluster_id?\n"
     )
     assert switches(cluster.root) == ["frozen-demo.json"]

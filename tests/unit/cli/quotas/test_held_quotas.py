@@ -96,7 +96,7 @@ def test_what_is_said(
 
 def test_what_should_have_ended_is_told(tmp_path: Path) -> None:
     [said] = notes(tmp_path, step(1, *SENT), 5e5, 8e5, UNTIL_MS)
-    assert "until 2026-11-21 05:55:00 UTC (over: is jobs/enforce.py running?): what you set stays" in said
+    assert "until 2026-11-21 05:55:00 UTC (over: is kquota enforce run up?): what you set stays" in said
 
 
 def test_other_keys_other_clusters_and_ips_are_not_held(tmp_path: Path) -> None:
