@@ -33,4 +33,5 @@ def run(options: argparse.Namespace) -> int:
     given = {
         name: value for option, name in _VARIABLES.items() if (value := getattr(options, option)) is not None
     }
-    return main({**os.environ, **given, **({"ENFORCE": "1"} if options.enforce else {})})
+    named = {name: f"--{option}" for option, name in _VARIABLES.items()} | {"ENFORCE": "--enforce"}
+    return main({**os.environ, **given, **({"ENFORCE": "1"} if options.enforce else {})}, named)

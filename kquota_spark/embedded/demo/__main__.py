@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kquota_spark.config.loader import load_settings
@@ -57,6 +58,7 @@ _KAFKAS = {
     "4.3.0": CONF / "ivy-kafka-4.3.0.xml",
 }
 """The declaration of the jars by version, the default first."""
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 FEEDERS = {"log": "ship", "jmx": "collect jmx"}
 """The command that brings what the audit reads, by SOURCE."""
 _CONFIG = """\
@@ -90,12 +92,12 @@ class Chosen(NamedTuple):
     is_enforced: bool
 
 
-def main(environment: Mapping[str, str] = os.environ) -> int:
-    """Run the demo that these variables ask for."""
+def main(environment: Mapping[str, str] = os.environ, options: Mapping[str, str] = NO_OPTIONS) -> int:
+    """Run the demo that these variables ask for; messages name the options of `kquota demo` instead, by variable."""
     # The stop of `make` must reach the `finally` blocks that stop brokers and Spark.
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     try:
-        _run(_chosen(environment))
+        _run(_chosen(environment, options))
     except UserError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -105,30 +107,31 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     return 0
 
 
-def _chosen(environment: Mapping[str, str]) -> Chosen:
+def _chosen(environment: Mapping[str, str], options: Mapping[str, str] = NO_OPTIONS) -> Chosen:
+    def named(variable: str) -> str:
+        return options.get(variable, "ENFORCE=1" if variable == "ENFORCE" else variable)
+
+    def one_of(variable: str, *values: str) -> str:
+        value = environment.get(variable, values[0])
+        if value not in values:
+            raise UserError(f"{named(variable)}: {value!r}, expected {' or '.join(values)}")
+        return value
+
     try:
         seconds = float(environment.get("DEMO_SECONDS", "150"))
         if not 10 <= seconds <= 3600:
             raise ValueError
     except ValueError:
-        raise UserError("DEMO_SECONDS: expected a number of seconds from 10 to 3600") from None
-    source = _one_of(environment, "SOURCE", *FEEDERS)
-    kafka = _one_of(environment, "KAFKA", *_KAFKAS)
+        raise UserError(f"{named('DEMO_SECONDS')}: expected a number of seconds from 10 to 3600") from None
+    source = one_of("SOURCE", *FEEDERS)
+    kafka = one_of("KAFKA", *_KAFKAS)
     # From 4.0 on Kafka has no ZooKeeper.
     kinds = ("zookeeper", "kraft") if kafka.startswith("3.") else ("kraft",)
-    is_kraft = _one_of(environment, "KIND", *kinds) == "kraft"
+    is_kraft = one_of("KIND", *kinds) == "kraft"
     is_enforced = environment.get("ENFORCE", "") not in ("", "0")
     if is_enforced:
-        demo_enforcement.check_enforced(seconds, source, is_kraft=is_kraft)
+        demo_enforcement.check_enforced(seconds, source, named)
     return Chosen(seconds, source, kafka, is_kraft, is_enforced)
-
-
-def _one_of(environment: Mapping[str, str], name: str, *values: str) -> str:
-    """What a variable says; the first of the values where it is not set."""
-    value = environment.get(name, values[0])
-    if value not in values:
-        raise UserError(f"{name}: {value!r}, expected {' or '.join(values)}")
-    return value
 
 
 def _run(chosen: Chosen) -> None:

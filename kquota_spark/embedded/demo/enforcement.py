@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from kquota_spark.embedded.cluster import Cluster, logged_lines
@@ -19,6 +19,8 @@ from kquota_spark.embedded.readiness import connected
 from kquota_spark.errors import UserError
 from kquota_spark.formats.request_log.line import RequestLogParser
 from kquota_spark.kafka import clients as kafka_clients
+from kquota_spark.kafka.quota_admin import QuotaAdmin
+from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.process.clock import now_ms
 
 LEAST_SECONDS = 150.0
@@ -62,18 +64,23 @@ def penalty_s(seconds: float) -> int:
     return round(0.25 * seconds)
 
 
-def check_enforced(seconds: float, source: str, *, is_kraft: bool) -> None:
-    """Whether ENFORCE=1 can be shown.
+def check_enforced(seconds: float, source: str, named: Callable[[str], str]) -> None:
+    """Whether enforcement can be shown.
+
+    Args:
+        seconds: length of the load.
+        source: what the audit reads.
+        named: what the user calls a variable.
 
     Raises:
-        UserError: the load is too short, or there is no request log or no ZooKeeper.
+        UserError: the load is too short, or there is no request log.
     """
     if seconds < LEAST_SECONDS:
         raise UserError(
-            f"ENFORCE=1 needs DEMO_SECONDS of {LEAST_SECONDS:.0f} or more: policies judge minutes"
+            f"{named('ENFORCE')} needs {named('DEMO_SECONDS')} of {LEAST_SECONDS:.0f} or more: policies judge minutes"
         )
-    if is_kraft or source != "log":
-        raise UserError("ENFORCE=1 shows brokers with ZooKeeper and a request log: leave KIND and SOURCE out")
+    if source != "log":
+        raise UserError(f"{named('ENFORCE')} needs a request log: leave {named('SOURCE')} out")
 
 
 class Act:
@@ -100,7 +107,7 @@ class Act:
         """What the load was too short for."""
         if self._limited_ms is None:
             print(
-                f"nobody was limited: {OFFENDER} was in no plan before the load ended; give more DEMO_SECONDS"
+                f"nobody was limited: {OFFENDER} was in no plan before the load ended: the load was too short"
             )
         elif not self._is_over:
             time.sleep(max(0.0, self._penalty_s + 1 - (now_ms() - self._limited_ms) / 1_000))
@@ -134,15 +141,14 @@ class Act:
         self._is_over = True
         before = self._throttle(self._limited_ms)
         after = self._throttle(now_ms())
-        command = [sys.executable, "jobs/enforce.py", "--config", str(self._config), "--once"]
         lines = [
             f"the broker's own log: {OFFENDER} was throttled for {before} before, {after} under the penalty"
         ]
-        lines += ["$ python jobs/enforce.py --once"]
-        lines += [line for line in _output(command).splitlines() if OFFENDER in line]
-        with connected(self._cluster.zookeeper_connect) as client:
-            there = "is still there" if client.exists(NODE) else "is gone again, as before the penalty"
-        return [*lines, f"ZooKeeper: {NODE} {there}"]
+        lines += ["$ kquota enforce run --once"]
+        done = _kquota("enforce", "run", "--once", config=self._config)
+        lines += [line for line in done.splitlines() if OFFENDER in line]
+        what, is_there = _quota_left(self._cluster)
+        return [*lines, f"{what} {'is still there' if is_there else 'is gone again, as before the penalty'}"]
 
     def _kquota(self, *words: str) -> list[str]:
         return [f"$ kquota {' '.join(words)}", *_kquota(*words, config=self._config).splitlines()]
@@ -159,6 +165,20 @@ class Act:
         ]
         mean_s = sum(throttles_ms) / max(len(throttles_ms), 1) / 1_000
         return f"{mean_s:.1f} s a record ({len(throttles_ms)} records)"
+
+
+def _quota_left(cluster: Cluster) -> tuple[str, bool]:
+    """What holds the offender's quota while there is one, and whether it is there."""
+    if cluster.has_zookeeper:
+        with connected(cluster.zookeeper_connect) as client:
+            return f"ZooKeeper: {NODE}", bool(client.exists(NODE))
+    admin = QuotaAdmin(
+        cluster.bootstrap_servers, cluster.client_settings(), timeout_ms=round(_COMMAND_WITHIN_S * 1_000)
+    )
+    with closing(admin):
+        return f"Admin API: the quota of clients/{OFFENDER}", bool(
+            admin.describe([Entity(client_id=OFFENDER)])
+        )
 
 
 def _kquota(*words: str, config: Path) -> str:

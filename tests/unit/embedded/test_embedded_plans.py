@@ -6,6 +6,7 @@ import pytest
 
 from kquota_spark.cli.main import main as kquota
 from kquota_spark.embedded.demo.__main__ import _chosen
+from kquota_spark.embedded.demo.__main__ import main as demo
 from kquota_spark.embedded.demo.load import Burst, sending_s
 from kquota_spark.embedded.settings import jaas_line, java_properties
 from tests.support.clusters.zookeeper_edits import set_quota
@@ -55,6 +56,24 @@ def test_the_demo_takes_the_kafka_and_the_kind_that_are_asked_for() -> None:
 
 def test_the_command_of_the_demo_says_which_versions_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert kquota(["demo", "--kafka", "3.8"]) == 1
-    assert capsys.readouterr().err == "demo: KAFKA: '3.8', expected 3.9.1 or 3.7.2 or 4.3.0\n"
+    assert capsys.readouterr().err == "demo: --kafka: '3.8', expected 3.9.1 or 3.7.2 or 4.3.0\n"
     assert kquota(["demo", "--kafka", "4.3.0", "--kind", "zookeeper"]) == 1
-    assert capsys.readouterr().err == "demo: KIND: 'zookeeper', expected kraft\n"
+    assert capsys.readouterr().err == "demo: --kind: 'zookeeper', expected kraft\n"
+
+
+def test_what_enforcement_in_the_demo_needs_is_named_as_the_user_gave_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert kquota(["demo", "--enforce", "--seconds", "60"]) == 1
+    told = "demo: --enforce needs --seconds of 150 or more: policies judge minutes\n"
+    assert capsys.readouterr().err == told
+    assert demo({"ENFORCE": "1", "DEMO_SECONDS": "60"}) == 1
+    told = "demo: ENFORCE=1 needs DEMO_SECONDS of 150 or more: policies judge minutes\n"
+    assert capsys.readouterr().err == told
+    assert kquota(["demo", "--enforce", "--source", "jmx"]) == 1
+    assert capsys.readouterr().err == "demo: --enforce needs a request log: leave --source out\n"
+
+
+@pytest.mark.parametrize("kind", [{}, {"KIND": "kraft"}, {"KAFKA": "4.3.0"}])
+def test_enforcement_is_shown_with_zookeeper_and_with_kraft(kind: dict[str, str]) -> None:
+    assert _chosen({"ENFORCE": "1", **kind}).is_enforced
