@@ -90,13 +90,13 @@ def _offered(names: Callable[[argparse.Namespace], Iterable[str]]) -> Callable[.
 
 
 def _known(options: argparse.Namespace) -> KnownNames:
-    from kquota_spark.cli.options import settings_from
+    from kquota_spark.cli.settings_file import settings_from
     from kquota_spark.enforcement.policies import known_names
 
     # A line that is not written to its end may lack what the parser would have set, and a command may have no --tables.
     # conf/kquota.yaml of the working directory may be anybody's: a press of the tab key does not ask for it.
     config, tables = (getattr(options, name, None) for name in ("config", "tables"))
-    return known_names(settings_from(config, tables))
+    return known_names(settings_from(config, tables, is_quiet=True))
 
 
 def _contexts(_: argparse.Namespace) -> Iterable[str]:

@@ -10,11 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from kquota_spark.cli.settings_file import settings_from
 from kquota_spark.cli.text.render import FORMATS, Report, Row, Shown
-from kquota_spark.config.loader import load_settings
-from kquota_spark.config.roots import canonical_root
 from kquota_spark.config.settings import Settings
-from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import entity_text
 from kquota_spark.formats.text.person_units import broker_text, iso_time, type_text
 from kquota_spark.formats.text.person_units import bucket_text as person_bucket
@@ -70,33 +68,23 @@ class SettingsPlace(NamedTuple):
     tables: str | None
 
 
-def settings_of(options: argparse.Namespace) -> Settings:
+def settings_of(options: argparse.Namespace, *uses: str, is_whole: bool = False) -> Settings:
     """The settings that --config and, of commands that have it, --tables ask for.
 
+    Args:
+        options: of the command.
+        uses: sections that must be right; mistakes elsewhere are a warning.
+        is_whole: all of the file must be right.
+
     Raises:
-        UserError: the file cannot be read or is not valid.
+        UserError: the file cannot be read, or has a mistake in what must be right.
     """
     path: Path | None = options.config
     if path is None and DEFAULT_CONFIG.exists():
         path = DEFAULT_CONFIG
     tables = getattr(options, "tables", None)
     options.has_only_defaults = path is None and tables is None  # an error about a setting says so
-    return settings_from(path, tables)
-
-
-def settings_from(path: Path | None, tables: str | None) -> Settings:
-    """The settings of a file, or the built-in ones; never those of the working directory.
-
-    Raises:
-        UserError: the file cannot be read or is not valid.
-    """
-    settings = Settings() if path is None else load_settings(path)
-    if tables is None:
-        return settings
-    try:
-        return settings.changed(tables=canonical_root(tables))
-    except ValueError as error:
-        raise UserError(f"--tables: {error}") from error
+    return settings_from(path, tables, *uses, is_whole=is_whole)
 
 
 def add_form_option(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:

@@ -23,12 +23,10 @@ from types import UnionType
 from typing import Any, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-import yaml
-
-from kquota_spark.bounded_yaml import BoundedLoader
 from kquota_spark.config.client_properties import unknown_properties
 from kquota_spark.config.roots import canonical_root, unreached_options
-from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables
+from kquota_spark.config.settings import ASKED, NO_KEY, Duration, Kafka, Settings, Tables, Webhook
+from kquota_spark.config.settings_yaml import yaml_of
 from kquota_spark.config.substitution import (
     Later,
     Missing,
@@ -45,9 +43,6 @@ from kquota_spark.model.measure.sampled_rate import major_minor
 _T = TypeVar("_T")
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*([a-z]+)")
-_MAX_BYTES = 1_000_000
-_MOST_VALUES = 100_000
-"""Maximum number of keys and values in a settings file: each takes 8 us to read, and a refusal 2 s at most."""
 _MOST_UNKNOWN = 20
 """Maximum number of unknown keys that are named; to search what each may mean takes time."""
 _PLURALS: dict[Any, str] = {str: "texts", int: "whole numbers", float: "numbers", Duration: "lengths of time"}
@@ -57,10 +52,15 @@ _SECRETS = {
     "proxy_secret",
 }  # fmt: skip
 """Keys whose values, and those below them, stand in no message: as those of `Settings` that no `repr` shows."""
-_TEXT = "tag:yaml.org,2002:str"
 _ROOTS = ("tables", "tables.location", "checkpoints")
 _LEAST_MS = {"maintain.file_retention": ("24 h", 86_400_000)}
 """Shortest times; a file that a worker has written and the driver will commit must not go meanwhile."""
+_NEEDED = {Webhook: {"secret": ", a webhook needs secret: 16 characters or more; it signs the messages"}}
+"""What to write where a key is missing."""
+_OF_TABLES = {"location": "tables", "requests": "kept_requests"}
+"""Fields of the settings by key of the section `tables`."""
+_SELDOM = {"storage_options"}
+"""What an unknown key is hardly meant for: `kquota freeze` needs it, and says if it cannot reach the tables."""
 _POSITIVE = {
     "max_lines_per_trigger", "quota_window_num", "quota_window_size_seconds", "shuffle_partitions",
     "controller_quota_window_num", "controller_quota_window_size_seconds",
@@ -70,46 +70,72 @@ _POSITIVE = {
 }  # fmt: skip
 
 
-class _Loader(BoundedLoader):
-    """Bounded YAML without duplicate keys, aliases and tags."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._values = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event: Any = self.peek_event()
-        self._values += 1
-        if self._values > _MOST_VALUES:
-            problem = f"more than {_MOST_VALUES:,} keys and values, expected a settings file"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=event.start_mark)
-        if event.tag not in (None, _TEXT):  # YAML's own error names it: it may be a password without quotes
-            problem = "a value that begins with ! is a tag, expected it in quotes"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                problem = "a key is a list or mapping, expected a name"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-            if key_node.value in seen:
-                problem = f"key {key_node.value!r} stands here twice"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-            seen.add(key_node.value)
-        return super().construct_mapping(node, deep=deep)
-
-
 def load_settings(path: Path) -> Settings:
     """Read and check a settings file.
 
     Raises:
         UserError: the file cannot be read, or one line per problem found in it.
     """
-    return read_yaml_as(Settings, path).changed(file=str(path))
+    settings, mistakes = settings_and_mistakes(path)
+    if mistakes:
+        raise UserError("\n".join(mistakes))
+    return settings
+
+
+def settings_and_mistakes(path: Path) -> tuple[Settings, list[str]]:
+    """Read a settings file as far as it is right; a line for each mistake.
+
+    A part with a mistake raises a UserError of all mistakes when it is read. So what a command does not use does not
+    stop it. A part that is not there may be what an unknown key was meant for, and raises too.
+
+    Raises:
+        UserError: the file cannot be read, or is no mapping.
+    """
+    data, problems = yaml_of(path, path), list[str]()
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        _read_dataclass(Settings, data, "", problems)
+        raise UserError("\n".join(f"{path}: {problem}" for problem in problems))
+    wrong, found = Later(lambda own: own.extend(problems)), dict[str, Any]()
+    if isinstance(data.get("tables"), dict):
+        section = _read_apart(Tables, data["tables"], "tables", wrong, problems)
+        found = {_OF_TABLES[name]: value for name, value in section.items()}
+        found.setdefault("tables", Tables().location)
+        data = {key: value for key, value in data.items() if key != "tables"}
+    found = {**_read_apart(Settings, data, "", wrong, problems), **found}
+    if unreached := _unreached(Settings(**found)):
+        problems.extend(unreached)
+        found["storage_options"] = wrong
+    settings = Settings(**found)
+    for later in laters(settings):
+        later.path = path
+    return settings.changed(file=str(path)), [f"{path}: {problem}" for problem in problems]
+
+
+def _unreached(settings: Settings) -> list[str]:
+    """Problems of storage options that do not reach all libraries, as far as roots and options are known."""
+    given = unread(settings)
+    if isinstance(given["storage_options"], Later):
+        return []
+    roots = [root for root in (given["tables"], given["checkpoints"]) if isinstance(root, str)]
+    return [*unreached_options(roots, given["storage_options"])]
+
+
+def _read_apart(
+    of: type[Any], value: dict[Any, Any], where: str, wrong: Later, problems: list[str]
+) -> dict[str, Any]:
+    """The fields of a dataclass, each by itself: `wrong` for one with a mistake, and for one that may be misspelled."""
+    hints, prefix = _keys_of(of), f"{where}." if where else ""
+    unknown = [f"{prefix}{problem}" for problem in _unknown_keys(value, hints)]
+    problems.extend(unknown)
+    found = {name: wrong for name in hints if unknown and name not in value and name not in _SELDOM}
+    for field in fields(of):
+        if field.name in value and field.name in hints:
+            own: list[str] = []
+            read = _read_field(of, field, hints[field.name], value[field.name], prefix, own)
+            found[field.name] = wrong if own else read
+            problems.extend(own)
+    return found
 
 
 def read_yaml_as(target: type[_T], path: Path, *, called: Path | None = None) -> _T:
@@ -120,47 +146,15 @@ def read_yaml_as(target: type[_T], path: Path, *, called: Path | None = None) ->
         path: of the file.
         called: what errors call it, if not by its path.
     """
-    name = called or path
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise UserError(f"{name}: larger than {_MAX_BYTES} bytes, expected a settings file")
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except OSError as error:
-        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or "not YAML in UTF-8"
-        raise UserError(f"{name}: {where}{problem}") from error
-    except ValueError as error:  # what YAML takes for a date or a number, and is none: 2026-13-01
-        raise UserError(f"{name}: {error}") from error
-    problems: list[str] = []
-    data = {} if data is None else data
-    value = _read_settings(data, problems) if target is Settings else _read(target, data, "", problems)
-    if isinstance(value, Settings):
-        given = unread(value)
-        roots = [root for root in (given["tables"], given["checkpoints"]) if isinstance(root, str)]
-        if not isinstance(given["storage_options"], Later):
-            problems.extend(unreached_options(roots, given["storage_options"]))
+    name, problems = called or path, list[str]()
+    data = yaml_of(path, name)
+    value = _read(target, {} if data is None else data, "", problems)
     if problems:
         raise UserError("\n".join(f"{name}: {problem}" for problem in problems))
     if isinstance(value, Section):
         for later in laters(value):
             later.path = name
     return typing.cast("_T", value)
-
-
-def _read_settings(data: Any, problems: list[str]) -> Settings | None:
-    """`tables` is a location, or a mapping with what the table `requests` keeps as well."""
-    if not isinstance(data, dict) or not isinstance(data.get("tables"), dict):
-        return typing.cast("Settings | None", _read_dataclass(Settings, data, "", problems))
-    section = _read_dataclass(Tables, data["tables"], "tables", problems) or Tables()
-    rest = {key: value for key, value in data.items() if key != "tables"}
-    settings: Settings | None = _read_dataclass(Settings, rest, "", problems)
-    if settings is None:
-        return None
-    tables = unread(section)
-    return settings.changed(tables=tables["location"], kept_requests=tables["requests"])
 
 
 def _read(wanted: Any, value: Any, where: str, problems: list[str]) -> Any:
@@ -328,11 +322,7 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
         found = "a text" if not where and isinstance(value, str) else _shown(value, where)
         problems.append(f"{where or 'file'}: {found}, expected a mapping of keys")
         return None
-    hints = typing.get_type_hints(wanted)
-    keeps_given = hints.pop("given", None) is not None
-    for field in fields(wanted):
-        if field.metadata == NO_KEY:
-            del hints[field.name]
+    hints, keeps_given = _keys_of(wanted), any(field.name == "given" for field in fields(wanted))
     asked = {field.name for field in fields(wanted) if field.metadata == ASKED}
     value = {key: each for key, each in value.items() if each is not None or key not in asked}
     prefix = f"{where}." if where else ""
@@ -348,8 +338,18 @@ def _read_dataclass(wanted: Any, value: Any, where: str, problems: list[str]) ->
     if keeps_given:
         known["given"] = frozenset(known)
     needed = [f.name for f in fields(wanted) if f.default is MISSING and f.default_factory is MISSING]
-    problems.extend(f"{prefix}{name}: missing" for name in needed if name not in known)
+    about = _NEEDED.get(wanted, {})
+    problems.extend(f"{prefix}{name}: missing{about.get(name, '')}" for name in needed if name not in known)
     return None if problems else wanted(**known)
+
+
+def _keys_of(wanted: type[Any]) -> dict[str, Any]:
+    """The keys that a dataclass has in the file, with their types."""
+    hints = typing.get_type_hints(wanted)
+    hints.pop("given", None)
+    return {
+        name: kind for name, kind in hints.items() if wanted.__dataclass_fields__[name].metadata != NO_KEY
+    }
 
 
 def _read_field(

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kquota_spark.cli.options import DEFAULT_CONFIG, add_config_option, settings_of
+from kquota_spark.cli.settings_file import settings_from
 from kquota_spark.cli.text.page import say
 from kquota_spark.config.contexts import Context, contexts_file, load_contexts
-from kquota_spark.config.loader import load_settings
 from kquota_spark.config.settings import Quotas, Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
@@ -113,7 +113,7 @@ def chosen_address(options: argparse.Namespace) -> ClusterAddress:
     if options.context is not None:
         return address_of_context(options.context, options.config)
     if options.config is not None:
-        return _of_settings(load_settings(options.config))
+        return _of_settings(settings_from(options.config, None))
     return _unnamed()
 
 
@@ -126,14 +126,14 @@ def settings_beside(options: argparse.Namespace) -> Settings | None:
         UserError: a file cannot be read.
     """
     if options.config is not None:
-        return load_settings(options.config)
+        return settings_from(options.config, None)
     has_address = options.bootstrap_server is not None or options.zookeeper is not None
     name = options.context
     if name is None and not has_address:
         name = load_contexts(contexts_file(os.environ)).in_use or None
     if name is not None:
         return settings_of_context(name)
-    return load_settings(DEFAULT_CONFIG) if DEFAULT_CONFIG.exists() else None
+    return settings_from(DEFAULT_CONFIG, None) if DEFAULT_CONFIG.exists() else None
 
 
 def settings_of_context(name: str) -> Settings | None:
@@ -143,7 +143,7 @@ def settings_of_context(name: str) -> Settings | None:
         UserError: there is no such context, or a file cannot be read.
     """
     config = saved_context(name).config
-    return load_settings(Path(config)) if config else None
+    return settings_from(Path(config), None) if config else None
 
 
 def _unnamed() -> ClusterAddress:
@@ -157,7 +157,7 @@ def _unnamed() -> ClusterAddress:
     if in_use:
         return address_of_context(in_use)
     if DEFAULT_CONFIG.exists():
-        return _of_settings(load_settings(DEFAULT_CONFIG))
+        return _of_settings(settings_from(DEFAULT_CONFIG, None))
     raise UserError(
         "which cluster: give --bootstrap-server, --zookeeper, --context or --config, or name one by kquota context use"
     )
@@ -182,7 +182,7 @@ def address_of_context(name: str, config: Path | None = None) -> ClusterAddress:
         )
     settings = Settings()
     if config is not None or context.config:
-        settings = load_settings(config or Path(context.config))
+        settings = settings_from(config or Path(context.config), None)
     where = f"context {name}: "
     if context.bootstrap_server:
         properties = read_properties(Path(context.command_config)) if context.command_config else {}

@@ -10,10 +10,11 @@ import getpass
 import os
 import sys
 import time
+from contextlib import suppress
 
 from kquota_spark.cli.options import add_settings_options, settings_of
 from kquota_spark.cli.text.page import say
-from kquota_spark.config.settings import Settings
+from kquota_spark.config.settings import Enforcement, Settings
 from kquota_spark.enforce.ports import Frozen
 from kquota_spark.enforcement.edges.freeze_switch import FreezeSwitch
 from kquota_spark.errors import UserError
@@ -66,7 +67,10 @@ def run_freeze(options: argparse.Namespace) -> int:
 
 def _confirmed_text(settings: Settings, switch: FreezeSwitch) -> str:
     """Wait until the enforcer has read the switch, and say so."""
-    within_s = _LOOK_S + 2 * settings.enforcement.trigger / 1_000
+    trigger_ms = Enforcement().trigger
+    with suppress(UserError):  # a mistake in a part that freezing does not need
+        trigger_ms = settings.enforcement.trigger
+    within_s = _LOOK_S + 2 * trigger_ms / 1_000
     until_s = time.monotonic() + within_s
     while True:
         frozen, reading = switch.frozen(), switch.reading()

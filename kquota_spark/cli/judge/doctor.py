@@ -61,7 +61,7 @@ def _before(options: argparse.Namespace) -> Iterator[Check]:
 
     path = options.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
     try:
-        settings: Settings = settings_of(options)
+        settings: Settings = settings_of(options, is_whole=True)
     except UserError as error:
         yield from (fail("settings", line, "correct the file") for line in str(error).splitlines())
         return

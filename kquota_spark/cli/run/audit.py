@@ -9,6 +9,7 @@ from kquota_spark.cli.options import add_config_option, settings_of
 from kquota_spark.embedded.setup.spark import prepare_spark
 
 _QUERIES = (LOG, JMX)
+_USES = ("checkpoints", "storage_options", "kafka", "quotas", "broker", "stream", "metrics", "collect")
 
 
 def add_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UserError: Spark, Java, a server, topic, table or jar is missing, or a query failed.
     """
-    settings = settings_of(options)
+    settings = settings_of(options, *_USES)
     prepare_spark("audit")
     from kquota_spark.audit.job import run_audit
 

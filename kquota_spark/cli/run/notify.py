@@ -41,7 +41,7 @@ def run_notify(options: argparse.Namespace) -> int:
     Raises:
         UserError: the settings have no routes, or the outbox cannot be written.
     """
-    settings = settings_of(options)
+    settings = settings_of(options, "notifications")
     if options.test is not None:
         return _test(settings, options.test)
     return _dry_run(settings) if options.dry_run else _run(settings, is_once=options.once)

@@ -74,7 +74,7 @@ def run_ship(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    settings = settings_of(options)
+    settings = settings_of(options, "kafka", "ship")
     kafka = settings.kafka
     if options.bootstrap_server:
         kafka = kafka.changed(bootstrap_servers=options.bootstrap_server)
@@ -94,7 +94,7 @@ def run_collect_jmx(options: argparse.Namespace) -> int:
     from kquota_spark.process.graceful_stop import stop_event
     from kquota_spark.ship.topic import KafkaTopic
 
-    settings = settings_of(options)
+    settings = settings_of(options, "kafka", "collect")
     jmx, kafka = settings.collect.jmx, settings.kafka
     if not kafka.jmx_topic:
         raise UserError("kafka.jmx_topic: empty, expected the topic that samples go to")

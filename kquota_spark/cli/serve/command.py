@@ -46,7 +46,7 @@ def run_serve(options: argparse.Namespace) -> int:
     """
     from kquota_spark.cli.serve.access import Access
 
-    settings = settings_of(options)
+    settings = settings_of(options, "serve")
     access = Access(settings.serve, options.address)
     try:
         from waitress.server import create_server

@@ -17,6 +17,10 @@ from tests.support.programs.command_output import as_json, run
 from tests.support.tables.table_rows import write_table
 
 SAID = "cluster demo is frozen since 2026-11-21 05:42:01 UTC by eve: incident 7; kquota unfreeze lets it continue\n"
+NO_SECRET = (
+    "notifications.routes.ops.secret: missing, a webhook needs secret: 16 characters or more; it signs the "
+    "messages"
+)
 READER = f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -181,3 +185,73 @@ def test_without_a_confirmation_wait_fails_and_the_switch_stays_on(
         "does kquota enforce run work with these tables and this cluster_id?\n"
     )
     assert switches(cluster.root) == ["frozen-demo.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake", "more"),
+    [
+        (
+            'notifications: {routes: {ops: {kind: webhook, url: "http://host/"}}}',
+            NO_SECRET,
+            "",
+        ),
+        ("kafka: {topik: lines}", "kafka.topik: unknown key, did you mean topic?", ""),
+        (
+            "stream: 7\nquotas: {source: postgres}",
+            "quotas.source: 'postgres', expected one of zookeeper, admin, file",
+            " (and 1 more)",
+        ),
+        ("enforcment: {}", "enforcment: unknown key, did you mean enforcement?", ""),
+        ("broker: {version: three}", "broker.version: 'three' is no version, expected e.g. 3.9 or 3.7.2", ""),
+        ("checkpoints: [1]", "checkpoints: a list, expected a text", ""),
+    ],
+)
+def test_freeze_and_unfreeze_need_a_cluster_and_tables_and_warn_of_all_else(
+    cluster: InMemoryCluster, text: str, mistake: str, more: str
+) -> None:
+    for command, file in ((freeze, "a.yaml"), (lambda *words: run("unfreeze", *words), "b.yaml")):
+        config = cluster.root / file
+        config.write_text(f"cluster_id: demo\ntables: {cluster.root}/tables\n{text}\n", encoding="utf-8")
+        code, out, err = command("--config", str(config))
+        assert (code, out.splitlines()[0][:12]) == (0, "cluster demo")
+        assert (
+            err == f"kquota: warning: {config}: {mistake}{more}; kquota doctor --before lists all mistakes\n"
+        )
+        assert len(switches(cluster.root)) == (1 if file == "a.yaml" else 0)
+
+
+def test_freeze_does_not_guess_a_cluster_or_tables(cluster: InMemoryCluster) -> None:
+    for text, mistake in (
+        (
+            f"tables: {cluster.root}/tables\nclusterid: demo",
+            "clusterid: unknown key, did you mean cluster_id?",
+        ),
+        ("cluster_id: demo\ntables: [1]", "tables: a list, expected a text"),
+        (
+            "cluster_id: demo\ntables: {place: x}",
+            "tables.place: unknown key, expected one of location, requests",
+        ),
+    ):
+        cluster.config.write_text(f"{text}\n", encoding="utf-8")
+        code, out, err = freeze("--config", str(cluster.config))
+        assert (code, out) == (1, "")
+        assert err.splitlines()[-1] == f"kquota: {cluster.config}: {mistake}"
+    assert switches(cluster.root) == []
+
+
+def test_a_command_fails_with_all_mistakes_if_it_uses_a_part_that_has_one(cluster: InMemoryCluster) -> None:
+    mistakes = [
+        "stream: 7, expected a mapping of keys",
+        NO_SECRET,
+    ]
+    with cluster.config.open("a", encoding="utf-8") as file:
+        file.write('stream: 7\nnotifications: {routes: {ops: {kind: webhook, url: "http://host/"}}}\n')
+    lines = [f"{cluster.config}: {mistake}" for mistake in mistakes]
+    assert run("notify", "--dry-run", "--config", str(cluster.config)) == (
+        1,
+        "",
+        "".join(f"kquota: {line}\n" for line in lines),
+    )
+    checks = run("doctor", "--before", "--output", "csv", "--config", str(cluster.config))
+    assert (checks[0], [line for line in lines if line not in checks[1]]) == (2, [])
+    assert run("violations", "--config", str(cluster.config))[0] == 0
