@@ -80,6 +80,11 @@ class Proposal:
     """Meant to cut clients that are throttled already, for a time; says nothing of what they would use."""
 
     @property
+    def is_override(self) -> bool:
+        """Whether a person wants it, and not a policy."""
+        return self.policy == OVERRIDE
+
+    @property
     def limit_before(self) -> float | None:
         """What held before: the value, or where the key was not set, the limit that the evidence was judged by."""
         return self.evidence.numbers.get("limit_per_s") if self.before is None else self.before

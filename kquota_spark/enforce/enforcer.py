@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from kquota_spark.enforce.changes import Event, LogEntry, Mode, Proposal, StepId
 from kquota_spark.enforce.guard_settings import Exempt, GuardSettings
-from kquota_spark.enforce.guards import LEASE, STALE, Check, Situation, first_refusal
+from kquota_spark.enforce.guards import LEASE, STALE, Check, Situation, refusal
 from kquota_spark.enforce.log_state import Journal, LogState, Step
 from kquota_spark.enforce.plan import Plan, plan_id_of, standing_plan
 from kquota_spark.enforce.ports import Frozen, Held, Lease, Ledger, QuotaTarget, Switch
@@ -51,6 +52,7 @@ class Enforcer:
         mode_of: how far a policy may go, by its name.
         actor: who it says that it is in the log.
         needs_second_person: whether nobody may approve what they planned themselves.
+        policy_file: where `guards` come from, for messages.
     """
 
     def __init__(
@@ -65,8 +67,9 @@ class Enforcer:
         mode_of: Callable[[str], Mode],
         actor: str,
         needs_second_person: bool = False,
+        policy_file: str = "the policy file",
     ) -> None:
-        self._needs_second_person = needs_second_person
+        self._needs_second_person, self._policy_file = needs_second_person, policy_file
         self._target, self._ledger, self._lease, self._switch = target, ledger, lease, switch
         self._settings, self._exempt, self._mode_of, self._actor = guards, exempt, mode_of, actor
 
@@ -199,12 +202,14 @@ class Enforcer:
         held = self._target.read({wanted.quota for wanted in proposals}) if proposals else {}
         entries: list[LogEntry] = []
         beside: list[Proposal] = []
+        frozen = cache(self._switch.frozen)  # nothing is sent: one answer is enough for all
         for number, wanted in enumerate(proposals, start=1):
-            check = self._check(wanted, None, held[wanted.quota], situation, state, now_ms, beside, None)
-            refusal = first_refusal(check)
-            entry = self._first_row(StepId(plan_id, number), check, refusal)
+            there = held[wanted.quota]
+            check = self._check(wanted, None, there, situation, state, now_ms, beside, None, frozen)
+            objection = refusal(check)
+            entry = self._first_row(StepId(plan_id, number), check, objection)
             entries.append(replace(entry, author=self._actor, ticket=ticket))
-            if refusal is None:
+            if objection is None:
                 beside.append(wanted)
         standing = standing_plan(state, entries, now_ms - self._settings.approve_within)
         if standing is not None:
@@ -219,11 +224,11 @@ class Enforcer:
         ]  # fmt: skip
         return Plan(plan_id, tuple(entries)), journal.write(replaced + entries)
 
-    def _first_row(self, step_id: StepId, check: Check, refusal: tuple[str, str] | None) -> LogEntry:
-        guard, sentence = refusal or (None, "")
+    def _first_row(self, step_id: StepId, check: Check, objection: tuple[str, str] | None) -> LogEntry:
+        guard, sentence = objection or (None, "")
         return LogEntry(
             step_id=step_id,
-            event=Event.PLANNED if refusal is None else Event.REFUSED,
+            event=Event.PLANNED if objection is None else Event.REFUSED,
             at_ms=check.now_ms,
             proposal=check.proposal,
             mode=check.mode,
@@ -243,14 +248,15 @@ class Enforcer:
                 continue
             wanted = step.proposal
             held = self._target.read([wanted.quota])[wanted.quota]
-            check = self._check(wanted, step, held, situation, journal.state, now_ms, sent, fencing)
-            if (refusal := first_refusal(check)) is not None:
+            frozen = self._switch.frozen
+            check = self._check(wanted, step, held, situation, journal.state, now_ms, sent, fencing, frozen)
+            if (objection := refusal(check)) is not None:
                 known = step.last
                 refused = replace(
-                    self._first_row(step.step_id, check, refusal),
+                    self._first_row(step.step_id, check, objection),
                     author=known.author, approver=known.approver, ticket=known.ticket,
                 )  # fmt: skip
-                rows += [refused] if refusal[0] == LEASE else journal.write([refused])
+                rows += [refused] if objection[0] == LEASE else journal.write([refused])
                 continue
             number = _NO_LEASE if fencing is None else fencing
             rows += self._writer(journal, number, now_ms).send(step, held)
@@ -267,6 +273,7 @@ class Enforcer:
         now_ms: int,
         beside: Sequence[Proposal],
         fencing: int | None,
+        frozen: Callable[[], Frozen | None],
     ) -> Check:
         return Check(
             proposal=wanted,
@@ -281,8 +288,9 @@ class Enforcer:
             beside=tuple(beside),
             refusal=lambda: self._target.refusal(wanted.quota, wanted.after),
             is_lease_held=lambda: fencing is not None and self._lease.is_held(fencing),
-            frozen=self._switch.frozen,
+            frozen=frozen,
             needs_second_person=self._needs_second_person,
+            policy_file=self._policy_file,
         )
 
     def _resume(self, journal: Journal, now_ms: int) -> list[LogEntry]:

@@ -1,7 +1,11 @@
 """The guards: each a question about one change, all of them asked when it is planned and again before it is sent.
 
 A guard answers None, or why not, in one sentence. The first that objects is named in the log. What they ask of
-servers comes last, and of that the kill switch last: nothing lies between its answer and the row `sending`.
+servers comes last, and of that the kill switch last: nothing lies between its answer and the row `sending`. While the
+switch is on, it is named before every other guard that objects.
+
+A person's own change rests on a reason, not on decisions, and may be as large as the bounds allow. All guards that
+object to it are named at once, each with what to edit.
 There is no way to leave one out; tests do so by replacing `GUARDS`, to see that each is needed.
 """
 
@@ -58,6 +62,8 @@ class Check:
     frozen: Callable[[], Frozen | None]
     needs_second_person: bool = False
     """Whether the approval by a step's own author counts for nothing."""
+    policy_file: str = "the policy file"
+    """Where the settings of the guards come from, for messages."""
 
     @property
     def planned_at_ms(self) -> int:
@@ -283,7 +289,9 @@ def frozen(check: Check) -> str | None:
 
 Guard = Callable[[Check], str | None]
 
-LEASE, STALE = lease.__name__, stale.__name__
+LEASE, STALE, FROZEN = lease.__name__, stale.__name__, frozen.__name__
+_OF_DECISIONS = frozenset({uncertain.__name__, step.__name__})
+"""Guards of what a policy makes of decisions: a person's value rests on none."""
 _IN_ORDER = (
     *(mode, stale, partial, uncertain, exempt, owner, changed, bounds, step),
     *(hold, budget, plan_size, censored, unstable, restorable),
@@ -293,12 +301,45 @@ GUARDS: tuple[tuple[str, Guard], ...] = tuple((guard.__name__, guard) for guard 
 """By the names that the log has, in the order in which they are asked."""
 
 
-def first_refusal(check: Check) -> tuple[str, str] | None:
-    """The first guard that objects, and why; None if all agree."""
+_KEYS: Mapping[str, str] = {
+    mode.__name__: "mode",
+    stale.__name__: "guards.max_age",
+    exempt.__name__: "exempt",
+    owner.__name__: "guards.owners",
+    bounds.__name__: "guards.bounds.{key}",
+    hold.__name__: "guards.hold_time",
+    budget.__name__: "guards.changes_per_hour",
+    plan_size.__name__: "guards.changes_per_plan",
+    unstable.__name__: "guards.reversals_per_day",
+}
+"""Keys of the policy file that guards go by."""
+
+
+def refusal(check: Check) -> tuple[str, str] | None:
+    """The guard that objects, and why; None if all agree.
+
+    Of a person's change the sentence has all guards that object, and what to edit. For a policy the first is enough.
+    """
+    found: list[tuple[str, str]] = []
+    is_override = check.proposal.is_override
     for name, guard in GUARDS:
-        if (sentence := guard(check)) is not None:
-            return name, sentence
-    return None
+        is_asked = not (is_override and name in _OF_DECISIONS) and not (found and not is_override)
+        if (is_asked or name == FROZEN) and (sentence := guard(check)) is not None:
+            found.append((name, _with_key(name, sentence, check) if is_override else sentence))
+    found.sort(key=lambda one: one[0] != FROZEN)
+    if not found:
+        return None
+    [(name, sentence), *others] = found
+    return name, "; ".join([sentence, *(f"{other}: {why}" for other, why in others if is_override)])
+
+
+def _with_key(name: str, sentence: str, check: Check) -> str:
+    """The sentence of a guard, and what to edit or run."""
+    if name == FROZEN:
+        return f"{sentence} (kquota unfreeze)"
+    if (key := _KEYS.get(name)) is None:
+        return sentence
+    return f"{sentence} ({key.format(key=check.proposal.quota.key.value)} in {check.policy_file})"
 
 
 def _utc(time_ms: int) -> str:

@@ -126,6 +126,7 @@ class Enforcing:
             mode_of=self.mode_of,
             actor=self.actor,
             needs_second_person=self.needs_second_person,
+            policy_file=self.settings.enforcement.policy_file,
         )
 
     @property

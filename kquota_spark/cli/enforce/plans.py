@@ -301,8 +301,10 @@ def acted(command: str, rows: Sequence[LogEntry], form: Format, said: str) -> in
 def only_shown(what: str, command: str, entries: Sequence[LogEntry], form: Format) -> int:
     """Show what --yes would act on; the exit code."""
     show_steps(command, entries, form)
-    say(f"\nnothing was {what}: --yes does it", sys.stdout if form == "table" else sys.stderr)
-    return REFUSED if any(entry.event is Event.REFUSED for entry in entries) else NOTHING
+    refused = [entry for entry in entries if entry.event is Event.REFUSED]
+    why = "a guard refused it" if entries and len(refused) == len(entries) else "--yes does it"
+    say(f"\nnothing was {what}: {why}", sys.stdout if form == "table" else sys.stderr)
+    return REFUSED if refused else NOTHING
 
 
 def _is_of(entry: LogEntry, plan_id: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from kquota_spark.enforce.changes import LogEntry
 from kquota_spark.enforcement.edges.log import EnforcementLog
 from tests.support.enforcement.enforcement_cluster import InMemoryCluster
 from tests.support.programs.command_output import as_json, run, shown
+from tests.support.tables.table_rows import decision, write_table
 
 SET = ("--key", "producer_byte_rate", "--value", "600000", "--for", "2h", "--reason", "backfill")
 
@@ -277,3 +279,54 @@ def test_an_edit_that_makes_the_policy_invalid_names_the_policy(cluster: InMemor
     problem = "exempt.users: an empty name, expected names"
     assert (code, out, err) == (1, "", f"kquota: {cluster.policy_file}: {problem}\n")
     assert cluster.policy_file.read_text(encoding="utf-8") == before
+
+
+LARGE = ("--key", "producer_byte_rate", "--value", "3e6", "--for", "1h", "--reason", "more")
+
+
+def test_a_persons_value_rests_on_no_decision_and_may_be_any_step_within_the_bounds(
+    cluster: InMemoryCluster,
+) -> None:
+    over = {"rate_per_s": 2.1e6, "quota_used_percent": 210.0, "throttled_requests": 1}
+    decisions = (decision(n, **over, is_certain=False, requests=4, uncertain=2) for n in range(120))
+    shutil.rmtree(cluster.root / "tables" / "decisions")
+    write_table(cluster.root / "tables", "decisions", *decisions)
+    code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *LARGE, "--yes")
+    assert (code, cluster.of_alice) == (0, "3000000.0")  # +200 %, where policies may take 50 %
+    assert "applied: users/alice producer_byte_rate 1.0 MB/s -> 3.0 MB/s (+200 %)" in out
+
+
+def test_all_guards_that_refuse_a_person_come_at_once_with_the_line_to_edit(cluster: InMemoryCluster) -> None:
+    assert kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")[0] == 0
+    kquota(cluster, "exempt", "add", "--user", "alice")
+    above = ("--key", "producer_byte_rate", "--value", "9e6", "--for", "1h", "--reason", "more")
+    code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *above)
+    file = cluster.policy_file
+    said = [
+        f"exempt: exempt by alice (exempt in {file})",
+        f"bounds: 9.0 MB/s is not between 100 kB/s and 4.0 MB/s (guards.bounds.producer_byte_rate in {file})",
+        f"hold: enforcement itself changed it 0 ms ago, and hold_time is 1 h (guards.hold_time in {file})",
+    ]
+    assert code == REFUSED
+    assert f"refused {'; '.join(said)}" in " ".join(out.split())
+    assert out.endswith("\nnothing was sent: a guard refused it\n")
+
+
+def test_while_it_is_frozen_that_is_the_first_reason_of_a_refusal(cluster: InMemoryCluster) -> None:
+    assert kquota(cluster, "override", "set", "--user", "alice", *SET, "--yes")[0] == 0
+    run("freeze", "--reason", "incident 7", "--config", str(cluster.config))
+    code, out, _ = kquota(cluster, "override", "set", "--user", "alice", *LARGE)
+    assert code == REFUSED
+    assert "refused frozen: frozen by eve: incident 7 (kquota unfreeze); hold: " in " ".join(out.split())
+
+
+def test_a_plan_that_is_frozen_and_may_no_longer_be_sent_is_refused_by_the_switch(cluster: InMemoryCluster) -> None:
+    kquota(cluster, "enforce", "plan")
+    [row] = as_json("enforce", "show", "--config", str(cluster.config))["rows"]
+    assert kquota(cluster, "enforce", "approve", row["plan_id"], "--yes")[0] == 0
+    run("freeze", "--reason", "incident 7", "--config", str(cluster.config))
+    cluster.set_mode("observe")
+    code, out, _ = kquota(cluster, "enforce", "apply", row["plan_id"], "--yes")
+    assert (code, cluster.of_alice) == (REFUSED, "1000000")
+    assert out.split()[1:4] == ["refused", "by", "frozen:"]
+    assert out.endswith("[frozen by eve: incident 7]\n")
