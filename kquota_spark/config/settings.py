@@ -187,7 +187,9 @@ class Ship(Section):
     """`<broker id>=<path>` each; the path is the live file, rotated ones beside it are followed."""
     state_dir: str = ".kquota/ship"
     client_id: str = "kquota-ship"
-    exclude_client_ids: tuple[str, ...] = ("kquota-ship", "kquota-audit")
+    exclude_client_ids: tuple[str, ...] = (
+        "kquota-ship", "kquota-audit", "kquota-collect", "kquota-enforcer", "kquota-decisions",
+    )  # fmt: skip
     heartbeat_interval: Duration = Duration(1_000)
     options: dict[str, str] = field(default_factory=dict, repr=False)
     """Further producer properties, e.g. security.protocol, sasl.password."""

@@ -42,7 +42,7 @@ def create_topics(
     from confluent_kafka import KafkaError
     from confluent_kafka.cimpl import NewTopic
 
-    admin = kafka_clients.admin({**cluster.client_settings(), "client.id": "kquota-admin"})
+    admin = kafka_clients.admin(cluster.client_settings())
     topics = [NewTopic(name, count, 1, config=dict(config)) for name, count in partitions.items()]
     for name, answer in admin.create_topics(topics, operation_timeout=_WITHIN_S).items():
         with kafka_clients.kafka_errors(partial(_not_created, name), unless=KafkaError.TOPIC_ALREADY_EXISTS):

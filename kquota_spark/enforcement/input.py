@@ -2,14 +2,15 @@
 
 Each length of period is one pass over its decisions, and one more over the last day for the rates of its seconds.
 What the log tells counts; rows from JMX only where a broker's log tells nothing of that type of quota. Buckets of a
-quota callback are left out: what their limits would become is the callback's business.
+quota callback are left out: what their limits would become is the callback's business. So are our own clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kquota_spark.config.own_clients import is_own, own_clients
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.log_state import LogState
@@ -130,15 +131,18 @@ def observations(settings: Settings, policies: Policies, now_ms: int) -> Observa
         [decided] = found.rows(_DECIDED, now_ms - longest_ms - DAY_MS, now_ms)
         to_ms = now_ms if decided["to_ms"] is None else decided["to_ms"]
         rules = tables.query(_RULES, [settings.cluster_id]).dicts()
+        rows = found.rows(_CLIENTS, to_ms - longest_ms, to_ms, to_ms - DAY_MS)
+        clients, ours = _of_users([ClientUse(**_typed(row)) for row in rows], own_clients(settings))
         return Observations(
             decisions_from_ms=decided["from_ms"],
-            periods={length: found.period(to_ms - length, to_ms) for length in lengths},
-            rates=found.rates(to_ms - DAY_MS, to_ms),
+            periods={length: found.period(to_ms - length, to_ms, ours) for length in lengths},
+            rates={
+                place: rates
+                for place, rates in found.rates(to_ms - DAY_MS, to_ms).items()
+                if not ours(place.bucket)
+            },
             brokers=tuple(BrokerUse(**_typed(row)) for row in found.rows(_BROKERS, to_ms - DAY_MS, to_ms)),
-            clients=tuple(
-                ClientUse(**_typed(row))
-                for row in found.rows(_CLIENTS, to_ms - longest_ms, to_ms, to_ms - DAY_MS)
-            ),
+            clients=clients,
             quotas=_in_force(RuleBook(map(stretch_of, rules)), now_ms),
             temporary=_temporary(settings),
         )
@@ -155,12 +159,13 @@ class _Gathered:
         """Rows of a query that begins with the cluster and a stretch."""
         return self._tables.query(sql, [self._cluster_id, from_ms * 1_000, to_ms * 1_000, *more]).dicts()
 
-    def period(self, from_ms: int, to_ms: int) -> Period:
-        """The buckets with traffic."""
+    def period(self, from_ms: int, to_ms: int, ours: Callable[[Bucket], bool]) -> Period:
+        """The buckets with traffic, but for those of our own clients alone."""
         episodes = {_place(row): row for row in self.rows(_EPISODES, from_ms, to_ms)}
         uses = (
             _use(row, episodes.get(_place(row), {}), to_ms - from_ms)
             for row in self.rows(_USES, from_ms, to_ms, to_ms)
+            if not ours(_place(row).bucket)
         )
         return Period(from_ms=from_ms, to_ms=to_ms, buckets=tuple(uses))
 
@@ -170,6 +175,19 @@ class _Gathered:
         for row in self.rows(_RATES, from_ms, to_ms):
             found.setdefault(_place(row), []).append(RateSeconds(row["rate_per_s"], row["seconds"]))
         return {place: tuple(rates) for place, rates in found.items()}
+
+
+def _of_users(
+    clients: Sequence[ClientUse], names: tuple[str, ...]
+) -> tuple[tuple[ClientUse, ...], Callable[[Bucket], bool]]:
+    """The clients that are not ours, and whether a bucket is of ours alone; `names` are those of `own_clients`."""
+    found = tuple(client for client in clients if not is_own(client.client_id, names))
+    users = {client.user for client in clients} - {client.user for client in found}
+
+    def is_ours(bucket: Bucket) -> bool:
+        return is_own(bucket.client_id, names) if bucket.client_id else bucket.user in users
+
+    return found, is_ours
 
 
 def _place(row: dict[str, Any]) -> Place:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kquota_spark.config.own_clients import ADMIN
 from kquota_spark.errors import UserError
 from kquota_spark.kafka.client_properties import connection_options, java_options
 from kquota_spark.kafka.tokens import TokenSource, token_source
@@ -69,11 +70,14 @@ def admin(config: Mapping[str, Any]) -> AdminClient:
 
 
 def _asked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A first token is fetched here: librdkafka would only say after ten seconds that it has none."""
+    """With a client id of ours: `rdkafka` would be a client of nobody, and be judged as one of a user.
+
+    A first token is fetched here: librdkafka would only say after ten seconds that it has none.
+    """
     source: TokenSource | None = config.get(_TOKENS)
     if source is not None:
         source.token()
-    return {**_QUIET, **config}
+    return {**_QUIET, "client.id": ADMIN, **config}
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from kquota_spark.config.enforcer_logins import enforcer_options
+from kquota_spark.config.own_clients import DECISIONS
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka import clients as kafka_clients
@@ -64,7 +65,7 @@ class Connection:
     @property
     def client(self) -> dict[str, Any]:
         """Properties of every client."""
-        return kafka_clients.connection(self.bootstrap_servers, self.options)
+        return kafka_clients.connection(self.bootstrap_servers, self.options) | {"client.id": DECISIONS}
 
     def errors(self, use: str, operation: str, *, unless: int | None = None) -> AbstractContextManager[None]:
         """Errors of Kafka as `UnreachableError`: the topic cannot be "read" or "used". See `kafka_errors`."""
@@ -106,7 +107,7 @@ class TopicReader:
             self._consumer = kafka_clients.consumer(
                 {
                     **connection.client,
-                    "group.id": "kquota-decisions",  # librdkafka wants one; nothing is committed to it
+                    "group.id": DECISIONS,  # librdkafka wants one; nothing is committed to it
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
                     "auto.offset.reset": "earliest",

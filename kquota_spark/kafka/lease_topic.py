@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kquota_spark.config.enforcer_logins import enforcer_options
+from kquota_spark.config.own_clients import ENFORCER
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka import clients as kafka_clients
@@ -142,7 +143,8 @@ class LeaseTopic:
             kafka = self._settings.kafka
             properties = {
                 **kafka_clients.connection(kafka.bootstrap_servers, kafka.options),
-                "group.id": "kquota-enforcer",  # required, but never joined
+                "client.id": ENFORCER,
+                "group.id": ENFORCER,  # required, but never joined
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 # The end is told with the answer of a fetch: half a second later by default.

@@ -89,7 +89,8 @@ def admin_client(settings: Settings) -> AdminClient:
     """
     kafka = settings.kafka
     with kafka_clients.bad_options():
-        return kafka_clients.admin(kafka_clients.connection(kafka.bootstrap_servers, kafka.options))
+        connection = kafka_clients.connection(kafka.bootstrap_servers, kafka.options)
+        return kafka_clients.admin({**connection, "client.id": kafka.client_id})
 
 
 def asked_topics(client: AdminClient, settings: Settings) -> Mapping[str, Any]:

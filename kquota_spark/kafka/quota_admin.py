@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kquota_spark.config.own_clients import ADMIN
 from kquota_spark.errors import UnreachableError, UserError
 from kquota_spark.kafka.client_properties import python_options
 from kquota_spark.kafka.clients import overheard, python_admin, python_errors, refused_login
 from kquota_spark.model.quotas.entities import DEFAULT, AnyEntity, Entity, IpEntity, Name
 from kquota_spark.model.quotas.quota_types import AnyKey, IpQuotaKey, QuotaKey
 
-_CLIENT_ID = "kquota"
 _CLUSTER_AUTHORIZATION_FAILED = 31
 _UPDATE_METADATA = 6
 _UNSURE = (-1, 7, 13)
@@ -70,7 +70,7 @@ class QuotaAdmin:
         self._login = properties
         self._where = f"Kafka {bootstrap_servers}"
         self._options = {
-            "client_id": _CLIENT_ID,
+            "client_id": ADMIN,
             "bootstrap_timeout_ms": timeout_ms,
             "request_timeout_ms": timeout_ms,
             **python_options(properties),

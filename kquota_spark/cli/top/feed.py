@@ -13,6 +13,7 @@ from kquota_spark.cli.resolve import explain
 from kquota_spark.cli.text.page import Tone
 from kquota_spark.cli.text.timeline_chart import LABEL, MOST_SLOTS
 from kquota_spark.cli.top.lines import Line, ScreenPage
+from kquota_spark.config.own_clients import own_clients, own_lines
 from kquota_spark.config.settings import Settings
 from kquota_spark.errors import UserError
 from kquota_spark.formats.text.escape import terminal_text
@@ -21,6 +22,7 @@ from kquota_spark.reports.scope.broker_buckets import BucketKey
 from kquota_spark.reports.scope.period import Period
 from kquota_spark.reports.timeline.timeline import Timeline, bucket_timeline
 from kquota_spark.reports.timeline.top_buckets import (
+    NEAR_PERCENT,
     WINDOW_S,
     SortBy,
     TopBuckets,
@@ -154,7 +156,7 @@ class Feed:
         top = top_buckets(
             tables,
             newest_ms,
-            _where(question),
+            _where(question, own_clients(self._settings)),
             question.sort,
             is_reversed=question.is_reversed,
             is_per_broker=question.is_per_broker,
@@ -177,7 +179,8 @@ class Feed:
         return Near(look, newest_ms, _timeline(self._settings, key, newest_ms, columns), clients, seconds)
 
 
-def _where(question: Question) -> Where:
+def _where(question: Question, ours: tuple[str, ...]) -> Where:
+    """Conditions on `decisions`; buckets of our own clients alone are left out, unless asked for or near a limit."""
     conditions = bucket_conditions(
         Filter(user=question.user, client=question.client, broker=question.broker, type=question.type)
     )
@@ -188,6 +191,12 @@ def _where(question: Question) -> Where:
         )
     if question.text:
         conditions.add(f"contains({_NAMES}, lower(?))", question.text)
+    if question.client is None and question.user is None and not question.text:
+        conditions.add(
+            "(not coalesce(regexp_full_match(array_to_string(client_ids, chr(10)), ?), false) "
+            f"or quota_used_percent >= {NEAR_PERCENT})",
+            own_lines(ours),
+        )
     return Where(conditions.sql, tuple(conditions.values))
 
 

@@ -17,6 +17,9 @@ from kquota_spark.model.quotas.entities import Entity
 from kquota_spark.model.quotas.quota_types import QuotaKey
 from kquota_spark.model.quotas.resolve import CLIENT_ONLY_LEVELS
 
+_LEAST_PERCENT = 1.0
+"""Least share of unlimited traffic in all of its type: a default is for traffic that matters."""
+
 
 def defaults(policy: DefaultQuota, scene: Scene) -> Iterator[Proposal]:
     """One proposal for each key that has no such default yet and unlimited traffic."""
@@ -39,8 +42,11 @@ def _proposal(policy: DefaultQuota, scene: Scene, quota: Quota) -> Proposal | No
         return None
     if any(scene.is_exempt(client) for client in unmetered):
         return None
-    of_type = (use for use in period.buckets if use.place.quota_type.key is quota.key)
+    of_type = [use for use in period.buckets if use.place.quota_type.key is quota.key]
     uses = [use for use in of_type if use.limit_per_s is None]
+    share = sum(use.mean_rate_per_s for use in uses) / (sum(use.mean_rate_per_s for use in of_type) or 1.0)
+    if 100 * share < _LEAST_PERCENT:
+        return None
     of_users = quota.entity.user is not None
     peaks = _peaks(unmetered, of_users=of_users)
     names, over = {name for name, _ in peaks}, {name for (name, _), peak in peaks.items() if peak > value}

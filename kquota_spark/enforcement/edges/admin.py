@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from kquota_spark.config.own_clients import ENFORCER
 from kquota_spark.config.settings import Settings
 from kquota_spark.enforce.changes import Quota
 from kquota_spark.enforce.ports import Held, Holder, Outcome, Written
@@ -170,7 +171,7 @@ class KafkaLease:
         kafka = self._settings.kafka
         properties = {
             **kafka_clients.connection(kafka.bootstrap_servers, kafka.options),
-            "client.id": "kquota-enforcer",
+            "client.id": ENFORCER,
             "transactional.id": self._topic.transactional_id,
             "transaction.timeout.ms": round(_TIMEOUT_S * 1_000),
             "message.timeout.ms": round(_TIMEOUT_S * 1_000),

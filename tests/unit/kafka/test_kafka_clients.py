@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kquota_spark.config.settings import Kafka
+from kquota_spark.config.settings import Enforcement, Kafka, Settings
 from kquota_spark.errors import UserError
-from kquota_spark.kafka.clients import admin, bad_options, connection, kafka_errors, spark_options
+from kquota_spark.kafka.clients import (
+    admin,
+    bad_options,
+    connection,
+    consumer,
+    kafka_errors,
+    producer,
+    spark_options,
+)
+from kquota_spark.kafka.decision_topic import Connection, TopicReader
+from kquota_spark.kafka.lease_topic import LeaseTopic
+from kquota_spark.kafka.questions import admin_client
+from kquota_spark.kafka.quota_admin import QuotaAdmin
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "SCRAM-SHA-512", "sasl.username": "audit"}
 
@@ -50,3 +68,45 @@ def test_a_reason_that_is_no_error_here_is_passed_over() -> None:
     failing(KafkaError.TOPIC_ALREADY_EXISTS)
     with pytest.raises(UserError, match=r"^NOT_CONTROLLER$"):
         failing(KafkaError.NOT_CONTROLLER)
+
+
+def name_sent(make: Callable[[str], Any]) -> str:
+    """The client id in the first request of a client, as a broker reads it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+        made = []
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        threading.Thread(target=lambda: made.append(make(address)), daemon=True).start()
+        connected, _ = listener.accept()
+        with connected:
+            connected.settimeout(10)
+            header = connected.recv(4 + 8 + 2 + 100)  # length, key and version, correlation id, client id
+    [length] = struct.unpack(">h", header[12:14])
+    return header[14 : 14 + length].decode()
+
+
+def at(address: str) -> Settings:
+    return Settings(
+        kafka=Kafka(bootstrap_servers=address), enforcement=Enforcement(decision_topic="decisions")
+    )
+
+
+GROUP = {"group.id": "g"}
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda address: producer(connection(address, {})).poll(2), "kquota-admin"),
+        (lambda address: consumer(connection(address, {}) | GROUP).poll(2), "kquota-admin"),
+        (lambda address: admin(connection(address, {})).poll(2), "kquota-admin"),
+        (lambda address: LeaseTopic(at(address))._opened().poll(2), "kquota-enforcer"),
+        (lambda address: TopicReader(Connection.of(at(address))).read_on(2), "kquota-decisions"),
+        (lambda address: admin_client(at(address)).poll(2), "kquota-audit"),
+        (lambda address: QuotaAdmin(address, {}, timeout_ms=2_000).describe(), "kquota-admin"),
+    ],
+    ids=["producer", "consumer", "admin", "lease", "decisions", "questions", "quotas"],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_every_client_that_we_make_has_a_name_of_ours(make: Callable[[str], Any], name: str) -> None:
+    assert name_sent(make) == name

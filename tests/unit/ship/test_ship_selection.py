@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kquota_spark.config.own_clients import ADMIN, DECISIONS, ENFORCER
+from kquota_spark.config.settings import CollectJmx, Kafka, Ship
 from kquota_spark.errors import UserError
 from kquota_spark.ship.selection import LogFile, line_filter, log_files
 from tests.support.quotas.fake_topic import FakeTopic, shipper
@@ -97,3 +99,12 @@ def test_a_bad_file_option_is_told(texts: list[str], problem: str) -> None:
 
 def test_a_path_may_hold_an_equals_sign() -> None:
     assert log_files(["7=/a=b"], "--file") == [LogFile(7, Path("/a=b"))]
+
+
+def test_the_lines_of_our_programs_are_left_out_and_who_edited_a_quota_is_not() -> None:
+    is_ours = line_filter(Ship().exclude_client_ids)
+    programs = (Ship().client_id, Kafka().client_id, CollectJmx().client_id, ENFORCER, DECISIONS)
+    assert [is_ours(request(name)) for name in programs] == [True] * 5
+    assert [is_ours(request(name)) for name in (ADMIN, "kquota", "rdkafka", "kquota-enforcers")] == [
+        False
+    ] * 4

@@ -320,7 +320,9 @@ def test_while_it_is_frozen_that_is_the_first_reason_of_a_refusal(cluster: InMem
     assert "refused frozen: frozen by eve: incident 7 (kquota unfreeze); hold: " in " ".join(out.split())
 
 
-def test_a_plan_that_is_frozen_and_may_no_longer_be_sent_is_refused_by_the_switch(cluster: InMemoryCluster) -> None:
+def test_a_plan_that_is_frozen_and_may_no_longer_be_sent_is_refused_by_the_switch(
+    cluster: InMemoryCluster,
+) -> None:
     kquota(cluster, "enforce", "plan")
     [row] = as_json("enforce", "show", "--config", str(cluster.config))["rows"]
     assert kquota(cluster, "enforce", "approve", row["plan_id"], "--yes")[0] == 0

@@ -284,3 +284,27 @@ def test_tables_that_know_nothing_give_nothing_and_without_tables_it_is_an_error
     assert proposals(POLICIES, found, NOW_MS) == []
     with pytest.raises(UserError, match="does not exist"):
         observations(Settings(tables=str(tmp_path / "none")), POLICIES, NOW_MS)
+
+
+def test_what_we_use_ourselves_is_nobodys_demand(tmp_path: Path) -> None:
+    ours, of_user = {"bucket_user": "", "bucket_client_id": "kquota-enforcer"}, {"bucket_user": "kquota"}
+    found = _observed(
+        tmp_path,
+        *(decision(60, **{**bucket, "rule": None, "limit_per_s": None}) for bucket in (ours, of_user)),
+        decision(60, bucket_user="", bucket_client_id="kquotas", rule=None, limit_per_s=None),
+        decision(60),
+        usages=(
+            usage(60, user="ANONYMOUS", client_id="kquota-enforcer"),
+            usage(60, user="kquota", client_id="kquota-audit"),
+            usage(60, user="ANONYMOUS", client_id="kquotas"),
+            usage(60, user="alice", client_id="kquota-admin"),
+            usage(60, user="alice", client_id="etl"),
+        ),
+    )
+    assert [(one.user, one.client_id) for one in found.clients] == [
+        ("ANONYMOUS", "kquotas"),
+        ("alice", "etl"),
+    ]
+    buckets = [Bucket("", "kquotas"), Bucket("alice", "")]  # of alice's bucket only a part is ours
+    assert [use.place.bucket for use in found.periods[MINUTE].buckets] == buckets
+    assert [place.bucket for place in found.rates] == buckets

@@ -95,3 +95,11 @@ def test_a_client_that_did_nothing_in_the_last_day_is_not_counted() -> None:
 def test_the_bounds_hold() -> None:
     guards = GuardSettings(bounds={WRITE.value: Bounds(floor=1.0, ceiling=4_999_999.0)})
     assert wanted(OF_CLIENTS, seen(UNLIMITED, clients=CLIENTS), guards=guards) == []
+
+
+def test_a_default_is_not_proposed_for_less_than_a_hundredth_of_the_traffic() -> None:
+    limited = use(place(1, "alice", ""), mean_rate_per_s=990_001.0)
+    little = use(place(1, "", "etl"), rule=None, mean_rate_per_s=9_999.0)  # 9,999 of 1,000,000 B/s: 0.9999 %
+    enough = use(place(1, "", "etl"), rule=None, mean_rate_per_s=10_001.0)  # 10,001 of 1,000,002 B/s
+    assert wanted(OF_CLIENTS, seen(limited, little, clients=CLIENTS)) == []
+    assert wanted(OF_CLIENTS, seen(limited, enough, clients=CLIENTS))
