@@ -83,14 +83,15 @@ class ShareConsumer(NamedTuple):
 
 
 def share_consumers(clients: Iterable[ShareConsumer]) -> list[Finding]:
-    """SHARE_FETCH: clients of which `usage` lacks bytes, since the log does not have them (KIP-932, Kafka 4.2)."""
+    """SHARE_FETCH: clients of which `usage` lacks bytes, mostly share consumers (KIP-932)."""
     return [
         Finding(
             Kind.SHARE_FETCH,
             Severity.WARNING if client.total_delay_ms else Severity.INFO,
             client_text(client.user, client.client_id),
-            f"sent {client.share_fetches:,} fetches as a share consumer: consumer_byte_rate counts them, and the log "
-            "does not have their size. The bytes in usage are without them, and verdicts of the bucket are uncertain; "
+            f"sent {client.share_fetches:,} fetches as a share consumer, or in the format of an old client: "
+            "consumer_byte_rate counts them, and the log does not have their size. "
+            "The bytes in usage are without them, and verdicts of the bucket are uncertain; "
             f"the total delay of {client.total_delay_ms:,} ms is the brokers'",
             "read the byte rate of the client from JMX (kquota collect); a client id of its own keeps the bucket of "
             "other consumers certain",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark people expect
 
-from kquota_spark.model.measure.points import Point, PointKind
+from kquota_spark.model.measure.points import UNSIZED_KINDS, Point
 from kquota_spark.pipeline.charges import CLIENT_KEYS
 from kquota_spark.pipeline.packed_points import Matrix, unpacked
 from kquota_spark.schema.tables import USAGE
@@ -79,7 +79,7 @@ def usage_batch(seconds: pa.RecordBatch, cluster_id: str) -> pa.RecordBatch:
         "observed_throttle_ms": _sums(points[:, _OBSERVED_THROTTLE_MS], starts),
         "points": _points_array(points, starts),
         "source": pa.repeat("log", len(places)),
-        "unsized_requests": _sums((points[:, _KIND] == PointKind.SHARE_FETCH).astype(np.int64), starts),
+        "unsized_requests": _sums(np.isin(points[:, _KIND], UNSIZED_KINDS).astype(np.int64), starts),
     }
     arrays = [pa.array(columns[field.name], field.type) for field in _SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

@@ -67,7 +67,7 @@ REQUESTS = Table(
         integer("point_kind", "how the replay treats it (model.replay.PointKind); null if not counted"),
         bigint(
             "charged_bytes",
-            "bytes the bandwidth quota was charged; null if not counted, or of a share fetch, whose size is not logged",
+            "bytes the bandwidth quota was charged; null if not counted, or of a request whose size is not logged",
         ),
         double("request_time_percent", "handler time as percent of one thread-second"),
         integer("observed_throttle_ms", "throttle the broker logged, ms (larger of its two fields)"),
@@ -126,8 +126,8 @@ USAGE = Table(
         SOURCE,
         bigint(
             "unsized_requests",
-            "of the requests, fetches of share consumers (KIP-932): the log does not have their size, so amount and "
-            "rate are without it; null from JMX",
+            "of the requests, those whose size is not in the log (share consumers, fetches converted for an old "
+            "client, lines that could not be read to the end): amount and rate are without it; null from JMX",
         ),
     ),
     partition_by=("event_date",),
@@ -209,8 +209,8 @@ DECISIONS = Table(
         ),
         bigint(
             "unsized_requests",
-            "of the requests, fetches of share consumers (KIP-932): amount and rates are without their size, and every "
-            "verdict with one in its ring is uncertain; null from JMX",
+            "of the requests, those whose size is not in the log, see usage: amount and rates are without it, and "
+            "every verdict with one in its ring is uncertain; null from JMX",
         ),
         bigint(
             "window_off",

@@ -200,4 +200,4 @@ def _amount(row: Row) -> str:
 
 def _share_note(rows: Sequence[Row]) -> str:
     count = sum(row["unsized_requests"] or 0 for row in rows)
-    return f"\n≥: without {count:,} share fetches, whose size is not in the log" if count else ""
+    return f"\n≥: without {count:,} requests, whose size is not in the log" if count else ""

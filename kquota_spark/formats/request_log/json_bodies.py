@@ -68,6 +68,25 @@ class Throttled(msgspec.Struct, rename="camel", gc=False):
     throttle_time_ms: ThrottleMs = NO_THROTTLE
 
 
+class _Appended(msgspec.Struct, rename="camel", gc=False):
+    error_code: Int32
+
+
+class _AppendedTopic(msgspec.Struct, rename="camel", gc=False):
+    partition_responses: list[_Appended]
+
+
+class ProduceResponse(msgspec.Struct, rename="camel", gc=False):
+    """A produce's response, of which most often only the throttle is read."""
+
+    responses: list[_AppendedTopic]
+
+    @property
+    def error_codes(self) -> set[int]:
+        """Those of all partitions."""
+        return {part.error_code for topic in self.responses for part in topic.partition_responses}
+
+
 class ReplicaState(msgspec.Struct, rename="camel", gc=False):
     """Who fetches, from v15 on."""
 

@@ -13,7 +13,7 @@ is counted with bytes, an identity or a time that the line does not say for sure
 * in the text form (Kafka 0.10.2 to 2.7): a header, an end, a body or a response not as Kafka prints it; two ends of
   a header, two principals; the client id `null`; an API of no such Kafka; a number beyond 32 bits; PRODUCE without
   sizes (logger below TRACE); FETCH without a response (before 1.0) or without the size of a record set (before 2.0);
-* PRODUCE and FETCH of a version that is not known; a FETCH whose records were converted for an old consumer.
+* PRODUCE and FETCH of a version that is not known.
 
 Two things are not seen. A name that stands twice in one object: Kafka cannot write it, the last one counts, and to
 look for it would cost a quarter of the speed. And, in the text form, the id of a transactional producer, which

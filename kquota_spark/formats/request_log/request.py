@@ -14,8 +14,8 @@ MAX_TOPICS = 32
 """So many topics of a request are named; all of them are counted."""
 INT32_MAX = 2**31 - 1
 """The largest length, throttle time and correlation id that the wire can carry."""
-DOWN_CONVERTED = "FETCH whose records were converted: the bytes charged are not in the log"
-"""Reason to refuse: the log has the sizes after the conversion, the quota those before."""
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+"""Error of a produce that was refused before its quota was asked (`KafkaApis.handleProduceRequest`)."""
 
 
 class Unreadable(Exception):

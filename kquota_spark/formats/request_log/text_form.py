@@ -18,11 +18,11 @@ from typing import NamedTuple
 from kquota_spark.formats.request_log import charged_bytes as charged
 from kquota_spark.formats.request_log.clock import has_fetch_waited, has_produce_waited, record_time_ms
 from kquota_spark.formats.request_log.request import (
-    DOWN_CONVERTED,
     FETCH_KEY,
     INT32_MAX,
     MAX_TOPICS,
     PRODUCE_KEY,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     Request,
     Unreadable,
 )
@@ -80,6 +80,10 @@ _PRODUCE = re.compile(
 )
 _FETCH = re.compile(r"\{replica_id=(?P<replica>-?\d{1,10}),.*\}", re.ASCII)
 _BODY = re.compile(r"\{.*\}", re.ASCII)
+_ERROR = re.compile(r"[{,]error_code=(-?\d{1,5})(?=[,}])", re.ASCII)
+_CLUSTER_AUTHORIZATION_FAILED = 31
+_REFUSED = ({str(TRANSACTIONAL_ID_AUTHORIZATION_FAILED)}, {str(_CLUSTER_AUTHORIZATION_FAILED)})
+"""Errors of all partitions of a produce that was refused before its quota was asked."""
 _FIRST_THROTTLE = re.compile(r"\{(?:error_code=-?\d+,)?throttle_time_ms=(\d{1,10})[,}]", re.ASCII)
 _LAST_THROTTLE = re.compile(r",throttle_time_ms=(\d{1,10})(?:,_tagged_fields=\{\})?\}$", re.ASCII)
 
@@ -190,13 +194,16 @@ def _of_produce(line: _Line) -> Request:
             "text form: PRODUCE without sizes: set kafka.request.logger to TRACE (at DEBUG they are left out)"
         )
     topics = produced_topics(found["sizes"])
-    amount = charged.produce_bytes(line.version, line.client_id, None, topics)
+    charge: _Charge = (None, None, None)
+    if set(_ERROR.findall(line.response or "")) not in _REFUSED:
+        amount = charged.produce_bytes(line.version, line.client_id, None, topics)
+        charge = QuotaType.PRODUCE, PointKind.PRODUCE, amount
     return _request(
         line,
         _throttle_ms(line, line.version >= 1),
         has_produce_waited(int(found["acks"]), line.time_ms("remote")),
         [str(topic.name) for topic in topics],
-        (QuotaType.PRODUCE, PointKind.PRODUCE, amount),
+        charge,
         is_exempt=int(found["acks"]) == 0,
     )
 
@@ -216,10 +223,12 @@ def _of_fetch(line: _Line) -> Request:
     topics = fetched_topics(line.response) if line.response else []
     names = [str(topic.topic) for topic in topics]
     # From 2.0 on a throttled fetch is un-recorded and comes back empty; before, it was charged and held back.
-    if not line.response or (throttle_ms and not topics):
-        amount, kind = 0, PointKind.THROTTLED_FETCH
-    elif line.tail["conversions"]:
-        raise Unreadable(DOWN_CONVERTED)
+    amount: int | None = 0
+    kind = PointKind.THROTTLED_FETCH
+    if (throttle_ms and not topics) or (not line.response and _at_top_ms(line, throttle_ms)):
+        pass
+    elif not line.response or line.tail["conversions"]:
+        amount, kind = None, PointKind.UNSIZED
     else:
         amount, kind = charged.fetch_bytes(line.version, topics), PointKind.FETCH
     return _request(line, throttle_ms, has_waited, names, (QuotaType.FETCH, kind, amount))

@@ -34,6 +34,12 @@ class PointKind(IntEnum):
     """A share consumer's fetch (KIP-932). The fetch quota charges it, and the log does not have its size."""
     THROTTLED_SHARE_FETCH = 13
     """Its bytes were un-recorded, as those of a throttled fetch."""
+    UNSIZED = 14
+    """A produce or a fetch that its quota charges, and the log does not have its size."""
+
+
+UNSIZED_KINDS = (PointKind.SHARE_FETCH, PointKind.UNSIZED)
+"""Charged, by a size that is not in the log."""
 
 
 class Point(NamedTuple):

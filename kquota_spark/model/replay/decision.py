@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from kquota_spark.model.measure.points import Point, PointKind
+from kquota_spark.model.measure.points import UNSIZED_KINDS, Point
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.replay.agreement import Agreement
@@ -48,7 +48,7 @@ def model_name(quota_type: QuotaType, config: RateConfig) -> str:
 
 
 MAX_NAMES = 20
-_SHARE_FETCH = int(PointKind.SHARE_FETCH)
+_UNSIZED = tuple(map(int, UNSIZED_KINDS))
 
 
 class Stretch(NamedTuple):
@@ -172,7 +172,7 @@ def _decision(
     top, stretch = judged[worst], of_second[indexes[worst]]
     decision.requests = len(judged)
     decision.amount = sum(verdict[0][4] for verdict in judged)
-    decision.unsized_requests = sum(verdict[0][6] == _SHARE_FETCH for verdict in judged)
+    decision.unsized_requests = sum(verdict[0][6] in _UNSIZED for verdict in judged)
     decision.rate_per_s, decision.rate_at_most_per_s = top.rate_per_s, top.rate_at_most_per_s
     decision.limit_per_s = top.governing.limit_per_s
     if decision.limit_per_s:

@@ -52,7 +52,7 @@ class Cause(Enum):
     RULE_EDGE = "the quota changed within 100 ms or the second"
     THREAD_TIME = "the time on network threads is not in the log"
     PARTITIONS = "the partitions of a topic deleted or enlarged before are not in the log"
-    SHARE_FETCH = "a share consumer fetched shortly before, and the size of that is not in the log"
+    UNSIZED = "a request came shortly before whose size is not in the log"
     GAP = "lines of the broker's log are missing here or shortly before"
 
 
@@ -103,11 +103,11 @@ class BucketReplay:
     It goes on from a `state`. Unless it `learns`, it looks at no throttle to tell what is certain.
     """
 
-    __slots__ = ("_learns", "_ring", "_shaken", "_shared_ms", "_told", "folded_through_ms")
+    __slots__ = ("_learns", "_ring", "_shaken", "_told", "_unsized_ms", "folded_through_ms")
 
     def __init__(self, config: RateConfig, state: State | None = None, *, learns: bool = True) -> None:
         self._learns = learns
-        self.folded_through_ms, ring, shaken, self._shared_ms, told = state or (0, None, None, 0, None)
+        self.folded_through_ms, ring, shaken, self._unsized_ms, told = state or (0, None, None, 0, None)
         self._ring, self._shaken = SampleRing(config, ring), ShakenRings(config, shaken)
         self._told = ToldWindows(config, told)
 
@@ -115,14 +115,14 @@ class BucketReplay:
     def state(self) -> State:
         """What another replay needs to go on from here."""
         return (
-            self.folded_through_ms, self._ring.state, self._shaken.state, self._shared_ms, self._told.state
+            self.folded_through_ms, self._ring.state, self._shaken.state, self._unsized_ms, self._told.state
         )  # fmt: skip
 
     @property
     def memory(self) -> object:
         """All that is known of the past, in a form that can be compared."""
         rings = (ring.memory for ring in (self._ring, *self._shaken.recorded()))
-        return [self._shared_ms, self._told.state, *rings]
+        return [self._unsized_ms, self._told.state, *rings]
 
     @property
     def forget_at_ms(self) -> int:
@@ -170,10 +170,10 @@ class BucketReplay:
             elif not is_quiet or any(True in is_other_over for is_other_over in are_over):
                 self._mark_told(causes, points, governing, allowed, [own, *others])
         _mark_edges(causes, points, governing)
-        if self._shared_ms or max(kinds) >= _SHARE_FETCH:
+        if self._unsized_ms or max(kinds) >= _SHARE_FETCH:
             horizon_ms = self._ring.config.horizon_ms
-            shared_ms = _mark_shared(causes, points, allowed, self._shared_ms, horizon_ms)
-            self._shared_ms = shared_ms if shared_ms + horizon_ms > self.folded_through_ms else 0
+            unsized_ms = _mark_unsized(causes, points, allowed, self._unsized_ms, horizon_ms)
+            self._unsized_ms = unsized_ms if unsized_ms + horizon_ms > self.folded_through_ms else 0
         return list(map(_verdict, points, governing, totals, windows_ms, causes))
 
     def _mark_told(
@@ -237,8 +237,8 @@ def _verdict(point: Point, governing: Governing, total: int, window_ms: int, cau
     if governing[3]:  # has_request_quota
         outcome, cause = Outcome.EXCLUDED, None
     elif kind in (_THROTTLED_FETCH, _THROTTLED_SHARE_FETCH):
-        is_beside_shared = cause is Cause.SHARE_FETCH
-        outcome, cause = (Outcome.UNCERTAIN, cause) if is_beside_shared else (Outcome.INFERRED, None)
+        is_beside_unsized = cause is Cause.UNSIZED
+        outcome, cause = (Outcome.UNCERTAIN, cause) if is_beside_unsized else (Outcome.INFERRED, None)
         if limit is not None:
             # The broker un-recorded the bytes; only the throttle it logged tells how far above it was.
             throttle_ms = observed_ms
@@ -328,26 +328,26 @@ def _mark_edges(causes: list[Cause | None], points: Sequence[Point], governing: 
             causes[place] = edge_of(each, points[place][0]) or causes[place]
 
 
-def _mark_shared(
+def _mark_unsized(
     causes: list[Cause | None],
     points: Sequence[Point],
     allowed: Sequence[float],
-    shared_ms: int,
+    unsized_ms: int,
     horizon_ms: int,
 ) -> int:
-    """Mark requests under a limit that can have a share fetch in their ring: nothing says how much it took.
+    """Mark requests under a limit that can have one in their ring of which nothing says how much it took.
 
     From the beginning of its second, so that the order within a few milliseconds decides nothing.
 
     Returns:
-        Time of the last share fetch, `shared_ms` if there is none among these.
+        Time of the last one without a size, `unsized_ms` if there is none among these.
     """
-    fetched_ms = [point[0] for point in points if point[6] >= _SHARE_FETCH]
-    seconds = {time_ms // 1_000 for time_ms in fetched_ms}
+    found_ms = [point[0] for point in points if point[6] >= _SHARE_FETCH]
+    seconds = {time_ms // 1_000 for time_ms in found_ms}
     for place, (time_ms, _, _, _, _, _, kind, _) in enumerate(points):
         if kind >= _SHARE_FETCH:
-            shared_ms = time_ms
-        is_in_ring = shared_ms and time_ms - shared_ms < horizon_ms
+            unsized_ms = time_ms
+        is_in_ring = unsized_ms and time_ms - unsized_ms < horizon_ms
         if allowed[place] != _INFINITE and (is_in_ring or time_ms // 1_000 in seconds):
-            causes[place] = Cause.SHARE_FETCH
-    return shared_ms
+            causes[place] = Cause.UNSIZED
+    return unsized_ms

@@ -41,7 +41,7 @@ select coalesce(sum(seconds) filter (is_log), 0)::bigint as of_log, count(*) as 
        coalesce(sum(behind_seconds), 0)::bigint as behind, coalesce(sum(seconds), 0)::bigint as seconds,
        coalesce(sum(late), 0)::bigint as late, coalesce(sum(judged + uncertain), 0)::bigint as verdicts,
        max(last_ms) as last_ms, sum(certain_replay_ms)::bigint as replay_ms,
-       sum(certain_broker_ms)::bigint as broker_ms, coalesce(sum(unsized), 0)::bigint as share_fetches,
+       sum(certain_broker_ms)::bigint as broker_ms, coalesce(sum(unsized), 0)::bigint as unsized,
        list_sort(list_distinct(list(if(is_log, 'log', 'jmx')))) as sources
 from places
 """
@@ -160,9 +160,9 @@ def _of_seconds(seconds: dict[str, int]) -> Iterator[_Doubt]:
             f"all {seconds['seconds']:,} decisions are samples of JMX: what was between two samples is not known"
         )
         return
-    if seconds["share_fetches"]:
+    if seconds["unsized"]:
         yield _Doubt(
-            f"{seconds['share_fetches']:,} fetches of share consumers have no size in the log: amounts and rates "
+            f"{seconds['unsized']:,} requests have no size in the log: amounts and rates "
             "of their buckets are without them"
         )
     certain = _percent(seconds["certain"], seconds["of_log"]) or 0.0

@@ -14,7 +14,7 @@ from kquota_spark.config.settings import Broker, Settings
 from kquota_spark.formats.quota_files.quota_file import read_quota_file
 from kquota_spark.formats.request_log.clock import LogClock
 from kquota_spark.model.govern.govern import RuleGovernor
-from kquota_spark.model.measure.points import PointKind
+from kquota_spark.model.measure.points import UNSIZED_KINDS
 from kquota_spark.model.measure.sampled_rate import RateConfig
 from kquota_spark.model.quotas.rules import QuotaChange, RuleBook, stretches
 from kquota_spark.model.replay.decision import Decision
@@ -128,7 +128,7 @@ def _usage(found: Replay) -> Iterable[dict[str, Any]]:
                 "rate_per_s": float(sum(point.amount for point in stretch.points)),
                 "duplicates": 0, "points": [point._asdict() for point in stretch.points], "source": "log",
                 "observed_throttle_ms": sum(point.observed_throttle_ms for point in stretch.points),
-                "unsized_requests": sum(point.kind == PointKind.SHARE_FETCH for point in stretch.points),
+                "unsized_requests": sum(point.kind in UNSIZED_KINDS for point in stretch.points),
             }  # fmt: skip
 
 

@@ -120,10 +120,42 @@ def test_create_topics_refused_has_its_throttle_in_the_response_only() -> None:
 
 
 def test_acks_0_has_no_response_and_its_throttle_at_top_level() -> None:
-    start, end = PRODUCE_V9.index(b'"response":{'), PRODUCE_V9.index(b',"connection"')
-    line = PRODUCE_V9[:start] + b'"response":""' + PRODUCE_V9[end:]
-    found = parsed(line, ('"acks":-1', '"acks":0'), ('"throttleTimeMs":0', '"throttleTimeMs":58'))
+    found = parsed(
+        without_response(PRODUCE_V9), ('"acks":-1', '"acks":0'), ('"throttleTimeMs":0', '"throttleTimeMs":58')
+    )
     assert found == PRODUCE._replace(observed_throttle_ms=58, network_time_us=None)
+
+
+TRANSACTIONAL = ('"transactionalId":null', '"transactionalId":"tx"')
+# The id takes its two bytes more: 16,433 + 2.
+IN_TRANSACTION = PRODUCE._replace(charged_bytes=16_435)
+
+
+def test_a_produce_whose_transactional_id_was_refused_is_charged_to_no_bandwidth_quota() -> None:
+    refused = parsed(PRODUCE_V9, TRANSACTIONAL, ('"errorCode":0', '"errorCode":53'))
+    assert refused == PRODUCE._replace(quota_type=None, point_kind=None, charged_bytes=None)
+    # A partition that was refused otherwise, beside one in order, is charged with the rest.
+    for code in (0, 29, 530):
+        other = f'"errorCode":53}},{{"index":4,"errorCode":{code}'
+        assert parsed(PRODUCE_V9, TRANSACTIONAL, ('"errorCode":0', other)) == IN_TRANSACTION
+    assert parsed(PRODUCE_V9, TRANSACTIONAL) == IN_TRANSACTION
+
+
+def without_response(line: bytes) -> bytes:
+    start, end = line.index(b'"response":{'), line.index(b',"connection"')
+    return line[:start] + b'"response":""' + line[end:]
+
+
+def test_a_fetch_without_a_response_and_without_a_throttle_has_a_size_that_nobody_knows() -> None:
+    assert parsed(without_response(FETCH_V12)) == FETCH._replace(
+        point_kind=PointKind.UNSIZED, charged_bytes=None, topics=[]
+    )
+    assert parsed(without_response(FETCH_V17_THROTTLED)).point_kind == PointKind.THROTTLED_FETCH
+
+
+def test_a_fetch_that_was_converted_for_an_old_consumer_has_a_size_that_is_not_logged() -> None:
+    converted = parsed(FETCH_V12, ('"isForwarded"', '"messageConversionsTime":0.2,"isForwarded"'))
+    assert converted == FETCH._replace(point_kind=PointKind.UNSIZED, charged_bytes=None)
 
 
 @pytest.mark.parametrize(

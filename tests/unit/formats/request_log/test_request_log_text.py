@@ -173,6 +173,34 @@ def test_the_throttle_of_a_throttled_fetch() -> None:
     assert parsed(empty).charged_bytes == 16
 
 
+def test_a_fetch_without_a_response_was_throttled_only_if_there_is_a_throttle() -> None:
+    start, end = FETCH_27.index(b"{throttle_time_ms=0,"), FETCH_27.index(b" from connection")
+    line = FETCH_27[:start] + FETCH_27[end:]
+    assert parsed(line) == FETCH._replace(point_kind=PointKind.UNSIZED, charged_bytes=None, topics=[])
+    throttled = parsed(line, ("throttleTime:0", "throttleTime:996"))
+    assert (throttled.point_kind, throttled.charged_bytes) == (PointKind.THROTTLED_FETCH, 0)
+
+
+def test_a_fetch_that_was_converted_for_an_old_consumer_has_a_size_that_is_not_logged() -> None:
+    converted = parsed(FETCH_27, (") (kafka.request", "),messageConversionsTime:0.5 (kafka.request"))
+    assert converted == FETCH._replace(point_kind=PointKind.UNSIZED, charged_bytes=None)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_charged"),
+    # Up to 2.7 a producer may need a right of its own to be idempotent; that is asked before the quota too.
+    [("53", False), ("31", False), ("29", True), ("530", True)],
+)
+def test_a_produce_that_was_refused_as_a_whole_is_charged_to_no_bandwidth_quota(
+    code: str, is_charged: bool
+) -> None:
+    refused = parsed(PRODUCE_27, ("error_code=0", f"error_code={code}"))
+    uncharged = PRODUCE._replace(quota_type=None, point_kind=None, charged_bytes=None)
+    assert refused == (PRODUCE if is_charged else uncharged)
+    other = f"error_code={code},base_offset=-1}},{{partition=1,error_code=0"
+    assert parsed(PRODUCE_27, ("error_code=0", other)) == PRODUCE
+
+
 def test_a_throttled_fetch_before_2_0_was_charged_and_held_back() -> None:
     sets = "FileRecords(size=30000, file=/data/orders-0/00000000000000000000.log, start=0, end=30000)"
     throttled = ("response:{throttle_time_ms=0", "response:{throttle_time_ms=996")

@@ -23,7 +23,6 @@ PARSER = RequestLogParser()
 UNKNOWN = "is missing, so the bytes are not known"
 MISSING = "JSON: Object missing required field"
 NOT_A_LOGGER = "text after the request that is not a logger's name"
-CONVERTED = "FETCH whose records were converted: the bytes charged are not in the log"
 ABORTED_AT = "$.response.responses[0].partitions[0].abortedTransactions[0]"
 NOT_JSON = "not valid JSON (cut in half, or not UTF-8)"
 SIZE_AT = "$.request.topicData[0].partitionData[0].recordsSizeInBytes"
@@ -122,9 +121,8 @@ def test_produces_that_are_refused(old: str, new: str, expected: str) -> None:
             '"abortedTransactions":[{"producerId":1}],',
             f"{MISSING} `firstOffset` - at `{ABORTED_AT}`",
         ),
-        ('"isForwarded"', '"messageConversionsTime":0.2,"isForwarded"', CONVERTED),
     ],
-    ids=range(7),
+    ids=range(6),
 )  # fmt: skip
 def test_fetches_that_are_refused(old: str, new: str, expected: str) -> None:
     assert reason(FETCH_V12, (old, new)) == expected

@@ -103,13 +103,8 @@ def test_a_produce_at_level_debug_says_what_to_do() -> None:
         ("end=30000),_tagged_fields={}}],", "end=30000),_tagged_fields={}}", RESPONSE),
         ("aborted_transactions=[],", "", "JSON: abortedTransactions is missing, so the bytes are not known"),
         ("_tagged_fields={}} from", "_tagged_fields={}}} from", RESPONSE),
-        (
-            ") (kafka.request",
-            "),messageConversionsTime:0.5 (kafka.request",
-            "FETCH whose records were converted: the bytes charged are not in the log",
-        ),
     ],
-    ids=range(10),
+    ids=range(9),
 )
 def test_fetches_that_are_refused(old: str, new: str, expected: str) -> None:
     assert reason(FETCH_27, (old, new)) == expected

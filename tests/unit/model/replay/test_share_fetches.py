@@ -32,12 +32,22 @@ def test_nothing_is_certain_from_the_second_of_a_share_fetch_until_no_ring_can_h
     verdicts = judged(sorted([share, *others]))
     assert [(each.point.record_time_ms, each.outcome, each.cause) for each in verdicts] == [
         (4_999, Outcome.AGREES, None),
-        (5_000, Outcome.UNCERTAIN, Cause.SHARE_FETCH),
-        (5_500, Outcome.UNCERTAIN, Cause.SHARE_FETCH),
-        (5_501, Outcome.UNCERTAIN, Cause.SHARE_FETCH),
-        (17_499, Outcome.UNCERTAIN, Cause.SHARE_FETCH),
+        (5_000, Outcome.UNCERTAIN, Cause.UNSIZED),
+        (5_500, Outcome.UNCERTAIN, Cause.UNSIZED),
+        (5_501, Outcome.UNCERTAIN, Cause.UNSIZED),
+        (17_499, Outcome.UNCERTAIN, Cause.UNSIZED),
         (17_500, Outcome.AGREES, None),
     ]
+
+
+@pytest.mark.parametrize("kind", [PointKind.PRODUCE, PointKind.FETCH])
+def test_any_request_without_a_size_makes_its_bucket_uncertain_for_as_long(kind: PointKind) -> None:
+    unsized = fetch(5_500, PointKind.UNSIZED, amount=0)
+    others = [fetch(time_ms, kind) for time_ms in (4_999, 5_501, 5_500 + HORIZON_MS - 1, 5_500 + HORIZON_MS)]
+    verdicts = judged(sorted([unsized, *others]))
+    # 100 bytes a request are far below 1,000 B/s; the size that is missing decides.
+    assert [each.cause for each in verdicts] == [None, Cause.UNSIZED, Cause.UNSIZED, Cause.UNSIZED, None]
+    assert [each.outcome for each in verdicts[1:4]] == [Outcome.UNCERTAIN] * 3
 
 
 def test_a_bucket_without_a_limit_is_certain_beside_a_share_fetch() -> None:
@@ -52,7 +62,7 @@ def test_a_throttled_fetch_beside_share_fetches_has_the_brokers_throttle_and_is_
     share = fetch(5_500, PointKind.SHARE_FETCH, amount=0)
     _, verdict = judged([share, fetch(6_000, kind, throttle_ms=4_993, amount=0)])
     assert (verdict.throttle_ms, verdict.outcome, verdict.cause) == (
-        4_993, Outcome.UNCERTAIN, Cause.SHARE_FETCH
+        4_993, Outcome.UNCERTAIN, Cause.UNSIZED
     )  # fmt: skip
 
 
@@ -61,7 +71,7 @@ def test_the_mark_goes_on_in_another_replay_and_ends_with_the_ring() -> None:
     first.judge([fetch(5_500, PointKind.SHARE_FETCH, amount=0)], [LIMITED])
     second = BucketReplay(RateConfig(), first.state)
     (verdict,) = second.judge([fetch(17_400)], [LIMITED])
-    assert verdict.cause is Cause.SHARE_FETCH
+    assert verdict.cause is Cause.UNSIZED
     (verdict,) = second.judge([fetch(18_000)], [LIMITED])
     assert verdict.cause is None
     # What comes after is the same as if there had never been one.
@@ -75,10 +85,11 @@ def test_a_decision_counts_what_has_no_size() -> None:
         fetch(5_500, PointKind.SHARE_FETCH, amount=0),
         fetch(5_600, PointKind.THROTTLED_SHARE_FETCH, throttle_ms=300, amount=0),
         fetch(5_700),
+        fetch(5_800, PointKind.UNSIZED, amount=0),
     ]
     stretch = Stretch(5_000, "alice", "mixed", LIMITED, 8, "clients/mixed", 1, points)
     (decision,) = judge_bucket(BucketReplay(RateConfig()), [stretch])
-    assert (decision.requests, decision.unsized_requests, decision.amount) == (3, 1, 100)
+    assert (decision.requests, decision.unsized_requests, decision.amount) == (4, 2, 100)
     assert (decision.observed_throttled_requests, decision.observed_total_throttle_ms) == (1, 300)
     assert not decision.is_certain
 

@@ -43,7 +43,7 @@ def test_usage_counts_them_and_marks_amounts_as_a_least(config: tuple[str, str])
     assert {row["client_id"]: row["observed_throttle_ms"] for row in rows} == DELAY_MS
     text = shown("usage", "--type", "fetch", *config)
     assert text.count("≥ ") == 2
-    assert "\n≥: without 92 share fetches, whose size is not in the log" in text  # 38 + 54
+    assert "\n≥: without 92 requests, whose size is not in the log" in text  # 38 + 54
 
 
 def test_decisions_have_their_throttles_and_are_not_certain(config: tuple[str, str]) -> None:
@@ -63,7 +63,7 @@ def test_findings_name_the_clients(config: tuple[str, str]) -> None:
         ("warning", "user ANONYMOUS, client id sharer"),
     ]
     assert rows[1]["finding"].startswith(
-        "sent 38 fetches as a share consumer: consumer_byte_rate counts them"
+        "sent 38 fetches as a share consumer, or in the format of an old client: consumer_byte_rate counts them"
     )
     assert rows[1]["evidence"][0]["total_delay_ms"] == 15_206
 
@@ -71,7 +71,9 @@ def test_findings_name_the_clients(config: tuple[str, str]) -> None:
 def test_explain_says_what_is_missing(config: tuple[str, str]) -> None:
     asked = ("explain", "--type", "fetch", "--user", "ANONYMOUS", "--client-id")
     (note,) = [one for one in as_json(*asked, "mixed", *config)["notes"] if "share consumers" in one]
-    assert note.startswith("share consumers made 54 fetches in that hour: the log does not have their size")
+    assert note.startswith(
+        "the log does not have the size of 54 requests in that hour (of share consumers mostly)"
+    )
     assert not [one for one in as_json(*asked, "c1", *config)["notes"] if "share consumers" in one]
 
 
@@ -80,6 +82,6 @@ def test_the_report_is_to_be_read_with_care(root: Path) -> None:
     told = gather_report(settings, Period(FROM_MS, TO_MS), made_at_ms=TO_MS, top=10).confidence
     assert told.trust is Trust.WITH_CARE
     assert (
-        "92 fetches of share consumers have no size in the log: amounts and rates of their buckets are without them"
+        "92 requests have no size in the log: amounts and rates of their buckets are without them"
         in told.reasons
     )
