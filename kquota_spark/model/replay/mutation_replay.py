@@ -11,7 +11,11 @@ which moment it was is uncertain.
 Left out are requests that only validate, and topics that are answered with another error than the quota's: the
 controller finds that out before it charges. A new controller begins with full buckets, which no log tells.
 
-Source: Kafka's `ControllerMutationQuotaManager`, `ZkAdminManager`, `ReplicationControlManager`.
+A bucket that nothing was taken from for an hour is dropped, and so is full again, however far below 0 it was. Refusals
+take nothing. Between the hour and the next sweep the tokens lie between two bounds as well.
+
+Source: Kafka's `ControllerMutationQuotaManager`, `ZkAdminManager`, `ReplicationControlManager`, `Sensor.hasExpired`,
+`Metrics.ExpireSensorTask`.
 """
 
 from __future__ import annotations
@@ -28,11 +32,15 @@ from kquota_spark.model.replay.replay import Cause, Governing, Outcome, Verdict,
 from kquota_spark.model.replay.told_windows import MARGIN_MS
 
 FORGET_AFTER_MS = 24 * 3_600_000
-"""After so long without a mutation the topics are forgotten and the bucket is taken to be full."""
+"""After so long without a mutation the topics are forgotten; the bucket is full long before."""
+EXPIRES_AFTER_MS = 3_600_000
+"""Brokers drop a sensor that recorded nothing for longer."""
+SWEPT_EVERY_MS = 30_000
+"""So often they look for such sensors."""
 MAX_TOPICS = 1_000
 """So many topics of a bucket are remembered, the latest ones."""
 
-State = tuple[int, int, TokenState, TokenState, dict[int, int]]
+State = tuple[int, int, TokenState, TokenState, dict[int, int], tuple[int, int]]
 
 _CREATES = (PointKind.CREATE_TOPIC, PointKind.PERMISSIVE_CREATE_TOPIC)
 _ADDS = (PointKind.CREATE_PARTITIONS, PointKind.PERMISSIVE_CREATE_PARTITIONS)
@@ -48,13 +56,19 @@ class _Charge(NamedTuple):
 class MutationReplay:
     """State of one bucket. `most` are the tokens if each unknown charge was the smallest, `least` if the largest.
 
-    The settings are those of controller.quota.window.*; it goes on from a `state`.
+    The settings are those of controller.quota.window.*; it goes on from a `state`. The last charge was made between the
+    two times of `_charged_ms`, which are 0 before the first.
     """
 
-    __slots__ = ("_capacity_ms", "_config", "_last_ms", "_least", "_most", "_partitions", "folded_through_ms")
+    __slots__ = (
+        "_capacity_ms", "_charged_ms", "_config", "_last_ms", "_least", "_most", "_partitions", "folded_through_ms",
+    )  # fmt: skip
 
     def __init__(self, config: RateConfig, state: State | None = None) -> None:
-        self.folded_through_ms, self._last_ms, most, least, partitions = state or (0, 0, None, None, {})
+        self.folded_through_ms, self._last_ms, most, least, partitions, charged_ms = state or (
+            0, 0, None, None, {}, (0, 0)
+        )  # fmt: skip
+        self._charged_ms = charged_ms[0], charged_ms[1]
         self._config = config
         self._capacity_ms = config.num_samples * config.window_ms
         self._most, self._least = TokenBucket(config, most), TokenBucket(config, least)
@@ -63,7 +77,10 @@ class MutationReplay:
     @property
     def state(self) -> State:
         """What another replay needs to go on from here."""
-        return self.folded_through_ms, self._last_ms, self._most.state, self._least.state, self._partitions
+        return (
+            self.folded_through_ms, self._last_ms, self._most.state, self._least.state, self._partitions,
+            self._charged_ms,
+        )  # fmt: skip
 
     @property
     def memory(self) -> object:
@@ -86,9 +103,9 @@ class MutationReplay:
     def _judged(self, point: Point, governing: Governing) -> Verdict:
         time_ms, limit = point.record_time_ms, governing.limit_per_s
         if time_ms >= self.forget_at_ms:
-            self._most, self._least = TokenBucket(self._config), TokenBucket(self._config)
             self._partitions = {}
         self._last_ms = time_ms
+        is_idle = self._drop_idle(point)
         charge = self._charge_of(point)
         is_permissive = point.kind >= PointKind.PERMISSIVE_CREATE_TOPIC
         if is_permissive:
@@ -100,8 +117,22 @@ class MutationReplay:
                 self._learn(point, governing, most, least)
             self._most.record(charge.least, time_ms, limit)
             self._least.record(charge.most, time_ms, limit)
+        if point.kind != PointKind.REFUSED_MUTATION:
+            self._charged_ms = time_ms, max(time_ms, point.log_time_ms)
         cause = _cause(point, governing, most, least)
+        if is_idle and cause is Cause.PARTITIONS:
+            cause = Cause.IDLE
         return self._verdict(point, governing, most, cause, is_permissive=is_permissive)
+
+    def _drop_idle(self, point: Point) -> bool:
+        """Fill the bucket if the broker has dropped it; whether it may have, which leaves two bounds."""
+        from_ms, to_ms = self._charged_ms
+        if point.record_time_ms > to_ms + EXPIRES_AFTER_MS + SWEPT_EVERY_MS:
+            self._most, self._least = TokenBucket(self._config), TokenBucket(self._config)
+        elif point.log_time_ms > from_ms + EXPIRES_AFTER_MS:
+            self._most = TokenBucket(self._config)
+            return True
+        return False
 
     def _verdict(
         self, point: Point, governing: Governing, tokens: float, cause: Cause | None, *, is_permissive: bool

@@ -51,6 +51,7 @@ class Cause(Enum):
     LOG_TIMES = "the broker's throttles show another window than the times of the log"
     RULE_EDGE = "the quota changed within 100 ms or the second"
     THREAD_TIME = "the time on network threads is not in the log"
+    IDLE = "the broker drops a bucket that was idle for an hour, at a moment that is not in the log"
     PARTITIONS = "the partitions of a topic deleted or enlarged before are not in the log"
     UNSIZED = "a request came shortly before whose size is not in the log"
     GAP = "lines of the broker's log are missing here or shortly before"

@@ -133,6 +133,49 @@ def test_of_one_request_the_refused_topics_come_last() -> None:
     assert outcomes(refused, accepted) == [(1_000, "agrees"), (0, "agrees")]
 
 
+HOUR_MS, SWEEP_MS = 3_600_000, 30_000
+DEEP = topic(0, PointKind.CREATE_TOPIC, 60_000)
+"""Takes the bucket to 55 - 60,000: at 5 a second more than three hours below 0."""
+
+
+def test_a_bucket_that_nothing_was_taken_from_for_an_hour_is_full_again() -> None:
+    accepted = topic(HOUR_MS + SWEEP_MS + 1, PointKind.CREATE_TOPIC, 60, name=2)
+    after = topic(HOUR_MS + SWEEP_MS + 501, PointKind.REFUSED_MUTATION, name=3, observed_ms=500)
+    # Full: 55 - 60 = -5, and half a second later -2.5.
+    assert outcomes(DEEP, accepted, after)[1:] == [(0, "agrees"), (500, "agrees")]
+
+
+def test_a_refusal_takes_nothing_and_so_does_not_keep_a_bucket() -> None:
+    refused = topic(HOUR_MS // 2, PointKind.REFUSED_MUTATION, name=2, observed_ms=10_189_000)
+    accepted = topic(HOUR_MS + SWEEP_MS + 1, PointKind.CREATE_TOPIC, 1, name=3)
+    # 59,945 are missing, 9,000 have come back after half an hour: 50,945 / 5 s.
+    assert outcomes(DEEP, refused, accepted)[1:] == [(10_189_000, "agrees"), (0, "agrees")]
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "cause"),
+    [
+        (HOUR_MS, None),
+        (HOUR_MS + 1, Cause.IDLE),
+        (HOUR_MS + SWEEP_MS, Cause.IDLE),
+        (HOUR_MS + SWEEP_MS + 1, None),
+    ],
+)
+def test_between_an_hour_and_the_next_sweep_a_verdict_on_an_idle_bucket_is_uncertain(
+    after_ms: int, cause: Cause | None
+) -> None:
+    *_, found = judged(DEEP, topic(after_ms, PointKind.CREATE_TOPIC, 1, name=2))
+    assert found.cause is cause
+
+
+def test_an_older_version_takes_from_an_empty_bucket_and_so_keeps_it() -> None:
+    taken = topic(HOUR_MS // 2, PointKind.PERMISSIVE_CREATE_TOPIC, 1, name=2, observed_ms=10_189_200)
+    refused = topic(HOUR_MS + SWEEP_MS + 1, PointKind.REFUSED_MUTATION, name=3, observed_ms=8_383_200)
+    # 59,946 are missing; 5 a second come back for 3,630.001 s: 41,795.995, or 8,359.199 s.
+    *_, found = judged(DEEP, taken, refused)
+    assert (found.throttle_ms, found.outcome) == (8_359_199, Outcome.AGREES)
+
+
 def test_after_a_day_nothing_is_remembered() -> None:
     found = judged(
         topic(0, PointKind.CREATE_TOPIC, 3),
