@@ -152,7 +152,7 @@ class _Seen:
     """What the rows of `requests` of one task tell."""
 
     def __init__(self) -> None:
-        self.counts = dict.fromkeys(("rows", "unreadable", "gaps", "out_of_time"), 0)
+        self.counts = dict.fromkeys(("rows", "unreadable", "gaps", "cut", "out_of_time"), 0)
         self.brokers: set[int] = set()
         self._spans: dict[tuple[str, int], tuple[int, int, int]] = {}
 
@@ -163,6 +163,9 @@ class _Seen:
         self.counts["rows"] += rows.num_rows
         self.counts["unreadable"] += kinds["unreadable"]
         self.counts["gaps"] += kinds["gap"]
+        if kinds["unreadable"]:
+            is_cut: Any = (pc.field("kind") == "unreadable") & pc.field("api_key").is_null()
+            self.counts["cut"] += rows.filter(is_cut & pc.field("log_time_ms").is_valid()).num_rows
         self.counts["out_of_time"] += pc.sum(rows["is_out_of_time"]).as_py()
         in_time = pc.invert(rows["is_out_of_time"])
         newest_ms = pc.max(rows["record_time_ms"].filter(in_time)).as_py()

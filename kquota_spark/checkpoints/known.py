@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
@@ -306,4 +307,6 @@ def gaps_by_broker(rows: Iterable[Row]) -> dict[int, list[Gap]]:
         if row["reason"] != BROKER_START:
             for broker_id in (row["broker_id"], CONTROLLER_ID):
                 found.setdefault(broker_id, []).append((row["from_time"], row["to_time"]))
+    for of_broker in found.values():
+        of_broker.sort(key=itemgetter(1))
     return found

@@ -63,13 +63,14 @@ def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
     """Bytes, thread time, and one charge for each topic that was created, enlarged, deleted or refused.
 
     Args:
-        requests: rows of `requests` of any kind; those from the future are left out.
+        requests: rows of `requests` of any kind; those from the future are left out. Of a line that could not be read
+            the request may be known, without its size.
         coverage: whose thread time is measured.
 
     Returns:
         A row a charge: `CLIENT_KEYS`, whose broker is that of the bucket, the fields of `Point`, and `kafka_offset`.
     """
-    rows = _in_time(requests.select(_NEEDED), "request")
+    rows = _in_time(requests.select(_NEEDED), "request", "unreadable")
     parts = [_charges(rows.filter(rows["quota_type"].is_valid()), {})]
     if coverage != RequestCoverage():
         parts.append(_thread_time(rows, coverage))
@@ -78,8 +79,8 @@ def charges_of(requests: pa.RecordBatch, coverage: RequestCoverage) -> pa.Table:
     return pa.concat_tables(map(pa.table, parts))
 
 
-def _in_time(requests: pa.RecordBatch, kind: str) -> pa.RecordBatch:
-    return requests.filter((pc.field("kind") == kind) & ~pc.field("is_out_of_time"))
+def _in_time(requests: pa.RecordBatch, *kinds: str) -> pa.RecordBatch:
+    return requests.filter(pc.field("kind").isin(kinds) & ~pc.field("is_out_of_time"))
 
 
 def _thread_time(rows: pa.RecordBatch, coverage: RequestCoverage) -> _Columns:

@@ -81,7 +81,8 @@ class Line(NamedTuple):
     reason: str | None
     raw_text: str | None
     request: Request
-    """Of a heartbeat and of a gap only the two times; of an unreadable line nothing."""
+    """Of a heartbeat and of a gap only the two times; of an unreadable line what it says all the same, see
+    `Unreadable`: all but the size, only the time, or nothing."""
 
 
 def to_messages(source: DataFrame, settings: IngestSettings) -> DataFrame:
@@ -183,10 +184,11 @@ class MessageReader:
             try:
                 line, fields = self._messages.opened(value)
             except Unreadable as reason:
-                return self._unreadable(value, self._messages.broker_id(broker, fields, topic), str(reason))
+                of_broker = self._messages.broker_id(broker, fields, topic)
+                return self._unreadable(value, of_broker, reason, written_by_ms)
         broker_id = self._messages.broker_id(broker, fields, topic)
         if broker_id is None:
-            return self._unreadable(line, None, self._messages.no_broker)
+            return self._unreadable(line, None, Unreadable(self._messages.no_broker), written_by_ms)
         parser = self._parsers.get(broker_id, self._parser) if self._parsers else self._parser
         seen_ms = written_by_ms
         if fields and parser.is_shown_twice(line):
@@ -194,7 +196,7 @@ class MessageReader:
         try:
             request = parser.parse(line, seen_ms)
         except Unreadable as reason:
-            return self._unreadable(line, broker_id, str(reason))
+            return self._unreadable(line, broker_id, reason, written_by_ms)
         # Shippers stamp messages with the clock of the broker's host. One that is ahead would draw the watermark of all
         # brokers along, so the time of reading is a bound too.
         is_out_of_time = request.record_time_ms > written_by_ms + self.settings.allowed_clock_skew_ms
@@ -206,7 +208,7 @@ class MessageReader:
         The last heartbeat closes every window.
         """
         if broker_id is None:
-            return self._unreadable(value, None, self._messages.no_broker)
+            return self._unreadable(value, None, Unreadable(self._messages.no_broker), written_by_ms)
         kind = "heartbeat" if value.startswith(HEARTBEAT) else "gap"
         try:
             if kind == "heartbeat":
@@ -217,11 +219,17 @@ class MessageReader:
                 lost = msgspec.json.decode(value, type=_Gap).kquota_gap
                 from_ms, to_ms, latest_ms = lost.from_ms, lost.to_ms, lost.to_ms
         except msgspec.DecodeError:
-            return self._unreadable(value, broker_id, f"{kind} that is not as kquota ship writes it")
+            reason = Unreadable(f"{kind} that is not as kquota ship writes it")
+            return self._unreadable(value, broker_id, reason, written_by_ms)
         is_out_of_time = latest_ms > written_by_ms + self.settings.allowed_clock_skew_ms
         request = _NO_REQUEST._replace(log_time_ms=from_ms, record_time_ms=to_ms)
         return Line(kind, broker_id, is_out_of_time, None, None, request)
 
-    def _unreadable(self, line: bytes, broker_id: int | None, reason: str) -> Line:
+    def _unreadable(self, line: bytes, broker_id: int | None, reason: Unreadable, written_by_ms: int) -> Line:
         text = storable_text(line, self.settings.raw_text_limit_bytes)
-        return Line("unreadable", broker_id, False, reason, text, _NO_REQUEST)
+        request = reason.request or _NO_REQUEST
+        if reason.cut_ms is not None:
+            request = request._replace(log_time_ms=reason.cut_ms, record_time_ms=reason.cut_ms)
+        recorded_ms = request.record_time_ms if request.record_time_ms is not None else 0
+        is_out_of_time = recorded_ms > written_by_ms + self.settings.allowed_clock_skew_ms
+        return Line("unreadable", broker_id, is_out_of_time, str(reason), text, request)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from kquota_spark.model.govern.govern import Governor, RuleGovernor
@@ -63,7 +65,7 @@ class Known(NamedTuple):
     """All edits up to here are in `governor`; None if the source never said."""
     windows: BrokerWindows
     gaps: Mapping[int, Sequence[Gap]]
-    """By broker. No line says which broker is the active controller: its own are those of all brokers."""
+    """By broker, in order of their ends. No line says which broker is the active controller: its are those of all."""
     has_callback: bool = False
     """Buckets are told apart by the tags of a quota callback."""
     begun: frozenset[int] = frozenset()
@@ -71,8 +73,11 @@ class Known(NamedTuple):
 
     def gaps_at(self, broker_id: int, second_ms: int, horizon_ms: int) -> tuple[Gap, ...]:
         """Gaps that reach into a second, each with what a ring remembers after its end."""
-        reaching = ((from_ms, to_ms + horizon_ms) for from_ms, to_ms in self.gaps.get(broker_id, ()))
-        return tuple(gap for gap in reaching if gap[0] < second_ms + 1_000 and gap[1] > second_ms)
+        gaps = self.gaps.get(broker_id, ())
+        # A broker whose lines are often cut has thousands of gaps, and nearly all of them ended long ago.
+        ended = bisect_right(gaps, second_ms - horizon_ms, key=itemgetter(1))
+        later = ((from_ms, to_ms + horizon_ms) for from_ms, to_ms in gaps[ended:])
+        return tuple(gap for gap in later if gap[0] < second_ms + 1_000)
 
 
 class IpLimit(NamedTuple):

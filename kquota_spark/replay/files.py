@@ -20,7 +20,7 @@ from kquota_spark.model.quotas.principals import Principal
 from kquota_spark.model.quotas.quota_types import QuotaType
 from kquota_spark.model.quotas.resolve import Bucket, Tags
 from kquota_spark.model.replay.decision import Decision, Stretch, judge_bucket, replay_of
-from kquota_spark.model.replay.log_beginning import LogBeginning
+from kquota_spark.model.replay.log_beginning import LogBeginning, cut_gap
 from kquota_spark.model.replay.replay import Verdict
 from kquota_spark.pipeline.charges import CLIENT_KEYS, charges_of
 from kquota_spark.pipeline.ingest import request_batch
@@ -98,7 +98,8 @@ def replay_files(
         parser = RequestLogParser((log_time_zones or {}).get(broker_id, log_time_zone))
         for lines in line_parts(log_lines(path)):
             found.lines += len(lines)
-            stretches.add(broker_id, _parsed(parser, lines, found.unreadable))
+            requests, unreadable = _parsed(parser, lines, found.unreadable)
+            stretches.add(broker_id, requests, unreadable)
             if time.monotonic() - reported_s > _REPORT_S:
                 reported_s = time.monotonic()
                 say(f"{terminal_text(path.name)}: {found.lines:,} lines")
@@ -111,8 +112,10 @@ def replay_files(
     return found
 
 
-def _parsed(parser: RequestLogParser, lines: Sequence[bytes], unreadable: dict[str, int]) -> list[Request]:
-    requests = []
+def _parsed(
+    parser: RequestLogParser, lines: Sequence[bytes], unreadable: dict[str, int]
+) -> tuple[list[Request], list[Unreadable]]:
+    requests, reasons = [], []
     for line in lines:
         try:
             requests.append(parser.parse(line))
@@ -120,7 +123,8 @@ def _parsed(parser: RequestLogParser, lines: Sequence[bytes], unreadable: dict[s
             text = str(reason)
             is_counted_alone = text in unreadable or len(unreadable) < _MOST_REASONS
             unreadable[text if is_counted_alone else _OTHER_REASONS] += 1
-    return requests
+            reasons.append(reason)
+    return requests, reasons
 
 
 def _order(item: tuple[BucketKey, list[Stretch]]) -> tuple[int, str, str, str, Tags]:
@@ -136,23 +140,28 @@ class _Stretches:
         self._governed: dict[_Identity, Governed] = {}
         self._points: dict[tuple[_Identity, int, int], tuple[Governed, set[Point]]] = {}
         self._beginnings: dict[int, LogBeginning] = defaultdict(LogBeginning)
+        self._cuts: dict[int, set[tuple[int, int]]] = defaultdict(set)
         self.counted = 0
         self.duplicates = 0
 
-    def add(self, broker_id: int, requests: Sequence[Request]) -> None:
+    def add(self, broker_id: int, requests: Sequence[Request], unreadable: Sequence[Unreadable]) -> None:
+        self._cuts[broker_id].update(cut_gap(each.cut_ms) for each in unreadable if each.cut_ms is not None)
+        unsized = [each.request for each in unreadable if each.request is not None]
         beginning = self._beginnings[broker_id]
         for request in requests:
             beginning.complete_from(request.log_time_ms)
             if not request.is_forwarded:
                 beginning.add(request.record_time_ms, request.correlation_id, request.connection)
-        charges = charges_of(request_batch(broker_id, requests), self._governor.coverage)
+        charges = charges_of(request_batch(broker_id, [*requests, *unsized]), self._governor.coverage)
         # By place of the request: whether some charge of it was not there before.
         is_new: dict[int, bool] = {}
         columns = [charges[name].to_pylist() for name in (*_CHARGE_KEYS, *Point._fields)]
         for row in zip(*columns, strict=True):
             place, bucket_of, quota_type, principal_type, user, client_id, *point = row
             identity = (bucket_of, QuotaType(quota_type), Principal(principal_type, user), client_id)
-            is_new[place] = self._add_point(identity, Point._make(point)) or is_new.get(place, False)
+            is_new_point = self._add_point(identity, Point._make(point))
+            if place < len(requests):
+                is_new[place] = is_new_point or is_new.get(place, False)
         self.counted += len(is_new)
         self.duplicates += sum(not each for each in is_new.values())
 
@@ -175,19 +184,29 @@ class _Stretches:
         buckets: dict[BucketKey, list[Stretch]] = defaultdict(list)
         for (identity, second, _), (governed, points) in self._points.items():
             broker_id, quota_type, principal, client_id = identity
-            governing = governed.relied_on._replace(gaps=gaps.get(broker_id, ()))
+            second_ms = second * 1_000
+            reaching = (
+                gap for gap in gaps.get(broker_id, ()) if gap[0] < second_ms + 1_000 and gap[1] > second_ms
+            )
+            governing = governed.relied_on._replace(gaps=tuple(reaching))
             stretch = Stretch(
-                second * 1_000, principal.name, client_id, governing, governed.level, governed.rule,
+                second_ms, principal.name, client_id, governing, governed.level, governed.rule,
                 governed.rule_version, sorted(points),
             )  # fmt: skip
             buckets[BucketKey(broker_id, quota_type, governed.bucket)].append(stretch)
         return buckets
 
     def _gaps(self, horizon_ms: int) -> dict[int, tuple[tuple[int, int], ...]]:
-        """By broker what came before a log that does not begin with the broker; see `audit.gaps.log_gaps`."""
-        gaps = {
-            broker_id: ((0, begins.complete_from_ms + horizon_ms),)
-            for broker_id, begins in self._beginnings.items()
-            if begins.complete_from_ms is not None and not begins.is_broker_start
+        """By broker what the log lacks: before it, if it does not begin with the broker, and lines that were cut.
+
+        See `audit.gaps.log_gaps`.
+        """
+        gaps = {broker_id: sorted(cuts) for broker_id, cuts in self._cuts.items()}
+        for broker_id, begins in self._beginnings.items():
+            if begins.complete_from_ms is not None and not begins.is_broker_start:
+                gaps[broker_id] = [(0, begins.complete_from_ms), *gaps.get(broker_id, ())]
+        gaps[CONTROLLER_ID] = [gap for of_broker in gaps.values() for gap in of_broker]
+        return {
+            broker_id: tuple((from_ms, to_ms + horizon_ms) for from_ms, to_ms in of_broker)
+            for broker_id, of_broker in gaps.items()
         }
-        return {**gaps, CONTROLLER_ID: tuple(gap for (gap,) in gaps.values())}

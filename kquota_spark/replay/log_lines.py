@@ -20,13 +20,14 @@ _BYTES_AT_ONCE = 16 << 20
 """Lines that are in memory together; the last one of them may go beyond it by its own length."""
 _KEPT_BYTES = MAX_LINE_BYTES + len("\r\n")
 _SKIPPED_AT_ONCE = 1 << 20
+_END_BYTES = 16 << 10
 
 
 def log_lines(path: Path) -> Iterator[bytes]:
     """Lines of a regular file, plain or .gz, without their ends.
 
-    A line that is too long for the parser comes once, cut but still too long. What is skipped takes no memory: a .gz
-    unpacks to at most a thousand times its size, and all of that may be one line.
+    A line that is too long for the parser comes once, still too long, with both of its ends and without its middle.
+    What is skipped takes no memory: a .gz unpacks to at most a thousand times its size, and all of it may be one line.
 
     Raises:
         UserError: it cannot be read.
@@ -38,8 +39,7 @@ def log_lines(path: Path) -> Iterator[bytes]:
                 if len(line) < _KEPT_BYTES or line.endswith(b"\n"):
                     yield line.rstrip(b"\r\n")
                 else:
-                    _skip_rest_of_line(file)
-                    yield line
+                    yield line + _end_of_line(file)
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
     except EOFError as error:
@@ -72,7 +72,11 @@ def _opened(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
                 yield packed
 
 
-def _skip_rest_of_line(file: IO[bytes] | gzip.GzipFile) -> None:
+def _end_of_line(file: IO[bytes] | gzip.GzipFile) -> bytes:
+    """The last bytes of a line that is read on to its end."""
+    before = b""
     while rest := file.readline(_SKIPPED_AT_ONCE):
+        before = (before + rest)[-_END_BYTES:]
         if rest.endswith(b"\n"):
             break
+    return before.rstrip(b"\r\n")

@@ -15,6 +15,9 @@ from kquota_spark.ship.rotated_files import Position, Rotation, identity, rotate
 
 CHUNK_BYTES = 1 << 20
 KEPT_OF_LONG_LINE_BYTES = 256 << 10
+_KEPT_END_BYTES = 16 << 10
+CUT = b"\x00"
+"""Stands for the middle of a line that was cut. Its ends say whose request it was; no log has this byte in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,8 @@ class Batch:
 
     Attributes:
         lines: in the order in which they were written.
-        cut: by index in `lines`, the length before it was cut to `KEPT_OF_LONG_LINE_BYTES` or the limit.
+        cut: by index in `lines`, the length before its middle was cut out; what is left is `KEPT_OF_LONG_LINE_BYTES`
+            or the limit.
         is_at_end: all that the log held when `read` was called has been returned, but for half a line.
         half_line_bytes: length of that half line.
         lost: lines written between these times (epoch ms) are gone; they came before `lines`.
@@ -113,7 +117,8 @@ class Tail:
             return self._finish(text, b"", 0)
         if step:
             self._advance(text, data, offset + step)
-            return Batch([half[: self._kept_bytes]], {0: length})
+            end = text.read_at(max(offset + length - _KEPT_END_BYTES, offset), min(length, _KEPT_END_BYTES))
+            return Batch([self._shortened(half, end)], {0: length})
         if is_live:
             return Batch(is_at_end=True, half_line_bytes=length)
         return self._finish(text, half, length)
@@ -128,8 +133,13 @@ class Tail:
         cut = {}
         if max(map(len, lines)) > self._line_limit_bytes:
             cut = {i: len(line) for i, line in enumerate(lines) if len(line) > self._line_limit_bytes}
-            lines = [line[: self._kept_bytes] if i in cut else line for i, line in enumerate(lines)]
+            lines = [self._shortened(line, line) if i in cut else line for i, line in enumerate(lines)]
         return Batch(lines, cut, is_at_end, half_line_bytes)
+
+    def _shortened(self, start: bytes, end: bytes) -> bytes:
+        """The two ends of a line, from a part that begins with its start and one that ends with its end."""
+        of_end = min(_KEPT_END_BYTES, self._kept_bytes // 4)
+        return start[: self._kept_bytes - of_end - len(CUT)] + CUT + end[-of_end:]
 
     def _scan_long_line(self, text: LogText, start: bytes) -> tuple[int, int]:
         """Length of a line longer than a chunk, and the step to the next line; step 0 if it has no end."""
@@ -217,7 +227,7 @@ class Tail:
         self._text, self._scanned_to = following, 0
         self.position = Position(device=following.device, inode=following.inode, after_mtime_ns=after_ns)
         if length > self._line_limit_bytes:
-            return Batch([rest[: self._kept_bytes]], {0: length})
+            return Batch([self._shortened(rest, rest)], {0: length})
         return Batch([rest] if rest else [])
 
     def _wait(self, why: str) -> None:

@@ -89,3 +89,30 @@ def test_decisions_equal_the_replay_whatever_the_batches_and_whatever_is_kept(
     # Nobody knows in the first micro-batch how the logs begin: it is kept whole.
     later = sum(_KEPT[kept].search(line) is not None for _, line in messages[size:])
     assert counts == (len(messages), size + later)
+
+
+def test_decisions_equal_the_replay_where_lines_cannot_be_read(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    """Of every tenth line the middle is missing, and of two the end."""
+    capture = DATA / "jmx-telegraf"
+    write_rules(settings_at(tmp_path), *read_quota_file(capture / "quotas.yaml"))
+    lines = gzip.decompress((capture / "broker-1.kafka-request.log.gz").read_bytes()).splitlines()
+    for place in range(200, len(lines), 10):
+        lines[place] = lines[place].replace(b'"request":{', b'"request":{\0')
+    for place in (205, 505):
+        lines[place] = lines[place][:400]
+    log = tmp_path / "broker-1.log"
+    log.write_bytes(b"\n".join(lines))
+    half = len(lines) // 2
+    for start, end in ((0, half), (half, len(lines))):
+        write_topic(settings, [(1, line) for line in lines[start:end]], SHIPPED_MS, start)
+        run_topic(spark, settings)
+    close_all_windows(settings)
+    run_topic(spark, settings)
+    found = rows_of(settings, "decisions")
+    assert differences(replayed([(1, log)], capture / "quotas.yaml"), found) == []
+    assert sum(row["unsized_requests"] for row in found) > 50
+    with open_tables(settings, "requests", "usage", "decisions") as tables:
+        checks = [*line_checks(tables), *measured_checks(tables), *judged_checks(tables, SHIPPED_MS)]
+    assert {check.status for check in checks} == {Status.OK}

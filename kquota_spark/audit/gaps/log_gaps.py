@@ -18,8 +18,8 @@ from kquota_spark.audit.gaps.lost_offsets import looked_through, lost_offsets, n
 from kquota_spark.config.settings import Settings
 from kquota_spark.config.windows import rate_config
 from kquota_spark.errors import UserError
-from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning
-from kquota_spark.schema.gap_tables import BROKER_START, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
+from kquota_spark.model.replay.log_beginning import MOST_LINES, WITHIN_MS, LogBeginning, cut_gap
+from kquota_spark.schema.gap_tables import BROKER_START, CUT_LINE, LOG_GAPS, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
 from kquota_spark.store.durable import sync_commit
 from kquota_spark.store.following import DeltaCommits, NewCommits
@@ -33,6 +33,11 @@ where kind = 'gap' and cluster_id = $1 and not is_out_of_time
   and (broker_id, log_time_ms, record_time_ms) not in (
     select (broker_id, epoch_ms(from_time), epoch_ms(to_time)) from log_gaps where cluster_id = $1
   ) order by all
+"""
+_CUT = """
+select distinct broker_id, log_time_ms from requests
+where kind = 'unreadable' and log_time_ms is not null and api_key is null and broker_id is not null
+  and cluster_id = $1 and not is_out_of_time
 """
 _UNBEGUN = """
 select 1 from requests where cluster_id = $1 and kind = 'request' and not is_out_of_time and broker_id not in (
@@ -138,7 +143,7 @@ class Heard(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """`gaps`: words of shippers of lost lines."""
+        """`gaps`: words of shippers of lost lines, and `cut`: lines that were cut."""
 
     @property
     def brokers(self) -> Iterable[int]:
@@ -166,9 +171,9 @@ class GapWatch:
                 self._say(note)
 
     def follow(self, told: Iterable[Heard], number: int) -> None:
-        """`record` after lines of a new broker, a shipper's word of lost lines, or offsets without a line."""
+        """`record` after lines of a new broker, lost or cut lines, or offsets without a line."""
         brokers = {broker_id for each in told for broker_id in each.brokers} - self._brokers
-        is_told = any(each.counts.get("gaps") for each in told)
+        is_told = any(each.counts.get("gaps") or each.counts.get("cut") for each in told)
         is_short = self._is_short([span for each in told for span in each.spans])
         self._not_noted += 1
         # The less is left to look through, the sooner the next start is under way.
@@ -195,6 +200,9 @@ def _notes(settings: Settings, gaps: Iterable[LogGap]) -> list[str]:
     notes = []
     if lost := by_reason[SHIPPER_LOST_LINES]:
         notes.append(f"shippers lost lines: {len(lost)} new gaps in log_gaps")
+    if cut := by_reason[CUT_LINE]:
+        brokers = ", ".join(map(str, sorted({gap.broker_id for gap in cut})))
+        notes.append(f"lines of broker {brokers} were cut: verdicts around them are uncertain (log_gaps)")
     if begun := by_reason[MID_STREAM]:
         brokers = ", ".join(str(gap.broker_id) for gap in begun)
         horizon_s = rate_config(settings).horizon_ms / 1_000
@@ -215,12 +223,21 @@ def _in_rows(settings: Settings, unseen: Unseen) -> list[LogGap]:
             tables.open_files(REQUESTS.name, unseen.paths)
         told = tables.query(_TOLD, [settings.cluster_id]).rows
         found = [LogGap(broker_id, from_ms, to_ms, SHIPPER_LOST_LINES) for broker_id, from_ms, to_ms in told]
+        found += _cuts(settings, tables)
         if tables.query(_UNBEGUN, [settings.cluster_id, MID_STREAM, BROKER_START]).rows:
             if unseen.paths is not None:
                 # What a shipper said before the first request may be in an older file.
                 tables.open(REQUESTS.name)
             found += _beginnings(settings, tables)
         return found
+
+
+def _cuts(settings: Settings, tables: Tables) -> list[LogGap]:
+    """New gaps of lines of which it is not known whose they are."""
+    rows = tables.query(_CUT, [settings.cluster_id]).rows
+    gaps = {LogGap(broker_id, *cut_gap(log_time_ms), CUT_LINE) for broker_id, log_time_ms in rows}
+    known = set(tables.query(_KNOWN, [settings.cluster_id]).rows) if gaps else set()
+    return sorted(gaps - known)
 
 
 def _beginnings(settings: Settings, tables: Tables) -> list[LogGap]:

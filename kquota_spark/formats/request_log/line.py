@@ -15,6 +15,9 @@ is counted with bytes, an identity or a time that the line does not say for sure
   sizes (logger below TRACE); FETCH without a response (before 1.0) or without the size of a record set (before 2.0);
 * PRODUCE and FETCH of a version that is not known.
 
+Of a line that is refused its request may be known all the same, without its size (`Unreadable.request`): if both of its
+ends can be read. If one of them is missing, somebody's bucket lacks the request (`Unreadable.cut_ms`).
+
 Two things are not seen. A name that stands twice in one object: Kafka cannot write it, the last one counts, and to
 look for it would cost a quarter of the speed. And, in the text form, the id of a transactional producer, which
 Kafka does not print: its bytes come out short by the length of that id.
@@ -27,7 +30,8 @@ import re
 from kquota_spark.formats.request_log.clock import LogClock, SkippedTime
 from kquota_spark.formats.request_log.json_form import JsonForm
 from kquota_spark.formats.request_log.request import Request, Unreadable
-from kquota_spark.formats.request_log.text_form import read_text
+from kquota_spark.formats.request_log.text_form import is_cut_text, read_text, unsized_text
+from kquota_spark.formats.request_log.unsized import CHARGED_KEYS, header_of, unsized_request
 
 __all__ = ["MAX_LINE_BYTES", "Request", "RequestLogParser", "Unreadable"]
 
@@ -68,8 +72,6 @@ class RequestLogParser:
         Raises:
             Unreadable: with a short reason that never quotes the line.
         """
-        if len(line) > MAX_LINE_BYTES:
-            raise Unreadable(f"line longer than {MAX_LINE_BYTES} bytes")
         is_usual = line[_START] == _USUAL_START and line[_END] == _USUAL_END
         at = _USUAL_AT if is_usual else line.find(_MARKER, 0, _MARKER_BEFORE)
         if at < 0:
@@ -83,11 +85,16 @@ class RequestLogParser:
         except ValueError:
             raise Unreadable("no log time [yyyy-mm-dd hh:mm:ss,mmm] at the start") from None
         try:
+            if len(line) > MAX_LINE_BYTES:
+                raise Unreadable(f"line longer than {MAX_LINE_BYTES} bytes")
             if is_usual:
                 return self._json.read(line[_BODY], log_time_ms)
             return self._unusual(line, at + len(_MARKER), log_time_ms)
         except OverflowError:
             raise Unreadable("a time before 1970 or after 9999") from None
+        except Unreadable as reason:
+            _tell(reason, line[at + len(_MARKER) :], log_time_ms)
+            raise
 
     def is_shown_twice(self, line: bytes) -> bool:
         """Whether the time of a line needs `seen_ms`, because clocks were put back then."""
@@ -102,3 +109,16 @@ class RequestLogParser:
         if _LOGGER.fullmatch(line, end) is None:
             raise Unreadable("text after the request that is not a logger's name")
         return request
+
+
+def _tell(reason: Unreadable, body: bytes, log_time_ms: int) -> None:
+    """Add to a reason what its line says of the request."""
+    if not body.startswith(b'{"'):
+        reason.request = unsized_text(body, log_time_ms)
+        is_cut = reason.request is None and is_cut_text(body)
+    else:
+        reason.request = unsized_request(body, log_time_ms)
+        head = None if reason.request else header_of(body)
+        is_cut = reason.request is None and (head is None or head[0].request_api_key in CHARGED_KEYS)
+    if is_cut:
+        reason.cut_ms = log_time_ms

@@ -19,7 +19,12 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 
 
 class Unreadable(Exception):
-    """A line that is kept with a reason instead of being counted; `str()` is the reason."""
+    """A line that is kept with a reason; `str()` is the reason."""
+
+    request: Request | None = None
+    """What it says of its request all the same: all but the size."""
+    cut_ms: int | None = None
+    """Its log time, if it was a request that a quota may have charged, and whose is not known."""
 
 
 class Mutation(NamedTuple):

@@ -79,6 +79,8 @@ _PRODUCE = re.compile(
     re.ASCII,
 )
 _FETCH = re.compile(r"\{replica_id=(?P<replica>-?\d{1,10}),.*\}", re.ASCII)
+_FOLLOWER = re.compile(r"\{replica_id=\d", re.ASCII)
+_CHARGED = {PRODUCE_KEY: QuotaType.PRODUCE, FETCH_KEY: QuotaType.FETCH}
 _BODY = re.compile(r"\{.*\}", re.ASCII)
 _ERROR = re.compile(r"[{,]error_code=(-?\d{1,5})(?=[,}])", re.ASCII)
 _CLUSTER_AUTHORIZATION_FAILED = 31
@@ -123,7 +125,10 @@ def read_text(text: bytes, log_time_ms: int) -> Request:
         Unreadable: it is not as Kafka prints it, or does not tell the bytes that were charged.
         OverflowError: a time before 1970 or after 9999.
     """
-    line = _line(text, log_time_ms)
+    try:
+        line = _line(text.decode(), log_time_ms)
+    except UnicodeDecodeError:
+        raise Unreadable("text form: not UTF-8") from None
     if line.key == PRODUCE_KEY:
         return _of_produce(line)
     if line.key == FETCH_KEY:
@@ -131,11 +136,35 @@ def read_text(text: bytes, log_time_ms: int) -> Request:
     return _request(line, _throttle_ms(line), False, [], is_exempt=is_request_quota_exempt(line.key))
 
 
-def _line(text: bytes, log_time_ms: int) -> _Line:
+def unsized_text(text: bytes, log_time_ms: int) -> Request | None:
+    """The request of a line with both of its ends, whatever stands between; None if one of them cannot be read."""
     try:
-        line = text.decode()
-    except UnicodeDecodeError:
-        raise Unreadable("text form: not UTF-8") from None
+        line = _line(text.decode("utf-8", "replace"), log_time_ms, has_bodies=False)
+        is_from_follower = line.key == FETCH_KEY and _FOLLOWER.match(line.request) is not None
+        charge: _Charge = (None, None, None)
+        if line.key in _CHARGED and not is_from_follower:
+            charge = _CHARGED[line.key], PointKind.UNSIZED, None
+        is_exempt = is_request_quota_exempt(line.key, acks=0 if line.request.startswith("{acks=0,") else -1)
+        has_waited = line.key in _CHARGED and has_fetch_waited(line.time_ms("remote"))
+        return _request(
+            line, None, has_waited, [], charge, is_from_follower=is_from_follower, is_exempt=is_exempt
+        )
+    except (Unreadable, OverflowError):
+        return None
+
+
+def is_cut_text(text: bytes) -> bool:
+    """Whether the end of a line is missing, of a request that a bandwidth quota may charge."""
+    line = text.decode("utf-8", "replace")
+    header = _HEADER.match(line) or _HEADER_BEFORE_1_0.match(line)
+    if header is None:
+        return _tail(line, 0) is None
+    named = header.groupdict()
+    key = int(named["key"]) if "key" in named else _API_KEYS.get(named["name"], -1)
+    return key in _CHARGED and _tail(line, header.end()) is None
+
+
+def _line(line: str, log_time_ms: int, *, has_bodies: bool = True) -> _Line:
     header = _HEADER.match(line) or _HEADER_BEFORE_1_0.match(line)
     if header is None:
         raise Unreadable("text form: no request header as Kafka 0.10.2 to 2.7 prints it")
@@ -154,9 +183,10 @@ def _line(text: bytes, log_time_ms: int) -> _Line:
         raise Unreadable("text form: client id null, which may be none or a client of this name")
     bodies = line[header.end() : tail.start()]
     response: str | None = None
-    if header.re is _HEADER:
+    if has_bodies and header.re is _HEADER:
         bodies, _, response = bodies.rpartition(_RESPONSE)
-    if _BODY.fullmatch(bodies) is None or (response and _BODY.fullmatch(response) is None):
+    parts = (bodies, *([response] if response else ())) if has_bodies else ()
+    if not all(map(_BODY.fullmatch, parts)):
         raise Unreadable("text form: a request or response that is not as Kafka prints it")
     version, correlation_id = int(named["version"]), int(named["correlation"])
     return _Line(log_time_ms, key, version, named["client"], correlation_id, bodies, response, tail)

@@ -36,9 +36,11 @@ class PointKind(IntEnum):
     """Its bytes were un-recorded, as those of a throttled fetch."""
     UNSIZED = 14
     """A produce or a fetch that its quota charges, and the log does not have its size."""
+    UNSIZED_MUTATION = 15
+    """A change of topics whose line could not be read: what was charged, and whether it was refused, is not known."""
 
 
-UNSIZED_KINDS = (PointKind.SHARE_FETCH, PointKind.UNSIZED)
+UNSIZED_KINDS = (PointKind.SHARE_FETCH, PointKind.UNSIZED, PointKind.UNSIZED_MUTATION)
 """Charged, by a size that is not in the log."""
 
 

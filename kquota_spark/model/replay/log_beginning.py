@@ -20,6 +20,18 @@ NEW_CORRELATION_ID = 4
 """A client's request for its topic is often its fourth or fifth, counted from 0; brokers begin with 0 and 1."""
 
 
+_CUT_MS = 10_000
+
+
+def cut_gap(log_time_ms: int) -> tuple[int, int]:
+    """The gap (epoch ms, the end exclusive) that a line leaves that was cut, so that nobody knows whose request it was.
+
+    Many such lines leave few gaps: one in ten seconds.
+    """
+    from_ms = log_time_ms // _CUT_MS * _CUT_MS
+    return from_ms, from_ms + _CUT_MS
+
+
 class FirstLine(NamedTuple):
     """A line of the log, in the order in which the rule takes them."""
 

@@ -107,21 +107,25 @@ class MutationReplay:
         self._last_ms = time_ms
         is_idle = self._drop_idle(point)
         charge = self._charge_of(point)
-        is_permissive = point.kind >= PointKind.PERMISSIVE_CREATE_TOPIC
+        is_permissive = PointKind.PERMISSIVE_CREATE_TOPIC <= point.kind <= PointKind.PERMISSIVE_DELETE_TOPIC
+        is_unsized = point.kind == PointKind.UNSIZED_MUTATION
         if is_permissive:
             most = self._most.record(charge.least, time_ms, limit)
             least = self._least.record(charge.most, time_ms, limit)
         else:
             most, least = self._most.tokens(time_ms, limit), self._least.tokens(time_ms, limit)
-            if most != least:
+            if most != least and not is_unsized:
                 self._learn(point, governing, most, least)
             self._most.record(charge.least, time_ms, limit)
             self._least.record(charge.most, time_ms, limit)
         if point.kind != PointKind.REFUSED_MUTATION:
-            self._charged_ms = time_ms, max(time_ms, point.log_time_ms)
+            from_ms = self._charged_ms[0] if is_unsized else time_ms
+            self._charged_ms = from_ms, max(time_ms, point.log_time_ms)
         cause = _cause(point, governing, most, least)
         if is_idle and cause is Cause.PARTITIONS:
             cause = Cause.IDLE
+        if is_unsized and governing.limit_per_s is not None:
+            cause = cause or Cause.UNSIZED
         return self._verdict(point, governing, most, cause, is_permissive=is_permissive)
 
     def _drop_idle(self, point: Point) -> bool:
@@ -159,6 +163,8 @@ class MutationReplay:
         """What was charged for the topic; its partitions are remembered."""
         if point.kind == PointKind.REFUSED_MUTATION:
             return _Charge(0, 0)
+        if point.kind == PointKind.UNSIZED_MUTATION:
+            return _Charge(0, math.inf)
         known = self._partitions.pop(point.connection_hash, None)
         if point.kind in _CREATES or point.kind in _ADDS:
             self._partitions[point.connection_hash] = point.amount

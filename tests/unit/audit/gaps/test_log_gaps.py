@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from kquota_spark.audit.gaps import log_gaps
 from kquota_spark.audit.gaps.log_gaps import GapWatch, record_gaps
 from kquota_spark.config.settings import Settings
-from kquota_spark.schema.gap_tables import BROKER_START, MID_STREAM, SHIPPER_LOST_LINES
+from kquota_spark.schema.gap_tables import BROKER_START, CUT_LINE, MID_STREAM, SHIPPER_LOST_LINES
 from kquota_spark.schema.tables import REQUESTS
 from tests.support.tables.recorded_gaps import Told, settings_at, stored
 from tests.support.tables.table_rows import T0_MS, heartbeat, request, unreadable, write_table
@@ -99,6 +99,41 @@ def test_how_each_log_begins_is_recorded_once(tmp_path: Path) -> None:
     assert stored(settings)[-1] == (6, None, 501, MID_STREAM)
     assert (4, None, 1, MID_STREAM) in stored(settings)
     assert record_gaps(settings) == []
+
+
+def cut(broker_id: int, at_ms: int, **more: Any) -> dict[str, Any]:
+    row = {**unreadable(0, "cut off"), "broker_id": broker_id}
+    return {**row, "log_time_ms": T0_MS + at_ms, "record_time_ms": T0_MS + at_ms, **more}
+
+
+def test_lines_that_were_cut_leave_a_gap_of_ten_seconds_each_recorded_once(tmp_path: Path) -> None:
+    settings = settings_at(tmp_path)
+    tables = Path(settings.tables)
+    write_table(
+        tables,
+        "requests",
+        cut(1, 3_000),
+        cut(1, 9_999),
+        cut(1, 10_000),
+        cut(2, 0, is_out_of_time=True),
+        cut(2, 0, cluster_id="another"),
+        # Of these it is known whose they are, and when this one was nobody knows.
+        cut(2, 0, api_key=0, quota_type="produce"),
+        {**unreadable(0, "no log time"), "broker_id": 2, "log_time_ms": None, "record_time_ms": None},
+    )
+    assert record_gaps(settings) == [
+        "lines of broker 1 were cut: verdicts around them are uncertain (log_gaps)"
+    ]
+    assert stored(settings) == [(1, 0, 10_000, CUT_LINE), (1, 10_000, 20_000, CUT_LINE)]
+    write_table(tables, "requests", cut(1, 12_000))
+    assert record_gaps(settings) == []
+    said: list[str] = []
+    watch = GapWatch(settings, said.append)
+    write_table(tables, "requests", cut(3, 500))
+    watch.follow([Told(counts={"cut": 0})], 0)
+    assert said == []
+    watch.follow([Told(counts={"cut": 1})], 1)
+    assert said == ["lines of broker 3 were cut: verdicts around them are uncertain (log_gaps)"]
 
 
 def test_the_driver_looks_when_a_task_tells_of_a_new_broker_or_of_a_shipper(tmp_path: Path) -> None:

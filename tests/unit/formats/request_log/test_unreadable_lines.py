@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kquota_spark.formats.request_log.line import RequestLogParser, Unreadable
+from kquota_spark.model.measure.points import PointKind
 from tests.support.logs.log_lines import (
     CREATE_TOPICS_V7_REFUSED,
     FETCH_V12,
     FETCH_V17_THROTTLED,
     METADATA_V12,
     PRODUCE_V9,
+    T0_MS,
     changed,
 )
 from tests.support.places import DATA
@@ -126,6 +128,85 @@ def test_produces_that_are_refused(old: str, new: str, expected: str) -> None:
 )  # fmt: skip
 def test_fetches_that_are_refused(old: str, new: str, expected: str) -> None:
     assert reason(FETCH_V12, (old, new)) == expected
+
+
+def refused(line: bytes, *replacements: tuple[str, str]) -> Unreadable:
+    with pytest.raises(Unreadable) as raised:
+        PARSER.parse(changed(line, *replacements))
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("line", "change"),
+    [
+        (PRODUCE_V9, ('"requestApiVersion":9', '"requestApiVersion":14')),
+        (PRODUCE_V9, ('"recordsSizeInBytes":16384', '"recordsSizeInBytes":16384"')),
+        # As kquota ship cuts a line that is too long for a message.
+        (PRODUCE_V9, ('recordsSizeInBytes":16384}]}]},"response":{"resp', "record\0")),
+        (PRODUCE_V9, ('"name":"orders","partitionData"', f'"name":"{"o" * 5_000_000}","partitionData"')),
+        (FETCH_V12, ('"highWatermark":918290', '"highWatermark":918290"')),
+        (FETCH_V12, ('"requestApiVersion":12', '"requestApiVersion":19')),
+    ],
+    ids=range(6),
+)
+def test_of_a_line_with_both_of_its_ends_all_but_the_size_is_known(
+    line: bytes, change: tuple[str, str]
+) -> None:
+    found, read = refused(line, change), PARSER.parse(line)
+    assert found.cut_ms is None
+    assert found.request == read._replace(
+        point_kind=PointKind.UNSIZED, charged_bytes=None, topics=[], api_version=found.request.api_version
+    )
+
+
+def test_of_other_requests_and_of_throttled_fetches_no_size_is_missing() -> None:
+    broken = ('"throttleTimeMs":0}', '"throttleTimeMs":0"}')
+    metadata = PARSER.parse(METADATA_V12)
+    assert refused(METADATA_V12, ('"brokers":[]', '"brokers":[')).request == metadata
+    assert refused(FETCH_V17_THROTTLED, ('"responses":[]', '"responses":[')).request == PARSER.parse(
+        FETCH_V17_THROTTLED
+    )
+    follower = refused(
+        FETCH_V12, ('"replicaId":-1', '"replicaId":2'), ('"responses":[', '"responses":[[')
+    ).request
+    assert follower is not None
+    assert (follower.quota_type, follower.is_from_follower, follower.network_time_us) == (None, True, None)
+    forwarded = refused(PRODUCE_V9, ('"isForwarded":false', '"isForwarded":true'), broken).request
+    assert forwarded is not None
+    assert (forwarded.quota_type, forwarded.is_forwarded) == (None, True)
+
+
+def test_a_change_of_topics_that_cannot_be_read_may_have_been_charged_with_anything() -> None:
+    found = refused(CREATE_TOPICS_V7_REFUSED, ('"numPartitions":60', '"numPartitions":"'))
+    read = PARSER.parse(CREATE_TOPICS_V7_REFUSED)
+    assert found.request is not None
+    [mutation] = found.request.mutations or []
+    assert (mutation.partitions, mutation.point_kind) == (0, PointKind.UNSIZED_MUTATION)
+    # The throttle of 1,000 ms stands in the response only.
+    assert found.request._replace(mutations=read.mutations, observed_throttle_ms=1_000) == read
+
+
+def test_of_a_line_without_its_end_only_the_time_is_known() -> None:
+    header_end = PRODUCE_V9.index(b',"request":')
+    for line in (PRODUCE_V9[:400], PRODUCE_V9[: header_end - 30], PRODUCE_V9[:500] + PRODUCE_V9):
+        found = refused(line)
+        assert (found.request, found.cut_ms) == (None, T0_MS + 123)
+    # No bandwidth quota charges it, and the text of another logger is no request.
+    for line in (METADATA_V12[:400], b"[2024-11-20 12:00:00,123] INFO started"):
+        found = refused(line)
+        assert (found.request, found.cut_ms) == (None, None)
+
+
+def test_a_name_cannot_imitate_an_end_of_the_line() -> None:
+    imitation = PRODUCE_V9[PRODUCE_V9.index(b'"connection"') :].replace(b"User:checkout", b"User:root")
+    name = imitation.decode().replace('"', '\\"')
+    found = refused(
+        PRODUCE_V9, ('"clientId":"checkout-svc"', f'"clientId":"{name}"'), ('"acks":-1', '"acks":-')
+    )
+    assert found.request is not None
+    assert (found.request.user, found.request.client_id) == ("checkout", imitation.decode())
+    cut = refused(changed(PRODUCE_V9, ('"name":"orders"', f'"name":"{name}"'))[:1_000])
+    assert (cut.request, cut.cut_ms) == (None, T0_MS + 123)
 
 
 def test_another_request_that_is_refused() -> None:
